@@ -1,0 +1,47 @@
+//! The command line of `latchwork bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+
+/// `latchwork bench`: run scenarios, or list them.
+#[derive(Debug, Clone, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    /// `list`, or nothing to run scenarios.
+    #[command(subcommand)]
+    pub verb: Option<Verb>,
+    /// What to run, and how.
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// What to do other than run.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum Verb {
+    /// Name the scenarios and their contestants, and what brings those that are absent
+    List,
+}
+
+/// What to run, and how.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct Options {
+    /// Scenarios to run, in this order
+    #[arg(required = true, value_name = "SCENARIO")]
+    pub scenarios: Vec<String>,
+    /// Run fewer cases and shorter samples: at most 45 s a scenario on 2 CPUs
+    #[arg(long)]
+    pub quick: bool,
+    /// Measure every contestant this often, in turn; fewer than 5 only with --quick [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: Option<u32>,
+    /// Task counts, for scenarios that vary them
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub tasks: Vec<u32>,
+    /// Run only these contestants, and the base, which the ratios need
+    #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Also write the results to FILE, one JSON object a line for each scenario
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}

@@ -1,0 +1,186 @@
+//! The experiments of Latchwork: scenarios, their contestants, and results as typed JSON.
+//!
+//! A scenario measures one kind of work. Its contestants are Latchwork's own primitives, their
+//! rivals on the machine, and physical floors. All of them run interleaved in one process, in at
+//! least five rounds; what counts is the ratio to the scenario's base within the same round, not
+//! the figure, which depends on the machine.
+//!
+//! [`Args`] is the command line of `latchwork bench`, [`run`] does what it says, and
+//! [`result::ScenarioResult`] is what comes out.
+//!
+//! # Examples
+//! ```no_run
+//! use latchwork_bench::{Options, measure};
+//!
+//! let options = Options { quick: true, ..Options::default() };
+//! let result = measure("call-overhead", &options)?;
+//! for row in &result.rows {
+//!     println!("{}: {} {}", row.contestant, row.figure.median, row.unit);
+//! }
+//! # Ok::<(), latchwork_bench::Error>(())
+//! ```
+
+mod args;
+mod machine;
+mod measure;
+mod peers;
+mod plan;
+mod progress;
+pub mod result;
+mod scenarios;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+pub use args::{Args, Options, Verb};
+
+use plan::Plan;
+use result::{SCHEMA, ScenarioResult, Warning};
+use scenarios::{Prepared, Scenario};
+
+/// Why a benchmark did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No scenario has this name.
+    #[error("no scenario is called '{name}'; there are: {}", known.join(", "))]
+    UnknownScenario {
+        /// The name that was asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<&'static str>,
+    },
+    /// No contestant of the chosen scenarios has this name.
+    #[error("no contestant here is called '{name}'; there are: {}", known.join(", "))]
+    UnknownContestant {
+        /// The name that was asked for.
+        name: String,
+        /// The names there are.
+        known: Vec<&'static str>,
+    },
+    /// Too few rounds for a range that means something.
+    #[error("{rounds} rounds are too few for a median and a range: take 5 or more, or --quick")]
+    TooFewRounds {
+        /// The rounds that were asked for.
+        rounds: u32,
+    },
+    /// Task counts were given to scenarios that do not vary them.
+    #[error("task counts do not apply to {scenario}")]
+    TasksDoNotApply {
+        /// The scenario.
+        scenario: &'static str,
+    },
+    /// The file for the results could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Standard output could not be written.
+    #[error("cannot write the results: {0}")]
+    Output(io::Error),
+}
+
+/// Does what the command line says: measures and prints, or lists.
+///
+/// Everything that was named is checked before anything is measured.
+///
+/// # Errors
+/// See [`Error`]. A contestant that is absent or fails is not an error: a warning in the result
+/// names it.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let mut out = io::stdout().lock();
+    match args.verb {
+        Some(Verb::List) => table::print_list(scenarios::ALL, &mut out).map_err(Error::Output),
+        None => run_scenarios(&args.options, &mut out),
+    }
+}
+
+fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
+    let chosen = options
+        .scenarios
+        .iter()
+        .map(|name| find(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    let plan = Plan::new(options, &chosen)?;
+    let json_error = |source| Error::Json {
+        path: options.json.clone().unwrap_or_default(),
+        source,
+    };
+    // Before measuring, so that a wrong path does not cost the results.
+    let mut json = options
+        .json
+        .as_ref()
+        .map(File::create)
+        .transpose()
+        .map_err(json_error)?;
+    for scenario in chosen {
+        let result = measure_scenario(scenario, &plan);
+        table::print_result(&result, out).map_err(Error::Output)?;
+        if let Some(file) = &mut json {
+            writeln!(file, "{}", result.to_json()).map_err(json_error)?;
+        }
+    }
+    Ok(())
+}
+
+/// Measures one scenario and prints nothing. The scenarios and the file named in `options` are not
+/// looked at.
+///
+/// # Errors
+/// As [`run`].
+pub fn measure(scenario: &str, options: &Options) -> Result<ScenarioResult, Error> {
+    let scenario = find(scenario)?;
+    let plan = Plan::new(options, &[scenario])?;
+    Ok(measure_scenario(scenario, &plan))
+}
+
+fn find(name: &str) -> Result<&'static dyn Scenario, Error> {
+    scenarios::ALL
+        .iter()
+        .copied()
+        .find(|scenario| scenario.name() == name)
+        .ok_or_else(|| Error::UnknownScenario {
+            name: name.to_owned(),
+            known: scenarios::ALL
+                .iter()
+                .map(|scenario| scenario.name())
+                .collect(),
+        })
+}
+
+fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
+    let mut warnings = machine::warnings();
+    for contestant in scenario.contestants() {
+        if let Some(absent) = &contestant.absent
+            && plan.wants(scenario, contestant.name)
+        {
+            warnings.push(Warning::Skipped {
+                text: format!("{} skipped: {absent}", contestant.name),
+            });
+        }
+    }
+    let Prepared {
+        cases,
+        warnings: shrunk,
+        company,
+    } = scenario.prepare(plan);
+    warnings.extend(shrunk);
+    let (rows, found) = measure::run_rounds(scenario.name(), cases, plan.rounds);
+    drop(company);
+    warnings.extend(found);
+    ScenarioResult {
+        schema: SCHEMA,
+        scenario: scenario.name().to_owned(),
+        machine: machine::describe(),
+        rounds: plan.rounds,
+        base: scenario.base().to_owned(),
+        rows,
+        warnings,
+    }
+}

@@ -1,0 +1,373 @@
+//! How a figure comes about: calibrated samples, taken in interleaved rounds, and their statistics.
+//!
+//! A case takes one sample a round. Cases of one group (contestants under the same parameters) run
+//! one after another, so that a disturbance of the machine meets them alike and the ratio within a
+//! round keeps its meaning; which of them begins rotates from round to round, so that none profits
+//! from its place.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::progress::Progress;
+use crate::result::{Better, Params, Row, Spread, Unit, Warning};
+
+/// A row is noisy if its slowest round took this many times its fastest. The token ring's own
+/// authors saw 10–15 %, so that less than a half is no news.
+const NOISY: f64 = 1.5;
+
+/// One sample: the figure, and what else was counted.
+pub(crate) struct Sample {
+    pub(crate) figure: f64,
+    pub(crate) extra: Vec<(&'static str, f64)>,
+}
+
+impl From<f64> for Sample {
+    fn from(figure: f64) -> Self {
+        Self {
+            figure,
+            extra: Vec::new(),
+        }
+    }
+}
+
+/// Takes one sample. Boxed once for each sample, never for each iteration: the loop inside is
+/// compiled for its contestant.
+pub(crate) type Sampler = Box<dyn FnMut() -> io::Result<Sample>>;
+
+/// A contestant under one set of parameters.
+pub(crate) struct Case {
+    pub(crate) contestant: &'static str,
+    pub(crate) params: Params,
+    /// The parameters that a contestant shares with the base it is compared with.
+    pub(crate) group: Params,
+    pub(crate) is_base: bool,
+    pub(crate) unit: Unit,
+    /// Figures that stand beside the measured one, such as published ones.
+    pub(crate) beside: Vec<(&'static str, f64)>,
+    pub(crate) sampler: Sampler,
+}
+
+/// How long a sample takes, as a number of iterations found at its first use.
+pub(crate) struct Pace {
+    target: Duration,
+    iterations: u64,
+}
+
+impl Pace {
+    pub(crate) fn new(target: Duration) -> Self {
+        Self {
+            target,
+            iterations: 0,
+        }
+    }
+
+    /// Nanoseconds per iteration of `timed`, which runs so many and says how long they took.
+    pub(crate) fn ns<E>(
+        &mut self,
+        mut timed: impl FnMut(u64) -> Result<Duration, E>,
+    ) -> Result<f64, E> {
+        if self.iterations == 0 {
+            self.iterations = iterations_for(self.target, &mut timed)?;
+        }
+        let elapsed = timed(self.iterations)?;
+        Ok(elapsed.as_nanos() as f64 / self.iterations as f64)
+    }
+
+    /// Nanoseconds per call of `work`.
+    pub(crate) fn ns_per_call(
+        &mut self,
+        mut work: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<f64> {
+        self.ns(|iterations| time(iterations, &mut work))
+    }
+}
+
+/// Kept out of line, so that the loop's code does not depend on what surrounds it.
+#[inline(never)]
+fn time(iterations: u64, work: &mut impl FnMut() -> io::Result<()>) -> io::Result<Duration> {
+    let started = Instant::now();
+    for _ in 0..iterations {
+        work()?;
+    }
+    Ok(started.elapsed())
+}
+
+/// How many iterations take about `target`. Trying warms caches and predictors up as well.
+fn iterations_for<E>(
+    target: Duration,
+    timed: &mut impl FnMut(u64) -> Result<Duration, E>,
+) -> Result<u64, E> {
+    let mut iterations = 1_u64;
+    loop {
+        let elapsed = timed(iterations)?;
+        if elapsed * 8 >= target {
+            let per_iteration = elapsed.as_nanos() as f64 / iterations as f64;
+            return Ok((target.as_nanos() as f64 / per_iteration).max(1.0) as u64);
+        }
+        iterations *= 2;
+    }
+}
+
+/// Measures all cases `rounds` times; a case that fails once is named in a warning and left out.
+pub(crate) fn run_rounds(
+    scenario: &'static str,
+    mut cases: Vec<Case>,
+    rounds: u32,
+) -> (Vec<Row>, Vec<Warning>) {
+    let mut groups: Vec<(Params, Vec<usize>)> = Vec::new();
+    for (index, case) in cases.iter().enumerate() {
+        match groups.iter_mut().find(|(params, _)| *params == case.group) {
+            Some((_, members)) => members.push(index),
+            None => groups.push((case.group.clone(), vec![index])),
+        }
+    }
+
+    let progress = Progress::new(scenario, cases.len() * rounds as usize);
+    let mut warnings = Vec::new();
+    let mut taken: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut failed = vec![false; cases.len()];
+    for round in 0..rounds as usize {
+        for (_, members) in &groups {
+            for turn in 0..members.len() {
+                let index = members[(round + turn) % members.len()];
+                if failed[index] {
+                    continue;
+                }
+                progress.begin(cases[index].contestant);
+                match (cases[index].sampler)() {
+                    Ok(sample) => taken[index].push(sample),
+                    Err(error) => {
+                        failed[index] = true;
+                        warnings.push(Warning::Failed {
+                            text: format!(
+                                "{} failed ({}): {error}",
+                                cases[index].contestant, cases[index].params
+                            ),
+                        });
+                    }
+                }
+                progress.end();
+            }
+        }
+    }
+    drop(progress);
+
+    let mut rows = Vec::new();
+    for (_, members) in &groups {
+        let base = members
+            .iter()
+            .find(|index| cases[**index].is_base && !failed[**index]);
+        for index in members.iter().filter(|index| !failed[**index]) {
+            rows.push(row(
+                &cases[*index],
+                &taken[*index],
+                base.map(|base| &taken[*base]),
+            ));
+        }
+    }
+    warnings.extend(noise(&rows));
+    (rows, warnings)
+}
+
+fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
+    let figures: Vec<f64> = samples.iter().map(|sample| sample.figure).collect();
+    let ratio = base.and_then(|base| {
+        let ratios: Vec<f64> = figures
+            .iter()
+            .zip(base)
+            .map(|(figure, base)| figure / base.figure)
+            .collect();
+        // A net time of nothing, where an overhead was subtracted, divides nothing.
+        let sound = base.iter().all(|base| base.figure > 0.0);
+        sound.then(|| Spread::of(&ratios, 4))
+    });
+    let mut extra: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let counted = samples.iter().flat_map(|sample| &sample.extra);
+    for (name, value) in counted.chain(&case.beside) {
+        extra.entry((*name).to_owned()).or_default().push(*value);
+    }
+    Row {
+        contestant: case.contestant.to_owned(),
+        params: case.params.clone(),
+        unit: case.unit,
+        better: Better::Lower,
+        figure: Spread::of(&figures, 3),
+        ratio,
+        extra: extra
+            .into_iter()
+            .map(|(name, values)| (name, Spread::of(&values, 3).median))
+            .collect(),
+    }
+}
+
+impl Spread {
+    /// Median, smallest and largest of `values`, to so many decimals.
+    ///
+    /// # Panics
+    /// If `values` is empty.
+    pub(crate) fn of(values: &[f64], decimals: i32) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        let scale = 10_f64.powi(decimals);
+        // Adding zero turns a rounded -0 into 0.
+        let rounded = |value: f64| (value * scale).round() / scale + 0.0;
+        Self {
+            median: rounded(median),
+            min: rounded(sorted[0]),
+            max: rounded(sorted[sorted.len() - 1]),
+        }
+    }
+}
+
+/// One warning for all noisy rows, which names the worst.
+fn noise(rows: &[Row]) -> Option<Warning> {
+    // Differences of small figures (net times around zero) have no meaningful factor.
+    let factor = |row: &Row| {
+        if row.figure.min > 0.0 {
+            row.figure.max / row.figure.min
+        } else {
+            f64::INFINITY
+        }
+    };
+    let noisy: Vec<&Row> = rows.iter().filter(|row| factor(row) > NOISY).collect();
+    let worst = noisy
+        .iter()
+        .max_by(|one, other| factor(one).total_cmp(&factor(other)))?;
+    Some(Warning::Noisy {
+        text: format!(
+            "in {} of {} rows the slowest round took more than {NOISY} times the fastest (worst: \
+             {}, {}: {} to {} {}); read the ranges, not the medians alone, or end other programs and \
+             raise --rounds",
+            noisy.len(),
+            rows.len(),
+            worst.contestant,
+            worst.params,
+            worst.figure.min,
+            worst.figure.max,
+            worst.unit,
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::convert::Infallible;
+    use std::rc::Rc;
+
+    use super::*;
+
+    fn case(contestant: &'static str, tasks: u32, is_base: bool, sampler: Sampler) -> Case {
+        let params = Params {
+            tasks: Some(tasks),
+            ..Params::default()
+        };
+        Case {
+            contestant,
+            group: params.clone(),
+            params,
+            is_base,
+            unit: Unit::Ns,
+            beside: Vec::new(),
+            sampler,
+        }
+    }
+
+    #[test]
+    fn spread_is_median_and_range() {
+        let odd = Spread::of(&[3.0, 1.0, 2.00049], 3);
+        assert_eq!((odd.median, odd.min, odd.max), (2.0, 1.0, 3.0));
+        let even = Spread::of(&[4.0, 1.0, 2.0, 3.0], 3);
+        assert_eq!(even.median, 2.5);
+        let negative = Spread::of(&[-0.0001], 3);
+        assert!(negative.median.is_sign_positive());
+    }
+
+    #[test]
+    fn ratios_compare_within_a_round() {
+        // The whole machine slows down tenfold in the second round: the ratio does not notice.
+        let slowdown = [1.0, 10.0, 1.0];
+        let sampler = |factor: f64| -> Sampler {
+            let mut round = 0;
+            Box::new(move || {
+                round += 1;
+                Ok(Sample::from(slowdown[round - 1] * factor))
+            })
+        };
+        let cases = vec![
+            case("base", 1, true, sampler(10.0)),
+            case("rival", 1, false, sampler(5.0)),
+        ];
+        let (rows, warnings) = run_rounds("test", cases, 3);
+        let ratio = rows[1].ratio.unwrap();
+        assert_eq!((ratio.median, ratio.min, ratio.max), (0.5, 0.5, 0.5));
+        assert_eq!(rows[1].figure.max, 50.0);
+        assert!(matches!(warnings.as_slice(), [Warning::Noisy { .. }]));
+    }
+
+    #[test]
+    fn the_order_rotates_within_a_group() {
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let logged = |name: &'static str| -> Sampler {
+            let log = Rc::clone(&log);
+            Box::new(move || {
+                log.borrow_mut().push(name);
+                Ok(Sample::from(1.0))
+            })
+        };
+        let cases = vec![
+            case("a", 1, true, logged("a1")),
+            case("a", 2, true, logged("a2")),
+            case("b", 1, false, logged("b1")),
+            case("b", 2, false, logged("b2")),
+        ];
+        let (rows, _) = run_rounds("test", cases, 2);
+        assert_eq!(
+            *log.borrow(),
+            ["a1", "b1", "a2", "b2", "b1", "a1", "b2", "a2"]
+        );
+        assert_eq!(rows.len(), 4);
+    }
+
+    #[test]
+    fn a_failing_case_is_named_and_the_others_go_on() {
+        let mut rounds_left = 1;
+        let failing: Sampler = Box::new(move || {
+            if rounds_left == 0 {
+                return Err(io::Error::other("out of luck"));
+            }
+            rounds_left -= 1;
+            Ok(Sample::from(1.0))
+        });
+        let cases = vec![
+            case("base", 1, true, failing),
+            case("rival", 1, false, Box::new(|| Ok(Sample::from(1.0)))),
+        ];
+        let (rows, warnings) = run_rounds("test", cases, 3);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(rows[0].ratio, None);
+        assert_eq!(warnings[0].text(), "base failed (tasks 1): out of luck");
+    }
+
+    #[test]
+    fn calibration_finds_the_iterations_that_fill_the_target() {
+        let mut pace = Pace::new(Duration::from_millis(30));
+        let ns = pace
+            .ns(|iterations| Ok::<_, Infallible>(Duration::from_nanos(iterations * 20)))
+            .unwrap();
+        assert_eq!(ns, 20.0);
+        assert_eq!(pace.iterations, 1_500_000);
+
+        let mut slow = Pace::new(Duration::from_millis(30));
+        slow.ns(|iterations| Ok::<_, Infallible>(Duration::from_secs(iterations)))
+            .unwrap();
+        assert_eq!(slow.iterations, 1);
+    }
+}

@@ -1,0 +1,85 @@
+//! Heaps, what is done with them, and the C library's.
+#![allow(unsafe_code)]
+
+use std::hint::black_box;
+use std::io;
+use std::ptr;
+
+/// Blocks alive at once in a batch: enough to leave a cache of a few blocks behind.
+const BATCH: usize = 64;
+
+/// A source of blocks that all tasks use at once.
+pub(crate) trait Heap: Send + Sync + 'static {
+    /// A block of at least `size` bytes, or null.
+    fn allocate(&self, size: usize) -> *mut u8;
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// `block` came from this heap's `allocate` with this `size`, and nobody uses it any more.
+    unsafe fn free(&self, block: *mut u8, size: usize);
+}
+
+/// Allocates and frees so many blocks, one after another.
+pub(crate) fn pairs(heap: &impl Heap, size: usize, count: u64) -> io::Result<()> {
+    for _ in 0..count {
+        let block = touched(heap, size)?;
+        // SAFETY: the block comes from this heap, and is forgotten here.
+        unsafe { heap.free(block, size) };
+    }
+    Ok(())
+}
+
+/// Allocates and frees so many blocks, in batches of [`BATCH`] that are freed in reverse.
+pub(crate) fn batches(heap: &impl Heap, size: usize, count: u64) -> io::Result<()> {
+    let mut blocks = [ptr::null_mut(); BATCH];
+    let mut left = count;
+    while left > 0 {
+        let batch = left.min(BATCH as u64) as usize;
+        for index in 0..batch {
+            blocks[index] =
+                touched(heap, size).inspect_err(|_| release(heap, size, &blocks[..index]))?;
+        }
+        release(heap, size, &blocks[..batch]);
+        left -= batch as u64;
+    }
+    Ok(())
+}
+
+#[inline]
+fn release(heap: &impl Heap, size: usize, blocks: &[*mut u8]) {
+    for block in blocks.iter().rev() {
+        // SAFETY: `batches` got these blocks from this heap, and does not use them again.
+        unsafe { heap.free(*block, size) };
+    }
+}
+
+/// A block whose first byte has been written. The compiler knows malloc and free, and would leave
+/// out a pair whose block nobody sees.
+#[inline]
+fn touched(heap: &impl Heap, size: usize) -> io::Result<*mut u8> {
+    let block = black_box(heap.allocate(size));
+    if block.is_null() {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    // SAFETY: the block is ours, and has at least one byte.
+    unsafe { block.write_volatile(1) };
+    Ok(block)
+}
+
+/// `malloc` and `free`.
+pub(crate) struct Malloc;
+
+impl Heap for Malloc {
+    #[inline]
+    fn allocate(&self, size: usize) -> *mut u8 {
+        // SAFETY: malloc takes any size.
+        unsafe { libc::malloc(size).cast() }
+    }
+
+    #[inline]
+    unsafe fn free(&self, block: *mut u8, _size: usize) {
+        // SAFETY: the caller's promise is malloc's.
+        unsafe { libc::free(block.cast()) }
+    }
+}

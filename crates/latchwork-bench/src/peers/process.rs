@@ -1,0 +1,160 @@
+//! Ways to create a task and wait for its end.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+
+use libc::{c_int, c_uint, pid_t};
+
+use super::{cvt, errno};
+
+/// Forks a child that runs `body` and ends with its exit status, without the parent's atexit
+/// handlers; a panic ends it with 101.
+///
+/// Where the caller has other threads, `body` keeps to memory of its own, descriptors and malloc,
+/// whose locks the C library repairs: another lock may have been copied while held.
+pub(crate) fn fork(body: impl FnOnce() -> c_int) -> io::Result<pid_t> {
+    // SAFETY: the child leaves by `_exit` in any case, and so never returns into the parent's code;
+    // what `body` may use is said above.
+    match cvt(unsafe { libc::fork() })? {
+        0 => {
+            let status = catch_unwind(AssertUnwindSafe(body)).unwrap_or(101);
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(status) }
+        }
+        child => Ok(child),
+    }
+}
+
+/// Waits for the end of `child`.
+///
+/// # Errors
+/// The wait's own, and any end other than exit status 0.
+pub(crate) fn wait(child: pid_t) -> io::Result<()> {
+    let mut status = 0;
+    loop {
+        // SAFETY: `status` outlives the call.
+        match cvt(unsafe { libc::waitpid(child, &raw mut status, 0) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(_) if status == 0 => return Ok(()),
+            Ok(_) => {
+                return Err(io::Error::other(format!(
+                    "a child ended with status {status:#x}"
+                )));
+            }
+        }
+    }
+}
+
+/// Waits for the end of any child, threads' children and clones included, and says which it was.
+pub(crate) fn wait_any() -> io::Result<pid_t> {
+    loop {
+        // SAFETY: all zeros is a value of this plain C type, and `info` outlives the call.
+        let (waited, ended) = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::__WALL;
+            let waited = cvt(libc::waitid(libc::P_ALL, 0, &raw mut info, flags));
+            (waited, info.si_pid())
+        };
+        match waited {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            waited => return waited.map(|_| ended),
+        }
+    }
+}
+
+/// Clones, by the bare system call, a child of the caller's parent that ends at once.
+pub(crate) fn clone_sibling_that_exits() -> io::Result<()> {
+    // SAFETY: without CLONE_VM the child has memory of its own, and the null stack keeps the
+    // caller's, copied. glibc's record of its TID is stale there, and unused: it only exits.
+    unsafe {
+        match libc::syscall(libc::SYS_clone, libc::CLONE_PARENT, 0, 0, 0, 0) {
+            -1 => Err(io::Error::last_os_error()),
+            0 => libc::_exit(0),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Creates a thread that does nothing, and joins it.
+pub(crate) fn create_and_join_thread() -> io::Result<()> {
+    extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+        ptr::null_mut()
+    }
+    let mut thread = 0;
+    // SAFETY: `nothing` uses nothing; the thread is joined once.
+    unsafe {
+        errno(libc::pthread_create(
+            &raw mut thread,
+            ptr::null(),
+            nothing,
+            ptr::null_mut(),
+        ))?;
+        errno(libc::pthread_join(thread, ptr::null_mut()))
+    }
+}
+
+/// Starts `/bin/true` by `posix_spawn`, and waits for its end.
+pub(crate) fn spawn_and_wait() -> io::Result<()> {
+    let path = c"/bin/true".as_ptr();
+    let argv = [path.cast_mut(), ptr::null_mut()];
+    let envp = [ptr::null_mut()];
+    let mut child = 0;
+    // SAFETY: strings end in zero and arrays in null; none is written to.
+    errno(unsafe {
+        libc::posix_spawn(
+            &raw mut child,
+            path,
+            ptr::null(),
+            ptr::null(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+        )
+    })?;
+    wait(child)
+}
+
+/// Closes every descriptor but `kept` and the standard ones. For the start of a forked child whose
+/// life should not keep other programs' pipes open.
+pub(crate) fn close_all_but(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd() as c_uint;
+    // SAFETY: the child of `fork` leaves by `_exit`, so that no owner of these descriptors ever
+    // uses or closes them. A kernel that refuses leaves them open, which only delays an end.
+    unsafe {
+        if kept > 3 {
+            libc::close_range(3, kept - 1, 0);
+        }
+        libc::close_range(kept.max(2) + 1, c_uint::MAX, 0);
+    }
+}
+
+/// Maps `mib` MiB of private memory in small pages and touches every one, for as long as the
+/// process lives.
+pub(crate) fn become_large(mib: u64) -> io::Result<()> {
+    let too_large = |_| io::Error::from(io::ErrorKind::OutOfMemory);
+    let length = usize::try_from(mib << 20).map_err(too_large)?;
+    // SAFETY: a new mapping at an address of the kernel's choice, and writes inside it.
+    unsafe {
+        let start = libc::mmap(
+            ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        );
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Huge pages would make the fork of a large parent cheap, and the figure one of luck.
+        cvt(libc::madvise(start, length, libc::MADV_NOHUGEPAGE))?;
+        for offset in (0..length).step_by(4096) {
+            start.cast::<u8>().add(offset).write_volatile(1);
+        }
+    }
+    Ok(())
+}

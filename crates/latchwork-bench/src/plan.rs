@@ -1,0 +1,90 @@
+//! What a run does: the options, checked, and their consequences.
+
+use std::time::Duration;
+
+use crate::Error;
+use crate::args::Options;
+use crate::scenarios::Scenario;
+
+/// Rounds below which a median and a range mean little.
+const FEWEST_ROUNDS: u32 = 5;
+
+/// How a run measures.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) quick: bool,
+    pub(crate) rounds: u32,
+    /// The length of one sample of work that takes nanoseconds.
+    pub(crate) sample: Duration,
+    /// Task counts that the user chose; empty for the scenario's own.
+    pub(crate) tasks: Vec<u32>,
+    /// Resident sizes of the parent in `spawn`.
+    pub(crate) parents_mib: &'static [u64],
+    only: Vec<String>,
+}
+
+impl Plan {
+    /// Checks `options` against the scenarios they are for.
+    pub(crate) fn new(options: &Options, chosen: &[&dyn Scenario]) -> Result<Self, Error> {
+        let rounds = options.rounds.unwrap_or(FEWEST_ROUNDS);
+        if rounds == 0 || rounds < FEWEST_ROUNDS && !options.quick {
+            return Err(Error::TooFewRounds { rounds });
+        }
+        if let Some(scenario) = chosen.first()
+            && !options.tasks.is_empty()
+            && !chosen.iter().any(|scenario| scenario.varies_tasks())
+        {
+            return Err(Error::TasksDoNotApply {
+                scenario: scenario.name(),
+            });
+        }
+        let mut known: Vec<&'static str> = Vec::new();
+        for contestant in chosen.iter().flat_map(|scenario| scenario.contestants()) {
+            if !known.contains(&contestant.name) {
+                known.push(contestant.name);
+            }
+        }
+        if let Some(name) = options
+            .only
+            .iter()
+            .find(|name| !known.contains(&name.as_str()))
+        {
+            return Err(Error::UnknownContestant {
+                name: name.clone(),
+                known,
+            });
+        }
+        Ok(Self {
+            quick: options.quick,
+            rounds,
+            sample: Duration::from_millis(if options.quick { 20 } else { 40 }),
+            tasks: options.tasks.clone(),
+            parents_mib: if options.quick {
+                &[10, 1024]
+            } else {
+                &[10, 1024, 8192]
+            },
+            only: options.only.clone(),
+        })
+    }
+
+    /// Whether `contestant` runs; the base always does, since the ratios need it.
+    pub(crate) fn wants(&self, scenario: &dyn Scenario, contestant: &str) -> bool {
+        self.only.is_empty()
+            || contestant == scenario.base()
+            || self.only.iter().any(|name| name == contestant)
+    }
+
+    /// A plan for tests: all code runs, no figure means anything.
+    #[cfg(test)]
+    pub(crate) fn tiny() -> Self {
+        Self {
+            quick: true,
+            rounds: 2,
+            sample: Duration::from_micros(100),
+            tasks: Vec::new(),
+            parents_mib: &[1, 2],
+            only: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! lat_ctx's token ring: what it costs to switch from one task to the next.
+//!
+//! A token goes round a ring of pipes. Whoever receives it sums a private array, so that the data
+//! cache is polluted by about the array's size, and passes it on. Subtracted is what one task needs
+//! to write into a pipe, read from it and sum a hot array; cache misses that only the switch causes
+//! stay in, on purpose. The benchmark's authors saw 10 to 15 % of variation between runs.
+//!
+//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux
+//! Conference Europe 2009) published stand beside ours.
+
+use std::hint::black_box;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::thread::CpuSet;
+
+use super::{Contestant, Prepared, Scenario};
+use crate::machine;
+use crate::measure::{Case, Pace, Sample};
+use crate::peers::process;
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Placement, Unit, Warning};
+
+pub(super) struct ContextSwitch;
+
+const TASKS: [u32; 4] = [2, 5, 10, 20];
+const QUICK_TASKS: [u32; 2] = [2, 8];
+const SIZES: [u64; 3] = [0, 16 << 10, 128 << 10];
+
+/// The talk's figures in µs: size in KiB, tasks; threads and processes on a Core2 Duo at 2 GHz;
+/// threads and processes on a PowerPC MPC8568.
+const PUBLISHED: [(u64, u32, [f64; 2], [f64; 2]); 9] = [
+    (0, 5, [1.76, 1.69], [2.36, 2.61]),
+    (0, 10, [1.81, 1.74], [3.05, 3.24]),
+    (0, 20, [1.83, 1.81], [3.26, 3.44]),
+    (16, 5, [2.22, 2.20], [13.18, 13.70]),
+    (16, 10, [2.22, 2.21], [13.35, 14.25]),
+    (16, 20, [2.23, 2.22], [17.77, 17.87]),
+    (128, 5, [1.99, 1.92], [167.9, 178.1]),
+    (128, 10, [3.73, 3.28], [222.4, 227.6]),
+    (128, 20, [15.85, 16.61], [227.7, 228.2]),
+];
+
+impl Scenario for ContextSwitch {
+    fn name(&self) -> &'static str {
+        "context-switch"
+    }
+
+    fn about(&self) -> &'static str {
+        "a token goes round a ring of pipes, each task sums an array; µs per switch, net of the \
+         work; ratio to threads"
+    }
+
+    fn base(&self) -> &'static str {
+        "pipe"
+    }
+
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        vec![Contestant::ready("pipe")]
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let own: &[u32] = if plan.quick { &QUICK_TASKS } else { &TASKS };
+        let chosen = if plan.tasks.is_empty() {
+            own
+        } else {
+            &plan.tasks
+        };
+        if chosen.contains(&1) {
+            prepared.warnings.push(Warning::Skipped {
+                text: "a ring of 1 task skipped: it would switch to nobody".into(),
+            });
+        }
+        for placement in [Placement::SameCpu, Placement::Free] {
+            for size in SIZES {
+                for &tasks in chosen.iter().filter(|tasks| **tasks > 1) {
+                    for kind in [Kind::Threads, Kind::Processes] {
+                        prepared
+                            .cases
+                            .push(case(plan, placement, size, tasks, kind));
+                    }
+                }
+            }
+        }
+        prepared
+    }
+}
+
+fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, kind: Kind) -> Case {
+    let group = Params {
+        tasks: Some(tasks),
+        size: Some(size),
+        placement: Some(placement),
+        ..Params::default()
+    };
+    // Half of the time for the overhead, half for the ring.
+    let mut overhead_pace = Pace::new(plan.sample);
+    let mut ring_pace = Pace::new(plan.sample);
+    let words = usize::try_from(size).unwrap_or(usize::MAX) / size_of::<u32>();
+    Case {
+        contestant: "pipe",
+        params: Params {
+            kind: Some(kind),
+            ..group.clone()
+        },
+        group,
+        is_base: kind == Kind::Threads,
+        unit: Unit::Us,
+        beside: published(size, tasks, kind),
+        sampler: Box::new(move || {
+            on_thread_placed(placement, || {
+                let overhead = overhead_pace.ns_per_call(Hop::new(tasks, words)?.by_one_task())?;
+                let mut ring = Ring::start(kind, tasks, words)?;
+                let lap = ring_pace.ns(|laps| ring.laps(laps));
+                let stopped = ring.stop();
+                let lap = lap?;
+                stopped?;
+                Ok(Sample {
+                    figure: (lap / f64::from(tasks) - overhead) / 1000.0,
+                    extra: vec![("overhead_us", overhead / 1000.0)],
+                })
+            })
+        }),
+    }
+}
+
+/// What the talk published for these parameters.
+fn published(size: u64, tasks: u32, kind: Kind) -> Vec<(&'static str, f64)> {
+    let column = usize::from(kind == Kind::Processes);
+    PUBLISHED
+        .iter()
+        .find(|(kib, published_tasks, ..)| (kib << 10, *published_tasks) == (size, tasks))
+        .map(|(.., core2, ppc)| {
+            vec![
+                ("published_core2_us", core2[column]),
+                ("published_ppc_us", ppc[column]),
+            ]
+        })
+        .unwrap_or_default()
+}
+
+/// Runs `work` on a thread of its own, so that the caller keeps its placement; the tasks that
+/// `work` creates inherit the thread's.
+fn on_thread_placed<T: Send>(
+    placement: Placement,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            if placement == Placement::SameCpu {
+                let mut cpus = CpuSet::new();
+                cpus.set(machine::cpus().last().copied().unwrap_or(0));
+                rustix::thread::sched_setaffinity(None, &cpus)?;
+            }
+            work()
+        });
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the ring's first task panicked")))
+    })
+}
+
+/// The token says whether to go on.
+const GO: [u8; 4] = [1; 4];
+const STOP: [u8; 4] = [0; 4];
+
+/// Reads a pipe, does the work, writes a pipe.
+struct Task {
+    from: PipeReader,
+    to: PipeWriter,
+    array: Vec<u32>,
+}
+
+impl Task {
+    fn new(from: PipeReader, to: PipeWriter, words: usize) -> Self {
+        // Not zeros, which might all be one page.
+        let array = vec![1; words];
+        Self { from, to, array }
+    }
+
+    fn receive(&mut self) -> io::Result<[u8; 4]> {
+        let mut token = STOP;
+        self.from.read_exact(&mut token)?;
+        Ok(token)
+    }
+
+    fn work(&self) {
+        let sum = self
+            .array
+            .iter()
+            .fold(0_u32, |sum, word| sum.wrapping_add(*word));
+        black_box(sum);
+    }
+
+    /// Passes the token on until it says stop, or the task before has gone.
+    fn live(mut self) -> io::Result<()> {
+        loop {
+            let token = self.receive()?;
+            self.work();
+            self.to.write_all(&token)?;
+            if token == STOP {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The overhead: one task passes the token through as many pipes as the ring has.
+struct Hop {
+    tasks: Vec<Task>,
+}
+
+impl Hop {
+    fn new(pipes: u32, words: usize) -> io::Result<Self> {
+        let tasks = (0..pipes)
+            .map(|index| {
+                let (from, to) = io::pipe()?;
+                // One array for all hops, so that it stays hot.
+                Ok(Task::new(from, to, if index == 0 { words } else { 0 }))
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self { tasks })
+    }
+
+    fn by_one_task(mut self) -> impl FnMut() -> io::Result<()> {
+        let mut next = 0;
+        move || {
+            let task = &mut self.tasks[next];
+            task.to.write_all(&GO)?;
+            task.receive()?;
+            self.tasks[0].work();
+            next = (next + 1) % self.tasks.len();
+            Ok(())
+        }
+    }
+}
+
+/// The ring, seen from its first task, which is the caller.
+struct Ring {
+    first: Task,
+    others: Vec<Other>,
+}
+
+enum Other {
+    Thread(JoinHandle<io::Result<()>>),
+    Process(libc::pid_t),
+}
+
+impl Ring {
+    fn start(kind: Kind, tasks: u32, words: usize) -> io::Result<Self> {
+        let mut readers = Vec::new();
+        let mut writers = Vec::new();
+        for _ in 0..tasks {
+            let (reader, writer) = io::pipe()?;
+            readers.push(reader);
+            writers.push(writer);
+        }
+        // Task n reads what task n - 1 writes; the first reads the last.
+        readers.rotate_right(1);
+        let mut ends: Vec<_> = readers.into_iter().zip(writers).collect();
+        let mut others = Vec::new();
+        while ends.len() > 1 {
+            let Some((from, to)) = ends.pop() else { break };
+            let other = match kind {
+                Kind::Threads => Ok(Other::Thread(thread::spawn(move || {
+                    Task::new(from, to, words).live()
+                }))),
+                _ => process::fork(|| {
+                    // A pipe ends when nobody else holds its other end.
+                    ends.clear();
+                    i32::from(Task::new(from, to, words).live().is_err())
+                })
+                .map(Other::Process),
+            };
+            match other {
+                Ok(other) => others.push(other),
+                Err(error) => {
+                    drop(ends);
+                    // They end without a token; why there is none is what counts.
+                    let _ = join(others);
+                    return Err(error);
+                }
+            }
+        }
+        let Some((from, to)) = ends.pop() else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let first = Task::new(from, to, words);
+        Ok(Self { first, others })
+    }
+
+    fn laps(&mut self, laps: u64) -> io::Result<Duration> {
+        let started = Instant::now();
+        for _ in 0..laps {
+            self.send_round(GO)?;
+        }
+        Ok(started.elapsed())
+    }
+
+    fn send_round(&mut self, token: [u8; 4]) -> io::Result<()> {
+        self.first.to.write_all(&token)?;
+        self.first.receive()?;
+        self.first.work();
+        Ok(())
+    }
+
+    /// Ends every task. A ring that is broken ends by itself, pipe by pipe.
+    fn stop(mut self) -> io::Result<()> {
+        let sent = self.send_round(STOP);
+        drop(self.first);
+        join(self.others)?;
+        sent
+    }
+}
+
+/// Waits for all, and reports the first that failed.
+fn join(others: Vec<Other>) -> io::Result<()> {
+    let mut result = Ok(());
+    for other in others {
+        let ended = match other {
+            Other::Thread(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err(io::Error::other("a task of the ring panicked"))),
+            Other::Process(process) => process::wait(process),
+        };
+        result = result.and(ended);
+    }
+    result
+}

@@ -1,0 +1,233 @@
+//! What it costs to create a task and wait for its end, as the creating process grows.
+//!
+//! fork copies the parent's page tables, so that every parent size needs a process of its own: a
+//! worker, forked while this process is still small, grows to the size and measures on request.
+//! Each worker first forks a small single-threaded server: a clone of that one, adopted by the
+//! worker, is the floor of what a process can cost that does not depend on its parent's size.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Contestant, Prepared, Scenario};
+use crate::machine;
+use crate::measure::{Case, Pace};
+use crate::peers::process;
+use crate::plan::Plan;
+use crate::result::{Params, Unit, Warning};
+
+pub(super) struct Spawn;
+
+/// Creates a task and waits for its end, in a worker.
+type Spawner = fn(&mut Server) -> io::Result<()>;
+
+const ENTRIES: &[(&str, Spawner)] = &[
+    ("pthread_create", |_| process::create_and_join_thread()),
+    ("fork", |_| process::wait(process::fork(|| 0)?)),
+    ("posix_spawn", |_| process::spawn_and_wait()),
+    ("floor small-server", Server::spawn_and_wait),
+];
+
+/// Memory to leave free beside a worker's, in MiB.
+const SLACK_MIB: u64 = 512;
+
+impl Scenario for Spawn {
+    fn name(&self) -> &'static str {
+        "spawn"
+    }
+
+    fn about(&self) -> &'static str {
+        "create a task and join it, from parents of several sizes; µs"
+    }
+
+    fn base(&self) -> &'static str {
+        "pthread_create"
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        ENTRIES
+            .iter()
+            .map(|(name, _)| Contestant::ready(name))
+            .collect()
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        // A round is to see several forks of a large parent.
+        let sample = plan.sample * 4;
+        for &parent_mib in plan.parents_mib {
+            let worker = match Worker::start(parent_mib, sample) {
+                Ok(worker) => Rc::new(RefCell::new(worker)),
+                Err(text) => {
+                    prepared.warnings.push(Warning::Memory { text });
+                    continue;
+                }
+            };
+            let params = Params {
+                parent_mib: Some(parent_mib),
+                ..Params::default()
+            };
+            for (index, (name, _)) in (0..).zip(ENTRIES) {
+                if !plan.wants(self, name) {
+                    continue;
+                }
+                let worker = Rc::clone(&worker);
+                prepared.cases.push(Case {
+                    contestant: name,
+                    params: params.clone(),
+                    group: params.clone(),
+                    is_base: *name == self.base(),
+                    unit: Unit::Us,
+                    beside: Vec::new(),
+                    sampler: Box::new(move || Ok(worker.borrow_mut().measure(index)?.into())),
+                });
+            }
+        }
+        prepared
+    }
+}
+
+/// A process of a given size that measures on request. It ends when this is dropped, and also when
+/// the measuring process dies.
+struct Worker {
+    process: libc::pid_t,
+    /// Requests are a contestant's index; answers an errno and a figure.
+    line: Option<UnixStream>,
+}
+
+impl Worker {
+    /// Starts a worker of `mib` MiB, or says why there is none.
+    fn start(mib: u64, sample: Duration) -> Result<Self, String> {
+        let available = machine::available_mib();
+        if available < mib + SLACK_MIB {
+            return Err(format!(
+                "no parent of {mib} MiB: {available} MiB are available, {} are needed",
+                mib + SLACK_MIB
+            ));
+        }
+        let failed = |error: io::Error| format!("no parent of {mib} MiB: {error}");
+        let (line, worker_line) = UnixStream::pair().map_err(failed)?;
+        let process = process::fork(|| {
+            process::close_all_but(worker_line.as_fd());
+            match work(mib, sample, worker_line) {
+                Ok(()) => 0,
+                Err(_) => 1,
+            }
+        })
+        .map_err(failed)?;
+        let mut worker = Self {
+            process,
+            line: Some(line),
+        };
+        // The first answer comes once the worker has grown.
+        worker.answer().map_err(failed)?;
+        Ok(worker)
+    }
+
+    fn measure(&mut self, contestant: u8) -> io::Result<f64> {
+        self.line()?.write_all(&[contestant])?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> io::Result<f64> {
+        let mut answer = [0; 12];
+        self.line()?
+            .read_exact(&mut answer)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => io::Error::other("the measuring worker died"),
+                _ => error,
+            })?;
+        let (errno, figure) = answer.split_at(4);
+        match i32::from_ne_bytes(errno.try_into().unwrap_or_default()) {
+            0 => Ok(f64::from_ne_bytes(figure.try_into().unwrap_or_default())),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    fn line(&mut self) -> io::Result<&mut UnixStream> {
+        self.line
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // The worker ends at the end of its line; how it ended has been seen in its answers.
+        self.line = None;
+        let _ = process::wait(self.process);
+    }
+}
+
+/// The life of a worker.
+fn work(mib: u64, sample: Duration, mut line: UnixStream) -> io::Result<()> {
+    // Before the growth, so that the server stays small.
+    let mut server = Server::start()?;
+    // Should the machine run out of memory, this process is the one to end. Best effort.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    reply(&mut line, process::become_large(mib).map(|()| 0.0))?;
+    let mut paces: Vec<Pace> = ENTRIES.iter().map(|_| Pace::new(sample)).collect();
+    let mut contestant = [0];
+    while line.read(&mut contestant)? == 1 {
+        let index = usize::from(contestant[0]);
+        let (_, spawner) = ENTRIES[index];
+        let figure = paces[index].ns_per_call(|| spawner(&mut server));
+        reply(&mut line, figure.map(|ns| ns / 1000.0))?;
+    }
+    Ok(())
+}
+
+fn reply(line: &mut UnixStream, figure: io::Result<f64>) -> io::Result<()> {
+    let (errno, figure) = match figure {
+        Ok(figure) => (0, figure),
+        Err(error) => (error.raw_os_error().unwrap_or(libc::EIO), 0.0),
+    };
+    let mut answer = [0; 12];
+    answer[..4].copy_from_slice(&errno.to_ne_bytes());
+    answer[4..].copy_from_slice(&figure.to_ne_bytes());
+    line.write_all(&answer)
+}
+
+/// A small process that clones itself on request; the clone is a child of the worker and ends at
+/// once. It ends with its line.
+struct Server {
+    process: libc::pid_t,
+    line: UnixStream,
+}
+
+impl Server {
+    fn start() -> io::Result<Self> {
+        let (line, mut server_line) = UnixStream::pair()?;
+        let process = process::fork(|| {
+            process::close_all_but(server_line.as_fd());
+            let mut request = [0];
+            while matches!(server_line.read(&mut request), Ok(1)) {
+                // Its parent waits for the clone, and sees this end instead.
+                if process::clone_sibling_that_exits().is_err() {
+                    return 1;
+                }
+            }
+            0
+        })?;
+        Ok(Self { process, line })
+    }
+
+    fn spawn_and_wait(&mut self) -> io::Result<()> {
+        self.line.write_all(&[0])?;
+        if process::wait_any()? == self.process {
+            return Err(io::Error::other("the server could not clone itself"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.line.shutdown(std::net::Shutdown::Both);
+        let _ = process::wait(self.process);
+    }
+}

@@ -1,0 +1,201 @@
+//! Results and the list of contestants as text for people.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use crate::machine;
+use crate::result::{Params, Row, ScenarioResult};
+use crate::scenarios::Scenario;
+
+/// Prints a scenario's result.
+pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}", result.scenario)?;
+    writeln!(out, "  {}", machine::headline(&result.machine))?;
+    writeln!(
+        out,
+        "  {} rounds, median and range; ratio to '{}' in the same round",
+        result.rounds, result.base
+    )?;
+    writeln!(out)?;
+
+    let named: Vec<(&str, Value)> = PARAMS
+        .iter()
+        .filter(|(_, value)| result.rows.iter().any(|row| value(&row.params).is_some()))
+        .copied()
+        .collect();
+    let mut extras: Vec<&String> = result
+        .rows
+        .iter()
+        .flat_map(|row| row.extra.keys())
+        .collect();
+    extras.sort();
+    extras.dedup();
+
+    let mut head = vec!["contestant".to_owned()];
+    head.extend(named.iter().map(|(name, _)| (*name).to_owned()));
+    head.extend(["unit", "median", "range", "ratio", "its range"].map(str::to_owned));
+    head.extend(extras.iter().map(|name| name.replace('_', " ")));
+    let mut lines = vec![head];
+    for row in &result.rows {
+        let mut line = vec![row.contestant.clone()];
+        line.extend(
+            named
+                .iter()
+                .map(|(_, value)| value(&row.params).unwrap_or_default()),
+        );
+        line.extend(figures(row));
+        line.extend(extras.iter().map(|name| {
+            row.extra
+                .get(*name)
+                .map_or(String::new(), |value| short(*value))
+        }));
+        lines.push(line);
+    }
+    print_columns(&lines, 1, out)?;
+
+    for warning in &result.warnings {
+        writeln!(out, "  ! {}", warning.text())?;
+    }
+    writeln!(out)
+}
+
+/// Prints the scenarios and whether their contestants are available here.
+pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> io::Result<()> {
+    for scenario in scenarios {
+        writeln!(out, "{}: {}", scenario.name(), scenario.about())?;
+        let lines: Vec<Vec<String>> = scenario
+            .contestants()
+            .iter()
+            .map(|contestant| {
+                let base = if contestant.name == scenario.base() {
+                    " (base)"
+                } else {
+                    ""
+                };
+                let state = match &contestant.absent {
+                    None => "ready".to_owned(),
+                    Some(absent) => format!("absent: {absent}"),
+                };
+                vec![format!("{}{base}", contestant.name), state]
+            })
+            .collect();
+        print_columns(&lines, usize::MAX, out)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+type Value = fn(&Params) -> Option<String>;
+
+const PARAMS: &[(&str, Value)] = &[
+    ("case", |params| params.case.map(|value| value.to_string())),
+    ("mode", |params| params.mode.map(|value| value.to_string())),
+    ("parent MiB", |params| {
+        params.parent_mib.map(|value| value.to_string())
+    }),
+    ("size", |params| params.size.map(|value| value.to_string())),
+    ("tasks", |params| {
+        params.tasks.map(|value| value.to_string())
+    }),
+    ("load", |params| params.load.map(|value| value.to_string())),
+    ("read %", |params| {
+        params.read_pct.map(|value| value.to_string())
+    }),
+    ("kind", |params| params.kind.map(|value| value.to_string())),
+    ("placement", |params| {
+        params.placement.map(|value| value.to_string())
+    }),
+    ("sched", |params| {
+        params.sched.map(|value| value.to_string())
+    }),
+    ("check", |params| {
+        params.check.map(|value| value.to_string())
+    }),
+];
+
+fn figures(row: &Row) -> [String; 5] {
+    let range = |min: f64, max: f64| format!("{} – {}", short(min), short(max));
+    let (ratio, its_range) = row.ratio.map_or((String::new(), String::new()), |ratio| {
+        (
+            format!("{:.2}", ratio.median),
+            format!("{:.2} – {:.2}", ratio.min, ratio.max),
+        )
+    });
+    [
+        row.unit.to_string(),
+        short(row.figure.median),
+        range(row.figure.min, row.figure.max),
+        ratio,
+        its_range,
+    ]
+}
+
+impl fmt::Display for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let given = PARAMS
+            .iter()
+            .filter_map(|(name, value)| Some((name, value(self)?)));
+        for (index, (name, value)) in given.enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            write!(f, "{comma}{name} {value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Four significant digits or so: more would be noise.
+fn short(value: f64) -> String {
+    let decimals = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// Prints `lines` as columns, of which the first `left` are aligned to the left.
+fn print_columns(lines: &[Vec<String>], left: usize, out: &mut impl Write) -> io::Result<()> {
+    let columns = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            let width = |line: &Vec<String>| line[column].chars().count();
+            lines.iter().map(width).max().unwrap_or(0)
+        })
+        .collect();
+    for line in lines {
+        let mut text = String::new();
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            text += &if column < left {
+                format!("  {cell:<width$}")
+            } else {
+                format!("  {cell:>width$}")
+            };
+        }
+        writeln!(out, "{}", text.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short_at_every_size() {
+        assert_eq!(short(123_456.7), "123457");
+        assert_eq!(short(12.345), "12.3");
+        assert_eq!(short(1.234), "1.23");
+        assert_eq!(short(-0.5), "-0.50");
+    }
+
+    #[test]
+    fn columns_line_up_by_characters() {
+        let lines = [["µs", "1"], ["longer", "10"]].map(|line| line.map(str::to_owned).to_vec());
+        let mut out = Vec::new();
+        print_columns(&lines, 1, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "  µs       1\n  longer  10\n"
+        );
+    }
+}

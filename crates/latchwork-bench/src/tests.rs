@@ -1,0 +1,184 @@
+//! Whole scenarios, with samples too short to mean anything.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn parse(line: &str) -> Args {
+    Command::try_parse_from(line.split(' ')).expect(line).args
+}
+
+/// Every available contestant has a row, every other one a warning that begins with its name.
+fn everybody_is_accounted_for(name: &str) {
+    let scenario = find(name).unwrap();
+    let plan = Plan::tiny();
+    let result = measure_scenario(scenario, &plan);
+    for contestant in scenario.contestants() {
+        let rows = result
+            .rows
+            .iter()
+            .filter(|row| row.contestant == contestant.name);
+        if contestant.absent.is_none() {
+            let complete = rows
+                .inspect(|row| assert!(row.figure.min <= row.figure.max, "{row:?}"))
+                .count();
+            assert!(
+                complete > 0,
+                "{} has no row: {:?}",
+                contestant.name,
+                result.warnings
+            );
+        } else {
+            assert_eq!(rows.count(), 0);
+            let named = |warning: &Warning| {
+                matches!(warning, Warning::Skipped { .. })
+                    && warning.text().starts_with(contestant.name)
+            };
+            assert!(result.warnings.iter().any(named), "{}", contestant.name);
+        }
+    }
+    let failed = |warning: &&Warning| matches!(warning, Warning::Failed { .. });
+    assert_eq!(result.warnings.iter().find(failed), None);
+    assert!(result.rows.iter().any(|row| row.contestant == result.base));
+    assert_eq!(
+        ScenarioResult::read_all(&result.to_json()).unwrap(),
+        std::slice::from_ref(&result)
+    );
+
+    let mut out = Vec::new();
+    table::print_result(&result, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for row in &result.rows {
+        assert!(text.contains(&row.contestant));
+    }
+}
+
+#[test]
+fn call_overhead_accounts_for_everybody() {
+    everybody_is_accounted_for("call-overhead");
+}
+
+#[test]
+fn context_switch_accounts_for_everybody() {
+    everybody_is_accounted_for("context-switch");
+}
+
+#[test]
+fn spawn_accounts_for_everybody() {
+    everybody_is_accounted_for("spawn");
+}
+
+#[test]
+fn heap_accounts_for_everybody() {
+    everybody_is_accounted_for("heap");
+}
+
+#[test]
+fn list_names_every_scenario_and_contestant_and_the_package_of_an_absent_one() {
+    let mut out = Vec::new();
+    table::print_list(scenarios::ALL, &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    for scenario in scenarios::ALL {
+        assert!(text.contains(scenario.name()));
+        for contestant in scenario.contestants() {
+            let line = text
+                .lines()
+                .find(|line| line.trim_start().starts_with(contestant.name))
+                .unwrap_or_else(|| panic!("{} is not listed", contestant.name));
+            if let Some(package) = contestant.absent.and_then(|absent| absent.package) {
+                assert!(line.contains(package), "{line}");
+            }
+        }
+        let base = scenario
+            .contestants()
+            .iter()
+            .any(|one| one.name == scenario.base());
+        assert!(base, "the base of {} is no contestant", scenario.name());
+    }
+}
+
+#[test]
+fn an_unknown_scenario_is_an_error_that_lists_the_known() {
+    let Err(error) = measure("call-overheat", &Options::default()) else {
+        panic!("measured a scenario that does not exist");
+    };
+    let text = error.to_string();
+    assert!(
+        text.contains("'call-overheat'") && text.contains("context-switch"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_unknown_contestant_is_an_error_that_lists_the_known() {
+    let Args { options, .. } = parse("bench spawn --only fork,vfork");
+    let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("'vfork'") && text.contains("posix_spawn"),
+        "{text}"
+    );
+}
+
+#[test]
+fn only_keeps_the_base() {
+    let Args { options, .. } = parse("bench spawn --only fork");
+    let scenario = find("spawn").unwrap();
+    let plan = Plan::new(&options, &[scenario]).unwrap();
+    assert!(plan.wants(scenario, "fork") && plan.wants(scenario, "pthread_create"));
+    assert!(!plan.wants(scenario, "posix_spawn"));
+}
+
+#[test]
+fn fewer_than_five_rounds_need_quick() {
+    let rounds = |line: &str| {
+        let Args { options, .. } = parse(line);
+        Plan::new(&options, &[find("heap").unwrap()]).map(|plan| plan.rounds)
+    };
+    assert!(matches!(
+        rounds("bench heap --rounds 4"),
+        Err(Error::TooFewRounds { rounds: 4 })
+    ));
+    assert_eq!(rounds("bench heap --rounds 4 --quick").unwrap(), 4);
+    assert_eq!(rounds("bench heap").unwrap(), 5);
+}
+
+#[test]
+fn task_counts_are_refused_where_they_would_do_nothing() {
+    let Args { options, .. } = parse("bench call-overhead --tasks 1,2");
+    let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+    assert!(matches!(
+        error,
+        Error::TasksDoNotApply {
+            scenario: "call-overhead"
+        }
+    ));
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_found_before_measuring() {
+    let Args { options, .. } = parse("bench heap --json /nonexistent/results.json");
+    let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot write /nonexistent/results.json"),
+        "{error}"
+    );
+}
+
+#[test]
+fn list_needs_no_scenario_and_a_run_needs_one() {
+    assert!(matches!(parse("bench list").verb, Some(Verb::List)));
+    assert!(Command::try_parse_from(["bench"]).is_err());
+    assert_eq!(
+        parse("bench spawn heap").options.scenarios,
+        ["spawn", "heap"]
+    );
+}

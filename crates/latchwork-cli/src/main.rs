@@ -1,0 +1,3 @@
+//! The `latchwork` command.
+
+fn main() {}

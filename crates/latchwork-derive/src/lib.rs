@@ -1,0 +1,128 @@
+//! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable` and `TornSafe`.
+//!
+//! Use them through `latchwork::region`, which re-exports them beside their traits.
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::quote;
+use syn::{Data, DeriveInput, Error, Field, Fields, Result, parse_macro_input, parse_quote};
+
+/// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum
+/// with a fixed representation, all of whose fields are `Shareable`.
+#[proc_macro_derive(Shareable)]
+pub fn derive_shareable(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    shareable(input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Derives `latchwork::region::TornSafe` for a struct all of whose fields are `TornSafe`.
+#[proc_macro_derive(TornSafe)]
+pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    torn_safe(input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Fixed layouts: what two builds must agree on to read each other's memory.
+fn has_fixed_layout(input: &DeriveInput) -> Result<bool> {
+    let mut fixed = false;
+    for attribute in &input.attrs {
+        if attribute.path().is_ident("repr") {
+            attribute.parse_nested_meta(|meta| {
+                let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+                fixed |= matches!(
+                    name.as_str(),
+                    "C" | "transparent" | "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64"
+                );
+                // `align(8)` and `packed(2)` carry an argument.
+                if meta.input.peek(syn::token::Paren) {
+                    let content;
+                    syn::parenthesized!(content in meta.input);
+                    content.parse::<syn::LitInt>()?;
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(fixed)
+}
+
+fn fields_of(data: &Data) -> Result<Vec<(&Field, String)>> {
+    let named = |prefix: &str, fields: &'_ Fields| -> Vec<String> {
+        fields
+            .iter()
+            .enumerate()
+            .map(|(index, field)| match &field.ident {
+                Some(name) => format!("{prefix}{name}"),
+                None => format!("{prefix}{index}"),
+            })
+            .collect()
+    };
+    match data {
+        Data::Struct(data) => Ok(data.fields.iter().zip(named("", &data.fields)).collect()),
+        Data::Enum(data) => Ok(data
+            .variants
+            .iter()
+            .flat_map(|variant| {
+                let prefix = format!("{}.", variant.ident);
+                variant.fields.iter().zip(named(&prefix, &variant.fields)).collect::<Vec<_>>()
+            })
+            .collect()),
+        Data::Union(data) => Err(Error::new(data.union_token.span, "a union cannot be shared: nothing says which field is valid")),
+    }
+}
+
+fn shareable(mut input: DeriveInput) -> Result<Tokens> {
+    if !has_fixed_layout(&input)? {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "a Shareable type needs a fixed layout: add #[repr(C)], #[repr(transparent)], or for an enum an integer such as #[repr(u32)]",
+        ));
+    }
+    let fields: Vec<(Field, String)> = fields_of(&input.data)?.into_iter().map(|(field, name)| (field.clone(), name)).collect();
+    let variants = match &input.data {
+        Data::Enum(data) => data.variants.iter().map(|variant| variant.ident.to_string()).collect(),
+        _ => Vec::new(),
+    };
+    let clause = input.generics.make_where_clause();
+    for (field, _) in &fields {
+        let ty = &field.ty;
+        clause.predicates.push(parse_quote!(#ty: ::latchwork::region::Shareable));
+    }
+    let name = &input.ident;
+    let (implementation, arguments, clause) = input.generics.split_for_impl();
+    let label = format!("{name}{{{};{}}}", variants.join(","), fields.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(","));
+    let types = fields.iter().map(|(field, _)| &field.ty);
+    Ok(quote! {
+        // SAFETY: every field is Shareable, and the layout is fixed.
+        #[allow(unsafe_code)]
+        unsafe impl #implementation ::latchwork::region::Shareable for #name #arguments #clause {
+            const FINGERPRINT: u64 = ::latchwork::region::fingerprint(
+                #label,
+                ::core::mem::size_of::<Self>(),
+                ::core::mem::align_of::<Self>(),
+                &[#(<#types as ::latchwork::region::Shareable>::FINGERPRINT),*],
+            );
+        }
+    })
+}
+
+fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
+    let Data::Struct(data) = &input.data else {
+        return Err(Error::new_spanned(
+            &input.ident,
+            "only a struct can be TornSafe: a torn enum may have the tag of one variant and the data of another",
+        ));
+    };
+    let types: Vec<_> = data.fields.iter().map(|field| field.ty.clone()).collect();
+    let clause = input.generics.make_where_clause();
+    for ty in &types {
+        clause.predicates.push(parse_quote!(#ty: ::latchwork::region::TornSafe));
+    }
+    let name = &input.ident;
+    let (implementation, arguments, clause) = input.generics.split_for_impl();
+    Ok(quote! {
+        // SAFETY: every field is TornSafe, and no field's validity depends on another's.
+        #[allow(unsafe_code)]
+        unsafe impl #implementation ::latchwork::region::TornSafe for #name #arguments #clause {}
+    })
+}

@@ -1,0 +1,210 @@
+//! Mutual exclusion: one [`Mutex`] type, with the protocol as its parameter.
+//!
+//! | protocol | size | owner death | for |
+//! | --- | --- | --- | --- |
+//! | [`WaitWake`] | 4 bytes | locked for ever | threads of one process |
+//! | [`WaitWake<Shared>`](crate::sharing::Shared) | 4 bytes | locked for ever | processes that cannot be killed, or that die together |
+//! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
+//!
+//! ```
+//! use latchwork::mutex::Mutex;
+//!
+//! static COUNTER: Mutex<u64> = Mutex::new(0);
+//! *COUNTER.lock() += 1;
+//! assert_eq!(*COUNTER.lock(), 1);
+//! ```
+#![allow(unsafe_code)]
+
+#[cfg(not(loom))]
+mod robust;
+mod wait_wake;
+
+#[cfg(not(loom))]
+pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
+#[cfg(not(loom))]
+pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
+pub use wait_wake::WaitWake;
+
+use crate::time::Deadline;
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+
+/// A lock without data: what a protocol provides.
+///
+/// # Safety
+/// Between a `lock`, a `try_lock` or `lock_until` that returned true and the matching `unlock` no
+/// other task gets the lock, and all that happened before the unlock is visible to the next holder.
+pub unsafe trait RawLock {
+    /// Takes the lock, however long it takes.
+    fn lock(&self);
+    /// Takes the lock if it is free at this moment.
+    fn try_lock(&self) -> bool;
+    /// Takes the lock, or returns false once `deadline` has passed.
+    fn lock_until(&self, deadline: Deadline) -> bool;
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    unsafe fn unlock(&self);
+}
+
+/// Data that one task at a time may use.
+///
+/// `P` is the protocol: how waiting and the death of an owner are treated; see the
+/// [module](self). With [`Robust`] the methods take a pinned reference and return a `Result`.
+///
+/// Not recursive: locking again from the task that holds it waits for ever ([`Robust`] reports it).
+/// A panic while it is held releases it; without [`Robust`] there is no poisoning. The guard of a
+/// private mutex must not be dropped in the child of a fork.
+///
+/// `Mutex<T>` is as large as `T` and 4 bytes; the data lies beside the word, in the same cache line
+/// when it fits. A free lock and unlock are one compare-and-swap and one swap.
+#[repr(C)]
+pub struct Mutex<T: ?Sized, P = WaitWake> {
+    raw: P,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands out access to one task at a time, which is a loan of `T` across threads.
+unsafe impl<T: ?Sized + Send, P: Send> Send for Mutex<T, P> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send, P: Sync> Sync for Mutex<T, P> {}
+
+#[cfg(not(loom))]
+impl<T> Mutex<T, WaitWake> {
+    /// An unlocked mutex for the threads of this process.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self::from_raw(WaitWake::new(), value)
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
+    /// An unlocked mutex for every process that maps it.
+    #[must_use]
+    pub const fn shared(value: T) -> Self {
+        Self::from_raw(WaitWake::new(), value)
+    }
+}
+
+impl<T, P> Mutex<T, P> {
+    /// A mutex from a lock, which nobody else may use, and the data that it protects.
+    #[must_use]
+    pub const fn from_raw(raw: P, value: T) -> Self {
+        Self { raw, data: UnsafeCell::new(value) }
+    }
+}
+
+impl<T: ?Sized, P> Mutex<T, P> {
+    /// The data, without locking: an exclusive reference proves that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    /// The lock itself.
+    pub(crate) fn raw(&self) -> &P {
+        &self.raw
+    }
+}
+
+impl<T: ?Sized, P: RawLock> Mutex<T, P> {
+    /// Takes the lock, sleeping as long as another task holds it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T, P> {
+        self.raw.lock();
+        MutexGuard::new(self)
+    }
+
+    /// Takes the lock if it is free at this moment.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, P>> {
+        self.raw.try_lock().then(|| MutexGuard::new(self))
+    }
+
+    /// Takes the lock, or returns `None` once `deadline` has passed.
+    #[inline]
+    pub fn lock_until(&self, deadline: Deadline) -> Option<MutexGuard<'_, T, P>> {
+        self.raw.lock_until(deadline).then(|| MutexGuard::new(self))
+    }
+
+    /// Takes the lock, or returns `None` after `timeout`.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn lock_for(&self, timeout: core::time::Duration) -> Option<MutexGuard<'_, T, P>> {
+        self.try_lock().or_else(|| self.lock_until(Deadline::after(timeout)))
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Default> Default for Mutex<T, WaitWake> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized, P> fmt::Debug for Mutex<T, P>
+where
+    P: fmt::Debug,
+{
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Mutex").field("raw", &self.raw).finish_non_exhaustive()
+    }
+}
+
+/// The right to use a mutex's data; dropping it releases the lock.
+///
+/// Forgetting it leaves the mutex locked. Not `Send`: later protocols record their owner.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct MutexGuard<'a, T: ?Sized, P: RawLock = WaitWake> {
+    mutex: &'a Mutex<T, P>,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync, P: RawLock + Sync> Sync for MutexGuard<'_, T, P> {}
+
+impl<'a, T: ?Sized, P: RawLock> MutexGuard<'a, T, P> {
+    #[inline]
+    fn new(mutex: &'a Mutex<T, P>) -> Self {
+        Self { mutex, not_send: PhantomData }
+    }
+
+    /// The mutex that this guard holds.
+    pub(crate) fn raw(this: &Self) -> &'a P {
+        &this.mutex.raw
+    }
+}
+
+impl<T: ?Sized, P: RawLock> Deref for MutexGuard<'_, T, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RawLock> DerefMut for MutexGuard<'_, T, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
+        unsafe { &mut *self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RawLock> Drop for MutexGuard<'_, T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock and is gone after this.
+        unsafe { self.mutex.raw.unlock() }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, P: RawLock> fmt::Debug for MutexGuard<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

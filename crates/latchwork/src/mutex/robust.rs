@@ -1,0 +1,636 @@
+//! Robust: the death of an owner is reported to the next one, and can be recovered from.
+//!
+//! Source: `Documentation/locking/robust-futex-ABI.rst` of Linux; POSIX `PTHREAD_MUTEX_ROBUST` for
+//! the semantics. Not recursive, but locking again reports [`LockError::Deadlock`].
+//!
+//! | word | meaning | entered by |
+//! | --- | --- | --- |
+//! | 0 | free | unlock: swap, Release |
+//! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps |
+//! | `OWNER_DIED` (+ `WAITERS`) | the owner died | the kernel, as the owner dies |
+//!
+//! | state | name | meaning |
+//! | --- | --- | --- |
+//! | 0 | `CONSISTENT` | the data is whole |
+//! | 1 | `INCONSISTENT` | an owner died, or panicked, and nobody has repaired the data yet |
+//! | 2 | `NOT_RECOVERABLE` | released unrepaired, for good |
+//!
+//! Invariants
+//! 1. The word holds kernel-owned bits only; all else lives in the state, changed by the holder.
+//! 2. While a task waits for, takes or releases the lock, it is *announced* in its robust list
+//!    head; while a task holds it, it is on the task's list. Announce, take, link, settle; and
+//!    announce, unlink, release, wake, settle.
+//! 3. A task sleeps only while the word has `WAITERS`, and one that has slept takes the lock with
+//!    `WAITERS`: others may still sleep.
+//! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
+//!
+//! *A kill between any two lines.* Before the CAS: the announced word is not ours; if it is free
+//! (0, or `OWNER_DIED`) the kernel wakes one sleeper, so that a wake-up that we have consumed is
+//! passed on. After the CAS and before the link: the kernel finds our TID through the announcement.
+//! Linked: through the list; between unlink and release: through the announcement again. After
+//! the release and before the wake: the word is free and announced: the kernel wakes one. Between
+//! taking a dead owner's word and storing the state (4): our own death sets `OWNER_DIED` anew.
+//!
+//! *No wake-up is lost:* as for the wait-wake mutex, with `WAITERS` for 2; and a dead owner's word
+//! keeps `WAITERS`, so that each of several sleepers is freed in turn. The kernel's wake is never
+//! private, so no wait here is.
+//!
+//! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by
+//! the kernel, which changes the word after the task's last instruction.
+//!
+//! *After the swap in `unlock`* the memory may be unmapped or hold something else, but must not
+//! hold another *robust* word of this task: only its address is used, in the announcement (the
+//! kernel then reads the word, and acts only on one that is free or names us).
+//!
+//! *Progress:* barging; at most [`SPINS`] polls; the kernel's wake order.
+//!
+//! *Hostile events:* EINTR re-waits. exec counts as death. In the child of a fork nothing is held:
+//! a guard that was inherited belongs to the parent, and dropping it there aborts. A signal
+//! handler that takes another robust lock saves and restores the announcement. TIDs are compared
+//! in the dying task's PID namespace: never share a robust lock across namespaces (a region refuses
+//! that at attach).
+//!
+//! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
+//!
+//! *Cost, free:* one compare-and-swap, one swap, some 20 plain instructions. *Checked by:*
+//! `tests/robust.rs` (threads, fork, raw clone, pthread neighbours) and the kill tests.
+#![allow(unsafe_code)]
+
+use super::{Mutex, WaitWake};
+use crate::atomic::{Ordering, spin_hint};
+use crate::sharing::{Shared, Sharing};
+use crate::sys::futex::{self, Sharing as Flag, Wait};
+use crate::sys::robust_list::{KERNEL_LIMIT, Node};
+use crate::task::{self, Me, TaskError};
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::{PhantomData, PhantomPinned};
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
+use core::time::Duration;
+
+pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
+pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
+pub(crate) const WAITERS: u32 = 0x8000_0000;
+
+const CONSISTENT: u32 = 0;
+const INCONSISTENT: u32 = 1;
+const NOT_RECOVERABLE: u32 = 2;
+
+/// As for the wait-wake mutex.
+const SPINS: u32 = 200;
+
+/// Some of the list's entries are left for pthread's own robust mutexes.
+const MAX_HELD: u32 = KERNEL_LIMIT as u32 - 128;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// The protocols that have a robust form.
+pub trait RobustProtocol: sealed::Sealed {}
+impl<S: Sharing> sealed::Sealed for WaitWake<S> {}
+impl<S: Sharing> RobustProtocol for WaitWake<S> {}
+
+/// The robust form of a protocol, as the parameter of a [`Mutex`].
+///
+/// 40 bytes: libc's own robust list runs through it, so that pthread robust mutexes and these are
+/// held side by side, in any order of release. It must not move while it is in use, hence the
+/// pinned methods: put it in a `static` ([`Pin::static_ref`]), in a region
+/// ([`Region::pin`](crate::region::Region::pin)), or behind [`std::pin::pin!`].
+///
+/// ```
+/// use core::pin::Pin;
+/// use latchwork::mutex::{LockError, Mutex, Robust};
+///
+/// static BALANCE: Mutex<i64, Robust> = Mutex::robust(100);
+/// match Pin::static_ref(&BALANCE).lock() {
+///     Ok(mut balance) => *balance -= 1,
+///     // The owner died; what it was doing to the data is ours to find out.
+///     Err(LockError::OwnerDied(died)) => *died.make_consistent() -= 1,
+///     Err(error) => panic!("{error}"),
+/// }
+/// ```
+#[repr(C)]
+pub struct Robust<P: RobustProtocol = WaitWake<Shared>> {
+    node: Node,
+    protocol: PhantomData<P>,
+    pinned: PhantomPinned,
+}
+
+// SAFETY: the node's links are touched by the task that holds the lock only.
+unsafe impl<P: RobustProtocol> Send for Robust<P> {}
+// SAFETY: as above; all else is atomic.
+unsafe impl<P: RobustProtocol> Sync for Robust<P> {}
+
+/// How a robust lock was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    Clean,
+    OwnerDied,
+}
+
+/// Why a robust lock was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RawError {
+    WouldBlock,
+    TimedOut,
+    NotRecoverable,
+    Deadlock,
+    TooManyHeld,
+    Unavailable(TaskError),
+}
+
+#[derive(Clone, Copy)]
+enum Patience {
+    Try,
+    Until(Option<Deadline>),
+}
+
+impl<P: RobustProtocol> Robust<P> {
+    /// An unlocked lock.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
+    }
+
+    /// The task that holds the lock at this moment, by its thread ID.
+    #[must_use]
+    pub fn owner(&self) -> Option<u32> {
+        // Relaxed: the answer may be stale before it arrives.
+        let tid = self.node.word.load(Ordering::Relaxed) & TID_MASK;
+        (tid != 0).then_some(tid)
+    }
+
+    /// The node, for a lock that somebody waits for without taking it (a life-word).
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// # Safety
+    /// The lock stays where it is until it is unlocked or this task has ended.
+    #[inline]
+    pub(crate) unsafe fn lock_raw(&self, deadline: Option<Deadline>) -> Result<Acquired, RawError> {
+        // SAFETY: by the caller's contract.
+        unsafe { self.acquire(Patience::Until(deadline)) }
+    }
+
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[inline]
+    pub(crate) unsafe fn try_lock_raw(&self) -> Result<Acquired, RawError> {
+        // SAFETY: by the caller's contract.
+        unsafe { self.acquire(Patience::Try) }
+    }
+
+    #[inline]
+    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
+        let me = Me::get().map_err(RawError::Unavailable)?;
+        let head = me.head();
+        let held = me.held();
+        if held.get() >= MAX_HELD {
+            return Err(RawError::TooManyHeld);
+        }
+        let before = head.announce(&self.node);
+        // Acquire: pairs with the Release in `release`.
+        let free = self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed);
+        if let Err(word) = free
+            && let Err(error) = self.acquire_contended(me, word, patience)
+        {
+            head.settle(before);
+            return Err(error);
+        }
+        // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
+        unsafe { head.link(&self.node, me.anchor()) };
+        head.settle(before);
+        held.set(held.get() + 1);
+        // Relaxed: written by holders only.
+        if self.node.state.load(Ordering::Relaxed) == CONSISTENT { Ok(Acquired::Clean) } else { self.acquired_unclean() }
+    }
+
+    #[cold]
+    fn acquired_unclean(&self) -> Result<Acquired, RawError> {
+        if self.node.state.load(Ordering::Relaxed) == INCONSISTENT {
+            return Ok(Acquired::OwnerDied);
+        }
+        // SAFETY: this task holds the lock.
+        unsafe { self.release() };
+        Err(RawError::NotRecoverable)
+    }
+
+    /// Takes the word, announced but not linked. `word` is the value last seen.
+    #[cold]
+    fn acquire_contended(&self, me: Me, mut word: u32, patience: Patience) -> Result<(), RawError> {
+        let mut waiters = 0;
+        let mut spins = SPINS;
+        loop {
+            if word & TID_MASK == 0 {
+                let taken = me.tid() | (word & WAITERS) | waiters;
+                // Acquire: pairs with the Release in `release`.
+                match self.node.word.compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed) {
+                    Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
+                    Ok(_) => {
+                        self.owner_died();
+                        return Ok(());
+                    }
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            if word & TID_MASK == me.tid() {
+                return Err(RawError::Deadlock);
+            }
+            let Patience::Until(deadline) = patience else { return Err(RawError::WouldBlock) };
+            if spins > 0 && word & WAITERS == 0 {
+                spins -= 1;
+                spin_hint();
+                word = self.node.word.load(Ordering::Relaxed);
+                continue;
+            }
+            if word & WAITERS == 0 {
+                // Relaxed: the bit carries no data. A lost race is looked at again.
+                if let Err(now) =
+                    self.node.word.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                {
+                    word = now;
+                    continue;
+                }
+                word |= WAITERS;
+            }
+            if futex::wait(&self.node.word, word, Flag::Shared, deadline) == Wait::TimedOut {
+                return Err(RawError::TimedOut);
+            }
+            waiters = WAITERS;
+            spins = SPINS;
+            word = self.node.word.load(Ordering::Relaxed);
+        }
+    }
+
+    /// The word of a dead owner was taken.
+    fn owner_died(&self) {
+        // A lock that was given up stays so, even if whoever gave it up died before releasing it.
+        if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
+            self.node.state.store(INCONSISTENT, Ordering::Relaxed);
+        }
+    }
+
+    /// Releases the lock as it is.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[inline]
+    unsafe fn release(&self) {
+        // A failure is impossible: this thread took a robust lock before.
+        let Ok(me) = Me::get() else { not_the_owner() };
+        // Relaxed: our own ID is there or it is not.
+        if self.node.word.load(Ordering::Relaxed) & TID_MASK != me.tid() {
+            not_the_owner();
+        }
+        let head = me.head();
+        let before = head.announce(&self.node);
+        // SAFETY: held by this task, hence on its list, and announced.
+        unsafe { head.unlink(&self.node) };
+        let address = &raw const self.node.word;
+        // Release: pairs with the Acquire of the next taker.
+        if self.node.word.swap(0, Ordering::Release) & WAITERS != 0 {
+            futex::wake(address, 1, Flag::Shared);
+        }
+        head.settle(before);
+        me.held().set(me.held().get() - 1);
+    }
+
+    /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[inline]
+    pub(crate) unsafe fn unlock_raw(&self) {
+        if self.node.state.load(Ordering::Relaxed) != CONSISTENT {
+            self.give_up();
+        }
+        // SAFETY: by the caller's contract.
+        unsafe { self.release() };
+    }
+
+    #[cold]
+    fn give_up(&self) {
+        self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
+    }
+
+    /// Releases the lock with the data in an unknown state: the next one gets `OwnerDied`.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    pub(crate) unsafe fn unlock_inconsistent(&self) {
+        self.node.state.store(INCONSISTENT, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { self.release() };
+    }
+
+    /// Declares the data whole again. For the holder.
+    pub(crate) fn mark_consistent(&self) {
+        self.node.state.store(CONSISTENT, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn not_the_owner() -> ! {
+    crate::fatal(format_args!("unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"))
+}
+
+impl<P: RobustProtocol> Default for Robust<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: RobustProtocol> fmt::Debug for Robust<P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Robust").field("owner", &self.owner()).finish()
+    }
+}
+
+impl<P: RobustProtocol> Drop for Robust<P> {
+    fn drop(&mut self) {
+        // A forgotten guard: its owner's list would lead into freed memory.
+        if let Some(owner) = self.owner() {
+            crate::fatal(format_args!("robust mutex destroyed while task {owner} holds it"));
+        }
+    }
+}
+
+/// Why a robust mutex was not simply taken.
+pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    /// The last owner died, or panicked, while it held the lock. The lock is taken: repair the data
+    /// and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for good.
+    OwnerDied(OwnerDied<'a, T, P>),
+    /// An owner died and its successor gave the lock up. Nobody can take it any more.
+    NotRecoverable,
+    /// Another task holds it (`try_lock`).
+    WouldBlock,
+    /// The deadline passed.
+    TimedOut,
+    /// The calling task holds it already.
+    Deadlock,
+    /// The calling task holds as many robust locks as the kernel would release at its death.
+    TooManyHeld,
+    /// The calling thread cannot own robust locks on this system.
+    Unavailable(TaskError),
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::OwnerDied(_) => "the owner of the lock died while it held it",
+            Self::NotRecoverable => "the lock was given up after its owner's death",
+            Self::WouldBlock => "the lock is held by another task",
+            Self::TimedOut => "the deadline passed before the lock was free",
+            Self::Deadlock => "the calling task holds the lock already",
+            Self::TooManyHeld => "the calling task holds too many robust locks",
+            Self::Unavailable(error) => return error.fmt(formatter),
+        })
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> std::error::Error for LockError<'_, T, P> {}
+
+impl<T> Mutex<T, Robust> {
+    /// An unlocked robust mutex, for threads and processes alike.
+    #[must_use]
+    pub const fn robust(value: T) -> Self {
+        Self::from_raw(Robust::new(), value)
+    }
+}
+
+type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
+
+impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
+    /// Takes the lock, sleeping as long as a living task holds it.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
+    #[inline]
+    pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
+        // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
+        self.guard(unsafe { self.raw().lock_raw(None) })
+    }
+
+    /// Takes the lock if it is free at this moment.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `TimedOut` does not occur.
+    #[inline]
+    pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
+        // SAFETY: as in `lock`.
+        self.guard(unsafe { self.raw().try_lock_raw() })
+    }
+
+    /// Takes the lock, or fails once `deadline` has passed.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    #[inline]
+    pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
+        // SAFETY: as in `lock`.
+        self.guard(unsafe { self.raw().lock_raw(Some(deadline)) })
+    }
+
+    /// Takes the lock, or fails after `timeout`.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    pub fn lock_for(self: Pin<&Self>, timeout: Duration) -> LockResult<'_, T, P> {
+        self.lock_until(Deadline::after(timeout))
+    }
+
+    /// Makes a lock that was given up usable again, with new data. An exclusive reference proves
+    /// that nobody uses it.
+    pub fn reset(self: Pin<&mut Self>, value: T)
+    where
+        T: Sized,
+    {
+        // SAFETY: nothing is moved out; the data is not pinned structurally.
+        let this = unsafe { self.get_unchecked_mut() };
+        *this.data.get_mut() = value;
+        this.raw.mark_consistent();
+    }
+
+    #[inline]
+    fn guard<'a>(self: Pin<&'a Self>, result: Result<Acquired, RawError>) -> LockResult<'a, T, P> {
+        let mutex = self.get_ref();
+        let guard = || RobustGuard { mutex, panicking: std::thread::panicking(), not_send: PhantomData };
+        Err(match result {
+            Ok(Acquired::Clean) => return Ok(guard()),
+            Ok(Acquired::OwnerDied) => {
+                task::after_owner_death(core::ptr::from_ref(mutex).addr());
+                LockError::OwnerDied(OwnerDied { guard: ManuallyDrop::new(guard()) })
+            }
+            Err(RawError::WouldBlock) => LockError::WouldBlock,
+            Err(RawError::TimedOut) => LockError::TimedOut,
+            Err(RawError::NotRecoverable) => LockError::NotRecoverable,
+            Err(RawError::Deadlock) => LockError::Deadlock,
+            Err(RawError::TooManyHeld) => LockError::TooManyHeld,
+            Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
+        })
+    }
+}
+
+/// The right to use a robust mutex's data; dropping it releases the lock.
+///
+/// If it is dropped by a panic that began while it was held, the lock is released as inconsistent:
+/// the next one gets [`LockError::OwnerDied`]. Forgetting it leaves the mutex locked until the task
+/// ends. In the child of a fork it is the parent's: dropping it there aborts.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    mutex: &'a Mutex<T, Robust<P>>,
+    panicking: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
+
+impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
+    /// The lock that this guard holds.
+    pub(crate) fn raw(this: &Self) -> &'a Robust<P> {
+        this.mutex.raw()
+    }
+
+    /// The mutex that this guard holds.
+    pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
+        // SAFETY: a guard is made from a pinned mutex only.
+        unsafe { Pin::new_unchecked(this.mutex) }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
+        unsafe { &mut *self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock and is gone after this. Its data is consistent: an
+        // `OwnerDied` becomes a guard only by saying so.
+        unsafe {
+            if std::thread::panicking() && !self.panicking {
+                self.mutex.raw.unlock_inconsistent();
+            } else {
+                self.mutex.raw.release();
+            }
+        }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+/// A robust mutex taken from a dead owner, with data that may be torn.
+///
+/// The owner died between any two of its instructions. For a `T` that is
+/// [`TornSafe`](crate::region::TornSafe) the data can be read as it is and repaired; any other `T`
+/// must be [replaced](Self::replace) whole, or vouched for.
+/// Dropping this guard gives the lock up: from then on it is `NotRecoverable`. (Dropped by a panic,
+/// it is inconsistent still, and the next one may try.)
+#[must_use = "dropping it unrepaired gives the lock up for good"]
+pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    guard: ManuallyDrop<RobustGuard<'a, T, P>>,
+}
+
+impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
+    fn into_guard(self) -> RobustGuard<'a, T, P> {
+        let mut this = ManuallyDrop::new(self);
+        this.guard.mutex.raw.mark_consistent();
+        // SAFETY: `this` is never dropped, so the guard is taken once.
+        unsafe { ManuallyDrop::take(&mut this.guard) }
+    }
+
+    /// Declares the data whole and goes on as a normal holder, whatever the type.
+    ///
+    /// # Safety
+    /// The data is a valid value of `T`, although its last owner stopped between two instructions.
+    pub unsafe fn make_consistent_unchecked(self) -> RobustGuard<'a, T, P> {
+        self.into_guard()
+    }
+}
+
+impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
+    /// The data as bytes that may or may not be a value.
+    pub fn as_uninit(&mut self) -> &mut MaybeUninit<T> {
+        // SAFETY: the guard holds the lock; `MaybeUninit` promises nothing of the content, and the
+        // mutex is this type's to keep torn: `make_consistent_unchecked` is unsafe.
+        unsafe { &mut *self.guard.mutex.data.get().cast() }
+    }
+
+    /// Puts a new value in place of the torn one, which is not dropped, and goes on as a normal
+    /// holder.
+    pub fn replace(mut self, value: T) -> RobustGuard<'a, T, P> {
+        self.as_uninit().write(value);
+        self.into_guard()
+    }
+}
+
+impl<'a, T: ?Sized + crate::region::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
+    /// Declares the data repaired and goes on as a normal holder.
+    pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
+        self.into_guard()
+    }
+}
+
+impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OwnerDied")
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
+    fn drop(&mut self) {
+        let guard = &self.guard;
+        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
+        unsafe {
+            if std::thread::panicking() && !guard.panicking {
+                guard.mutex.raw.unlock_inconsistent();
+            } else {
+                guard.mutex.raw.unlock_raw();
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The first page of a region: what it is, and where everything lies.
+//!
+//! Nothing in the header is an offset that a reader would have to trust: the layout follows from
+//! the three capacities by [`Layout::new`], and the fingerprint says whether another build computes
+//! the same. A file that was cut, mutated or made by a hostile hand is refused before it is mapped.
+
+#![allow(unsafe_code)]
+
+use super::heap::{HeapLayout, SPAN_BYTES};
+use super::names::Entry;
+use super::task_table::Slot;
+use super::{AttachError, shareable::fingerprint};
+use crate::atomic::{AtomicU32, AtomicU64};
+use crate::mutex::Robust;
+
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
+/// Changes with every change of what the bytes of a region mean that sizes do not show.
+pub(super) const VERSION: u32 = 1;
+pub(super) const LABEL_BYTES: usize = 64;
+
+/// The smallest and largest capacities that a region can have.
+pub(super) const MIN_BYTES: u64 = 1 << 20;
+pub(super) const MAX_BYTES: u64 = 1 << 40;
+pub(super) const MAX_TASKS: u16 = 4096;
+pub(super) const MAX_NAMES: u32 = 1 << 16;
+
+/// Fixed at creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Identity {
+    pub(super) magic: u64,
+    pub(super) version: u32,
+    pub(super) max_tasks: u16,
+    pub(super) flags: u16,
+    pub(super) fingerprint: u64,
+    pub(super) base: u64,
+    pub(super) max_bytes: u64,
+    pub(super) pid_namespace: u64,
+    pub(super) max_names: u32,
+    pub(super) creator: u32,
+    pub(super) label: [u8; LABEL_BYTES],
+}
+
+/// The name goes when the last process detaches.
+pub(super) const FLAG_UNLINK_AT_LAST_DETACH: u16 = 1;
+
+/// What the tasks of a region share beside tables and heap.
+#[repr(C)]
+pub(super) struct Header {
+    pub(super) identity: Identity,
+    /// Bytes of the file that have memory behind them. Grows, under `grow_lock`.
+    pub(super) committed: AtomicU64,
+    /// Slots from here on were never used; a word that sleepers watch.
+    pub(super) slots_used: AtomicU32,
+    /// Counts the deaths that were found.
+    pub(super) deaths: AtomicU32,
+    pub(super) grow_lock: Robust,
+    pub(super) sweep_lock: Robust,
+    pub(super) names_lock: Robust,
+}
+
+/// Where the parts of a region lie, in bytes from its base.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(super) slots: usize,
+    pub(super) names: usize,
+    pub(super) heap_tables: usize,
+    /// The heap's first span.
+    pub(super) heap: usize,
+    pub(super) heap_layout: HeapLayout,
+    pub(super) total: usize,
+}
+
+const fn align_up(value: usize, align: usize) -> usize {
+    value.next_multiple_of(align)
+}
+
+impl Layout {
+    /// The layout for capacities that are within the bounds above.
+    pub(super) fn new(max_bytes: u64, max_tasks: u16, max_names: u32) -> Option<Self> {
+        let slots = align_up(size_of::<Header>(), 4096);
+        let names = align_up(slots + max_tasks as usize * size_of::<Slot>(), 4096);
+        let heap_tables = align_up(names + max_names as usize * size_of::<Entry>(), 4096);
+        let heap_layout = HeapLayout::for_max(max_bytes as usize, max_tasks)?;
+        let heap = align_up(heap_tables + heap_layout.meta_bytes, SPAN_BYTES);
+        Some(Self { slots, names, heap_tables, heap, heap_layout, total: heap + heap_layout.data_bytes() })
+    }
+}
+
+/// What two builds must agree on to use one region.
+pub(super) const FINGERPRINT: u64 = fingerprint(
+    "latchwork region",
+    size_of::<Header>(),
+    align_of::<Header>(),
+    &[
+        VERSION as u64,
+        size_of::<Slot>() as u64,
+        size_of::<Entry>() as u64,
+        super::heap::FINGERPRINT,
+        size_of::<usize>() as u64,
+        cfg!(target_env = "musl") as u64,
+        core::mem::offset_of!(Header, sweep_lock) as u64,
+        core::mem::offset_of!(Slot, heap) as u64,
+    ],
+);
+
+impl Identity {
+    /// Reads an identity from the first bytes of a file.
+    pub(super) fn parse(bytes: [u8; size_of::<Self>()]) -> Self {
+        // SAFETY: integers only, without padding between them: every byte string is an identity.
+        unsafe { core::mem::transmute(bytes) }
+    }
+
+    /// Refuses whatever this build could not use safely. `file_bytes` is the size of the file.
+    pub(super) fn check(&self, file_bytes: u64, page: usize) -> Result<Layout, AttachError> {
+        if self.magic != MAGIC {
+            return Err(AttachError::NotARegion);
+        }
+        if self.version != VERSION || self.fingerprint != FINGERPRINT {
+            return Err(AttachError::OtherBuild { found: self.fingerprint, expected: FINGERPRINT });
+        }
+        let window = crate::sys::memory::address_window();
+        let sane = (MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes)
+            && (1..=MAX_TASKS).contains(&self.max_tasks)
+            && (1..=MAX_NAMES).contains(&self.max_names)
+            && self.base as usize % SPAN_BYTES == 0
+            && self.base as usize % page == 0
+            && (self.base as usize) < window.end << 1;
+        if !sane {
+            return Err(AttachError::Damaged("capacities or base address are out of range"));
+        }
+        let layout = Layout::new(self.max_bytes, self.max_tasks, self.max_names)
+            .ok_or(AttachError::Damaged("no layout fits these capacities"))?;
+        if file_bytes < layout.heap as u64 {
+            return Err(AttachError::Truncated { bytes: file_bytes, needed: layout.heap as u64 });
+        }
+        Ok(layout)
+    }
+
+    pub(super) fn label(&self) -> String {
+        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
+        String::from_utf8_lossy(&self.label[..end]).into_owned()
+    }
+}

@@ -1,0 +1,308 @@
+//! Linking blocks into shared structures, and unlinking them, in one step.
+//!
+//! A block that becomes reachable by a store to a *location* must change from
+//! private to shared exactly then, and one that ceases to be reachable must be
+//! freed exactly then. Two or three words change, so the task first records its
+//! intent in its slot; its recoverer finishes or undoes the step.
+//!
+//! **Detectability.** The recoverer asks the location: if it holds the value
+//! *after*, the step took effect and is finished; if it holds the value *before*,
+//! it did not and is undone. This is sound because nobody else changes the
+//! location in between: it is protected by a lock that the dead task held, or it
+//! is the dead task's own, and **a dead task's recovery comes before the next
+//! holder of its locks goes on**. Should the location hold a third value, that
+//! contract was broken; then the block is left shared and the other is left
+//! allocated, so that the breach leaks and does not dangle.
+//!
+//! The order is: intent, shared bit, location, free, end of intent, and then what
+//! follows a free (the span may go, its owner is told). So a block is shared
+//! before anybody can find it, and
+//!
+//! **"Has the unlinked block been freed?" has an answer** as long as the intent
+//! lives, since the block cannot be reused before:
+//! - in a small span of the task's own nobody else allocates, and the span is given
+//!   back after the intent has ended: its `alloc` bit tells;
+//! - in the span of another task the `remote` bit tells, and a task that collects
+//!   leaves the bits of blocks that live intents name: before such an intent is
+//!   valid its task sets its bit in `retiring`, and a collector that sees the
+//!   `remote` bit (set after that, with release) sees it;
+//! - a large block's head stays in TRANSIT until the intent has ended.
+
+#![allow(unsafe_code)]
+
+use core::ptr::{self, NonNull};
+
+use super::classes::{CLASSES, Class};
+use super::layout::SPAN_BYTES;
+use super::state::{Kind, State};
+use super::task::{Owner, TaskHeap, TaskRef};
+use super::{Found, Heap, misuse};
+use crate::atomic::{
+    AtomicU64, AtomicUsize,
+    Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+};
+
+/// The intent is valid.
+const ACTIVE: u64 = 1;
+/// The linked block was private, and is again if the step is undone.
+const WAS_PRIVATE: u64 = 2;
+
+impl Heap {
+    /// Links `block` into a shared structure: stores `value` (usually the block's
+    /// address) in `location`, and marks the block as shared, as if in one step.
+    ///
+    /// If the task is killed, its recovery finds either both done or neither.
+    /// Aborts the process if `block` is not the address of an allocated block.
+    ///
+    /// # Safety
+    ///
+    /// - `location` is in the region, and stays valid until the call has returned
+    ///   or the task's recovery has.
+    /// - No other task stores to it meanwhile; so if a lock protects it, the
+    ///   recovery of a dead holder is complete before the next holder goes on.
+    /// - Nobody frees the block meanwhile.
+    pub unsafe fn publish(
+        &self,
+        task: &TaskRef<'_>,
+        block: NonNull<u8>,
+        location: &AtomicUsize,
+        value: usize,
+    ) {
+        self.exchange(task, location, value, Some(block), None);
+    }
+
+    /// Unlinks `block` from a shared structure: stores `value` in `location`, and
+    /// frees the block, as if in one step.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Heap::publish`], and nobody finds or uses the block once `value` is
+    /// in `location`.
+    pub unsafe fn retire(
+        &self,
+        task: &TaskRef<'_>,
+        block: NonNull<u8>,
+        location: &AtomicUsize,
+        value: usize,
+    ) {
+        self.exchange(task, location, value, None, Some(block));
+    }
+
+    /// Links `new` and unlinks `old` by one store of `value` to `location`: what a
+    /// container does when it grows.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Heap::publish`] and [`Heap::retire`].
+    pub unsafe fn replace(
+        &self,
+        task: &TaskRef<'_>,
+        old: NonNull<u8>,
+        new: NonNull<u8>,
+        location: &AtomicUsize,
+        value: usize,
+    ) {
+        self.exchange(task, location, value, Some(new), Some(old));
+    }
+
+    fn exchange(
+        &self,
+        task: &TaskRef<'_>,
+        location: &AtomicUsize,
+        value: usize,
+        linked: Option<NonNull<u8>>,
+        unlinked: Option<NonNull<u8>>,
+    ) {
+        let linked = linked.map_or(0, |block| block.addr().get());
+        let unlinked = unlinked.map_or(0, |block| block.addr().get());
+        let was_private = linked != 0 && !self.is_shared(linked);
+        let remote = unlinked != 0 && self.is_anothers_small(task, unlinked);
+        let intent = &task.heap.intent;
+        // Relaxed, but for `flags`: while that is 0 nobody reads them.
+        intent.location.store(ptr::from_ref(location).expose_provenance(), Relaxed);
+        // Relaxed: nobody else stores to it, by contract.
+        intent.before.store(location.load(Relaxed), Relaxed);
+        intent.after.store(value, Relaxed);
+        intent.linked.store(linked, Relaxed);
+        intent.unlinked.store(unlinked, Relaxed);
+        step!();
+        if remote {
+            self.set_retiring(task.owner, true);
+            step!();
+        }
+        let flags = ACTIVE | if was_private { WAS_PRIVATE } else { 0 };
+        // SYNC intent: pairs with the acquires in `held` and `finish_intent`.
+        intent.flags.store(flags, Release);
+        step!();
+        if was_private {
+            self.set_shared(linked, true);
+            step!();
+        }
+        // Release: who finds the block by it sees what it holds.
+        location.store(value, Release);
+        step!();
+        let freed = (unlinked != 0).then(|| self.free_commit(task, unlinked));
+        step!();
+        // SYNC intent: pairs with the acquire in `held`.
+        intent.flags.store(0, Release);
+        step!();
+        if remote {
+            self.set_retiring(task.owner, false);
+            step!();
+        }
+        if let Some(freed) = freed {
+            self.free_finish(task, freed);
+        }
+    }
+
+    fn is_anothers_small(&self, task: &TaskRef<'_>, address: usize) -> bool {
+        match self.find(address) {
+            Some(Found::Small { span, .. }) => !self.state(span).is_small_of(task.owner),
+            Some(Found::Large { .. }) => false,
+            None => misuse("double free of", address),
+        }
+    }
+
+    fn retiring(&self, word: usize) -> &AtomicU64 {
+        debug_assert!(word < (self.layout.slots as usize).div_ceil(64));
+        // SAFETY: the layout has a bit for each slot, and callers have checked it.
+        unsafe { self.retiring.add(word).as_ref() }
+    }
+
+    /// Says whether a task may have an intent that names a block in another
+    /// task's span. Only that task writes the bit, or its recoverer.
+    fn set_retiring(&self, owner: Owner, retiring: bool) {
+        let (word, mask) = (owner.slot() as usize / 64, 1 << (owner.slot() % 64));
+        match retiring {
+            true => self.retiring(word).fetch_or(mask, SeqCst),
+            false => self.retiring(word).fetch_and(!mask, SeqCst),
+        };
+    }
+
+    /// The blocks of a bitmap word of a span that live intents unlink.
+    pub(super) fn held(&self, span: u32, class: &Class, word: u32) -> u64 {
+        let mut held = 0;
+        for index in 0..(self.layout.slots as usize).div_ceil(64) {
+            let mut slots = self.retiring(index).load(SeqCst);
+            while slots != 0 {
+                let slot = index as u32 * 64 + slots.trailing_zeros();
+                slots &= slots - 1;
+                let Some(heap) = self.task_heap(slot as u16) else {
+                    continue;
+                };
+                // SYNC intent: Acquire pairs with the store of `flags`. If the
+                // address is already that of the task's next intent, the one that
+                // the caller cares for has ended.
+                if heap.intent.flags.load(Acquire) == 0 {
+                    continue;
+                }
+                let address = heap.intent.unlinked.load(Relaxed);
+                let Some(offset) = self.offset_of(address) else {
+                    continue;
+                };
+                if (offset / SPAN_BYTES) as u32 != span {
+                    continue;
+                }
+                if let Some(block) = class.index_of((offset % SPAN_BYTES) as u32)
+                    && block / 64 == word
+                {
+                    held |= 1 << (block % 64);
+                }
+            }
+        }
+        held
+    }
+
+    /// Finishes or undoes the step that `dead` was making. Repeatable.
+    pub(super) fn finish_intent(&self, dead: Owner, heap: &TaskHeap) {
+        let intent = &heap.intent;
+        // SYNC intent: Acquire pairs with the store of `flags` in `exchange`.
+        let flags = intent.flags.load(Acquire);
+        let mut owner = None;
+        if flags & ACTIVE != 0 {
+            // SAFETY: the contract of `publish`: the location is in the region,
+            // and valid until this has returned.
+            let location = unsafe {
+                AtomicUsize::from_ptr(ptr::with_exposed_provenance_mut(
+                    intent.location.load(Relaxed),
+                ))
+            };
+            let (linked, unlinked) = (intent.linked.load(Relaxed), intent.unlinked.load(Relaxed));
+            let now = location.load(Acquire);
+            if now == intent.after.load(Relaxed) {
+                // It is not shared yet only where the two values are the same.
+                if flags & WAS_PRIVATE != 0 {
+                    self.set_shared(linked, true);
+                    step!();
+                }
+                if unlinked != 0 {
+                    owner = self.free_for_dead(dead, unlinked);
+                }
+            } else if now == intent.before.load(Relaxed)
+                && flags & WAS_PRIVATE != 0
+                && self.find(linked).is_some()
+            {
+                self.set_shared(linked, false);
+                step!();
+            }
+            intent.flags.store(0, Release);
+            step!();
+        }
+        self.set_retiring(dead, false);
+        step!();
+        if let Some((owner, span)) = owner {
+            self.tell(owner, span);
+        }
+    }
+
+    /// Frees the block at `address` unless it is freed already, on behalf of the
+    /// intent of a dead task. Who must be told of it, if anybody.
+    fn free_for_dead(&self, dead: Owner, address: usize) -> Option<(Owner, u32)> {
+        let offset = self.offset_of(address)?;
+        let span = (offset / SPAN_BYTES) as u32;
+        loop {
+            let state = self.state(span);
+            match state.kind()? {
+                Kind::Small => {
+                    let class = CLASSES.get(state.class())?;
+                    let block = class.index_of((offset % SPAN_BYTES) as u32)?;
+                    let (word, mask) = (block / 64, 1 << (block % 64));
+                    let bits = self.bits(span, class);
+                    match state.owner() {
+                        Some(owner) if owner == dead => {
+                            // Relaxed: a dead owner's bitmap is its recoverer's.
+                            let taken = bits.alloc(word).load(Relaxed);
+                            if bits.remote(word).load(Relaxed) & mask == 0 {
+                                bits.alloc(word).store(taken & !mask, Relaxed);
+                                step!();
+                            }
+                            return None;
+                        }
+                        Some(owner) => {
+                            // SYNC remote-free.
+                            bits.remote(word).fetch_or(mask, SeqCst);
+                            step!();
+                            return Some((owner, span));
+                        }
+                        None => {
+                            // The dead task's recovery goes on to deal with it.
+                            let own = state.with_owner(Some(dead));
+                            let _ = self
+                                .entry(span)
+                                .compare_exchange(state.0, own.0, AcqRel, Relaxed);
+                            step!();
+                        }
+                    }
+                }
+                Kind::Head => {
+                    let transit = State::transit(self.run_of(span, state), dead);
+                    let _ = self
+                        .entry(span)
+                        .compare_exchange(state.0, transit.0, AcqRel, Relaxed);
+                    step!();
+                }
+                _ => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Large blocks: runs of whole spans.
+//!
+//! A run of several spans is built from its head: the head becomes TRANSIT, its
+//! length is noted, the parts are claimed upwards, and the head becomes HEAD,
+//! which is the commit. It is freed in the reverse sense: the head becomes TRANSIT
+//! (the commit), the parts FREE, the head FREE. So a TRANSIT whose owner is dead
+//! is taken apart in the same way whichever it was.
+//!
+//! Of several tasks that claim overlapping runs the one with the highest head
+//! meets none of the others' parts, so one of them gets its run.
+
+#![allow(unsafe_code)]
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+use super::layout::SPAN_BYTES;
+use super::state::{Kind, State};
+use super::task::TaskRef;
+use super::{AllocError, Heap};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+impl Heap {
+    #[cold]
+    pub(super) fn alloc_large(
+        &self,
+        task: &TaskRef<'_>,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, AllocError> {
+        let max = self.layout.max_spans;
+        let requested = layout.size().max(layout.align());
+        let spans = layout.size().div_ceil(SPAN_BYTES).max(1);
+        let align = layout.align().div_ceil(SPAN_BYTES);
+        if spans > max as usize || align > max as usize {
+            let max = self.layout.data_bytes();
+            return Err(AllocError::Exhausted { requested, max });
+        }
+        let (spans, align) = (spans as u32, align as u32);
+        let head = if spans == 1 && align == 1 {
+            self.obtain(task, State::head(1, task.owner), requested)?
+        } else {
+            self.obtain_run(task, spans, align, requested)?
+        };
+        Ok(self.address_of_span(head))
+    }
+
+    fn obtain_run(
+        &self,
+        task: &TaskRef<'_>,
+        spans: u32,
+        align: u32,
+        requested: usize,
+    ) -> Result<u32, AllocError> {
+        // Relaxed: a hint.
+        let mut from = self.header().run_hint.load(Relaxed);
+        loop {
+            if let Some(head) = self.claim_run(task, from, spans, align) {
+                return Ok(head);
+            }
+            let committed = self.committed();
+            let free = (0..committed)
+                .rev()
+                .take_while(|&span| self.entry(span).load(Relaxed) == State::FREE.0)
+                .count() as u32;
+            // The aligned place nearest to the free spans at the end.
+            let first = self.aligned(committed - free, align);
+            from = committed - free;
+            let need = (first.saturating_add(spans))
+                .saturating_sub(committed)
+                .max(1);
+            if let Err(error) = self.grow_by(need, requested) {
+                self.reclaim(task);
+                return self.claim_run(task, 0, spans, align).ok_or(error);
+            }
+        }
+    }
+
+    /// The first span from `span` on whose address is a multiple of `align` spans.
+    fn aligned(&self, span: u32, align: u32) -> u32 {
+        let base = self.data.addr().get() / SPAN_BYTES;
+        let at = base + span as usize;
+        span.saturating_add((at.next_multiple_of(align as usize) - at) as u32)
+    }
+
+    /// Claims the first free run at `from` or after it, then before it.
+    fn claim_run(&self, task: &TaskRef<'_>, from: u32, spans: u32, align: u32) -> Option<u32> {
+        let committed = self.committed();
+        let from = from.min(committed);
+        let head = self
+            .claim_run_in(task, from, committed, spans, align)
+            .or_else(|| {
+                let end = from.saturating_add(spans - 1).min(committed);
+                self.claim_run_in(task, 0, end, spans, align)
+            })?;
+        self.header().run_hint.store(head + spans, Relaxed);
+        Some(head)
+    }
+
+    fn claim_run_in(
+        &self,
+        task: &TaskRef<'_>,
+        from: u32,
+        end: u32,
+        spans: u32,
+        align: u32,
+    ) -> Option<u32> {
+        let mut start = self.aligned(from, align);
+        'start: while start.checked_add(spans)? <= end {
+            for span in start..start + spans {
+                let state = State(self.entry(span).load(Relaxed));
+                if state == State::FREE {
+                    continue;
+                }
+                // A length that is being changed only makes the search skip too
+                // much or too little.
+                let skip = match state.kind() {
+                    Some(Kind::Head) => self.run_of(span, state).max(1),
+                    _ => 1,
+                };
+                start = self.aligned(span.saturating_add(skip), align);
+                continue 'start;
+            }
+            match self.build(task, start, spans) {
+                Ok(()) => return Some(start),
+                Err(taken) => start = self.aligned(taken + 1, align),
+            }
+        }
+        None
+    }
+
+    /// Builds a run, or says which span was not free.
+    fn build(&self, task: &TaskRef<'_>, head: u32, spans: u32) -> Result<(), u32> {
+        let take = |span: u32, state: State| {
+            // Acquire pairs with the release that freed the span.
+            self.entry(span)
+                .compare_exchange(State::FREE.0, state.0, AcqRel, Relaxed)
+                .map_err(|_| span)
+        };
+        if spans == 1 {
+            take(head, State::head(1, task.owner))?;
+            step!();
+            return Ok(());
+        }
+        take(head, State::transit(spans, task.owner))?;
+        step!();
+        // A kill before this leaves an old length, but then no part names the head.
+        self.desc(head).run.store(spans, Relaxed);
+        step!();
+        for span in head + 1..head + spans {
+            if let Err(taken) = take(span, State::part(head)) {
+                self.take_apart(head);
+                return Err(taken);
+            }
+            step!();
+        }
+        // Release pairs with the acquire in `state`: the length is there.
+        self.entry(head)
+            .store(State::head(spans, task.owner).0, Release);
+        step!();
+        Ok(())
+    }
+
+    /// The spans in the run of a HEAD or TRANSIT.
+    pub(super) fn run_of(&self, head: u32, state: State) -> u32 {
+        if state.is_single() {
+            return 1;
+        }
+        // Relaxed: the caller's acquire of the state covers it.
+        self.desc(head).run.load(Relaxed)
+    }
+
+    /// Makes the freeing of a large block irrevocable; `false` if its state has
+    /// changed meanwhile, so that the caller must look again.
+    pub(super) fn free_large_commit(&self, task: &TaskRef<'_>, head: u32, state: State) -> bool {
+        let spans = self.run_of(head, state);
+        let transit = State::transit(spans, task.owner);
+        // Relaxed: the block was the caller's; who takes the spans next
+        // synchronises with the releases in `take_apart`.
+        let freed = self
+            .entry(head)
+            .compare_exchange(state.0, transit.0, AcqRel, Acquire)
+            .is_ok();
+        step!();
+        freed
+    }
+
+    /// Frees the spans of a TRANSIT of one's own. Repeatable from the start.
+    pub(super) fn take_apart(&self, head: u32) {
+        let state = self.state(head);
+        // After a kill the length may be an old one, and then beyond the end.
+        let end = head
+            .saturating_add(self.run_of(head, state))
+            .min(self.layout.max_spans);
+        for span in head + 1..end {
+            if self.entry(span).load(Relaxed) == State::part(head).0 {
+                // Release pairs with the acquire of the next claim.
+                self.entry(span).store(State::FREE.0, Release);
+                step!();
+            }
+        }
+        self.entry(head).store(State::FREE.0, Release);
+        kill_point!();
+        self.hint_free(head);
+        kill_point!();
+        if head < self.header().run_hint.load(Relaxed) {
+            self.header().run_hint.store(head, Relaxed);
+            kill_point!();
+        }
+    }
+
+    pub(super) fn set_large_shared(&self, head: u32, shared: bool) {
+        // Release: orders it after the intent that it belongs to. A change that
+        // comes between is of the owner alone, since the caller holds the block.
+        let _ = self
+            .entry(head)
+            .fetch_update(Release, Relaxed, |entry| {
+                let state = State(entry);
+                (state.kind() == Some(Kind::Head)).then(|| state.with_shared(shared).0)
+            });
+    }
+}

@@ -1,0 +1,562 @@
+//! The heap of a region: it survives a kill of any task at any instruction.
+//!
+//! **What it is.** An allocator in memory that many tasks (threads and processes)
+//! map at one address. A block belongs to the task that allocated it, and goes
+//! with it by [`OnDeath`], until it is *shared*: linked into something that
+//! outlives the task. It is not a heap against hostile peers, and not
+//! async-signal-safe: a signal handler must not enter it (see [`TaskRef::new`]).
+//! Blocks are not zeroed.
+//!
+//! **Structure.** The data area is an array of 64 KiB *spans*. A table outside it
+//! has one state word for each span (`state`: the table of states and who makes
+//! each transition). A small span holds blocks of one size class and belongs to
+//! one task; a large block is a run of spans. What a span's blocks are is said by
+//! three bitmaps:
+//!
+//! | alloc | shared | remote | the block is                                   | who sets, who clears |
+//! | ----- | ------ | ------ | ---------------------------------------------- | -------------------- |
+//! | 0     | 0      | 0      | free                                           | |
+//! | 1     | 0      | 0      | allocated, private to the span's owner         | alloc: the owner alone |
+//! | 1     | 1      | 0      | allocated, shared                              | shared: any task sets, the owner clears |
+//! | 1     | any    | 1      | freed by a task that is not the owner          | remote: others set, the owner clears |
+//! | 0     | any    | any    | free; the owner was killed clearing the others | the recoverer clears them |
+//!
+//! **Invariants.**
+//! 1. A span is claimed by one CAS from FREE, and only its owner (or the one
+//!    recoverer of a dead owner) makes it anything else.
+//! 2. Only a span's owner (or its recoverer) writes `alloc`, so allocating and
+//!    freeing are one plain store each, and that store is the commit: at every
+//!    instruction a block is allocated or free, and never both.
+//! 3. A span with an allocated block is not given back.
+//! 4. What is in a [`TaskHeap`] beside the intent, in a descriptor beside the
+//!    bitmaps and the run, and in the header beside `committed`, is a cache or a
+//!    hint. Recovery derives everything from the table and the bitmaps.
+//! 5. A block that a live intent unlinks does not become free for reuse before
+//!    the intent is cleared, so that "has it been freed?" has an answer at any
+//!    time (`intent`).
+//!
+//! **Kills.** SIGKILL takes effect between two instructions and every earlier
+//! store stays, so only the compiler's order matters: `step!` stands between
+//! stores whose order recovery relies upon. Between living tasks the usual
+//! acquire and release apply, said at each operation.
+//!
+//! **Cost.** Allocating and freeing a small block of one's own: no lock, no atomic
+//! read-modify-write, no division. Freeing another task's block: one
+//! read-modify-write on the bitmap and one or none on the owner's hint.
+//!
+//! **Progress.** No operation waits for another task. A killed task can withhold
+//! at most its hints: a span whose hint is lost is found when its owner frees into
+//! it, when memory runs out, or when its owner dies.
+//!
+//! **Fork.** A child has no `TaskRef` before it has a slot of its own.
+//!
+//! **Checked by.** `tests`: every operation, and recovery, is killed at each point
+//! between two shared stores and recovered; random histories run against a model.
+
+#![allow(unsafe_code)]
+
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+
+/// Keeps the compiler from moving a store over a point where a kill must find
+/// the earlier ones made and the later ones not. In tests, a kill may occur here.
+macro_rules! step {
+    () => {{
+        crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
+        #[cfg(test)]
+        crate::region::heap::fault::point();
+    }};
+}
+
+/// Marks a place between two shared stores whose order recovery does not rely
+/// upon, so that the compiler may choose it. In tests, a kill may occur here.
+macro_rules! kill_point {
+    () => {{
+        #[cfg(test)]
+        crate::region::heap::fault::point();
+    }};
+}
+
+mod classes;
+#[cfg(test)]
+mod fault;
+mod intent;
+mod large;
+mod layout;
+mod recover;
+mod small;
+mod state;
+mod stats;
+mod task;
+#[cfg(test)]
+mod tests;
+
+pub use classes::FINGERPRINT;
+pub use layout::{HeapLayout, SPAN_BYTES};
+pub use recover::OnDeath;
+pub use stats::{Corruption, HeapStats};
+pub use task::{Owner, TaskHeap, TaskRef};
+
+use classes::{CLASSES, MIN_ALIGN, SMALL_MAX, class_of, class_of_aligned};
+use layout::{Desc, Header};
+use state::{Kind, State};
+
+/// Why a heap could not give a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum AllocError {
+    /// The region is at its maximum size, and no room for this block is left.
+    #[error("no room for {requested} bytes in a region of at most {max}")]
+    Exhausted {
+        /// Bytes asked for.
+        requested: usize,
+        /// Bytes in the region's data area at its maximum size.
+        max: usize,
+    },
+    /// The system has no memory for the region to grow.
+    #[error("the system has no memory for the region to grow by {requested} bytes")]
+    OutOfMemory {
+        /// Bytes asked for.
+        requested: usize,
+    },
+}
+
+/// Why a region could not grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the system has no memory for the region to grow")]
+pub struct GrowError;
+
+/// Commits at least the given number of spans beyond [`Heap::committed`] as the
+/// caller saw it and calls [`Heap::publish_committed`]; the heap has seen that
+/// they fit the maximum. It may be called by several tasks at once, and may find
+/// that another task has done the work.
+pub type Grow = Box<dyn Fn(&Heap, u32) -> Result<(), GrowError> + Send + Sync>;
+
+/// Where the [`TaskHeap`]s of all slots of the task table are.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskHeaps {
+    /// The one of slot 0.
+    pub first: NonNull<TaskHeap>,
+    /// Bytes from one to the next.
+    pub stride: usize,
+}
+
+/// A process's handle on the heap of a region.
+pub struct Heap {
+    data: NonNull<u8>,
+    table: NonNull<AtomicU64>,
+    descs: NonNull<Desc>,
+    header: NonNull<Header>,
+    retiring: NonNull<AtomicU64>,
+    layout: HeapLayout,
+    tasks: TaskHeaps,
+    grow: Grow,
+}
+
+// SAFETY: the pointers go to shared memory that is accessed by atomics alone
+// (blocks are the callers'), and `grow` is Send and Sync.
+unsafe impl Send for Heap {}
+// SAFETY: as above.
+unsafe impl Sync for Heap {}
+
+impl Heap {
+    /// A handle on the heap whose metadata is at `meta` and whose data area is at
+    /// `data`.
+    ///
+    /// # Safety
+    ///
+    /// As long as the handle exists:
+    /// - `meta` is aligned to [`HeapLayout::META_ALIGN`], and
+    ///   `layout.meta_bytes` from it are mapped, were zero when the heap was
+    ///   created, and are written by heaps of this layout alone;
+    /// - `data` is aligned to [`SPAN_BYTES`], `layout.data_bytes()` from it are
+    ///   reserved, and those below [`Heap::committed`] can be written;
+    /// - `tasks` gives the `TaskHeap` of each of `layout.slots` slots, at the same
+    ///   address in every task.
+    pub unsafe fn from_raw(
+        meta: NonNull<u8>,
+        data: NonNull<u8>,
+        layout: HeapLayout,
+        tasks: TaskHeaps,
+        grow: Grow,
+    ) -> Self {
+        debug_assert!(data.addr().get().is_multiple_of(SPAN_BYTES));
+        debug_assert!(meta.addr().get().is_multiple_of(HeapLayout::META_ALIGN));
+        // SAFETY: the offsets are within `meta_bytes`, and suitably aligned, by
+        // construction of the layout.
+        unsafe {
+            Self {
+                data,
+                table: meta.add(layout.table).cast(),
+                descs: meta.add(layout.descs).cast(),
+                header: meta.cast(),
+                retiring: meta.add(layout.retiring).cast(),
+                layout,
+                tasks,
+                grow,
+            }
+        }
+    }
+
+    /// Allocates a block, private to `task`, that is not zeroed.
+    ///
+    /// A block of size 0 is a block. Alignments above 16 cost up to the alignment
+    /// in size.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::Exhausted`] where the region may not grow any more, and
+    /// [`AllocError::OutOfMemory`] where the system lets it not.
+    #[inline]
+    pub fn alloc(&self, task: &TaskRef<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        if layout.size() <= SMALL_MAX && layout.align() <= MIN_ALIGN {
+            let class = class_of(layout.size());
+            if let Some(block) = self.alloc_from_current(task, class) {
+                return Ok(block);
+            }
+            return self.alloc_small_slow(task, class, layout.size());
+        }
+        self.alloc_unusual(task, layout)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_unusual(
+        &self,
+        task: &TaskRef<'_>,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, AllocError> {
+        if layout.size() <= SMALL_MAX && layout.align() <= SMALL_MAX {
+            let class = class_of_aligned(layout.size(), layout.align());
+            return match self.alloc_from_current(task, class) {
+                Some(block) => Ok(block),
+                None => self.alloc_small_slow(task, class, layout.size()),
+            };
+        }
+        self.alloc_large(task, layout)
+    }
+
+    /// Frees a block, whichever task allocated it.
+    ///
+    /// Aborts the process, with one line on standard error and the heap intact, if
+    /// `block` is not the address of an allocated block.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the block any more.
+    #[inline]
+    pub unsafe fn free(&self, task: &TaskRef<'_>, block: NonNull<u8>) {
+        if !self.free_own_small(task, block) {
+            self.free_slow(task, block);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_slow(&self, task: &TaskRef<'_>, block: NonNull<u8>) {
+        let freed = self.free_commit(task, block.addr().get());
+        self.free_finish(task, freed);
+    }
+
+    /// Marks a block as shared: it outlives its owner, whatever [`OnDeath`] says.
+    ///
+    /// To link a block into a shared structure use [`Heap::publish`], which leaves
+    /// no instant at which a kill makes the block dangle or leak. Aborts the
+    /// process if `block` is not the address of an allocated block.
+    ///
+    /// # Safety
+    ///
+    /// Nobody frees the block meanwhile.
+    pub unsafe fn keep(&self, block: NonNull<u8>) {
+        self.set_shared(block.addr().get(), true);
+    }
+
+    /// The bytes that may be used of an allocated block, at least as many as were
+    /// asked for.
+    ///
+    /// Aborts the process if `block` is not the address of an allocated block.
+    pub fn usable_size(&self, block: NonNull<u8>) -> usize {
+        let address = block.addr().get();
+        match self.find(address) {
+            Some(Found::Small { class, .. }) => CLASSES[class].size as usize,
+            Some(Found::Large { head, state }) => self.run_of(head, state) as usize * SPAN_BYTES,
+            None => misuse("no allocated block at", address),
+        }
+    }
+
+    /// Whether `address` is in the heap's data area.
+    pub fn owns(&self, address: NonNull<u8>) -> bool {
+        let offset = address.addr().get().wrapping_sub(self.data.addr().get());
+        offset < self.committed() as usize * SPAN_BYTES
+    }
+
+    /// Spans that have memory behind them.
+    pub fn committed(&self) -> u32 {
+        // Acquire pairs with the release in `publish_committed`: the memory is
+        // there when the count says so.
+        self.header().committed.load(Acquire)
+    }
+
+    /// Says that the first `spans` spans have memory behind them. For [`Grow`].
+    pub fn publish_committed(&self, spans: u32) {
+        debug_assert!(spans <= self.layout.max_spans);
+        self.header().committed.fetch_max(spans, Release);
+    }
+
+    /// The layout that the handle was made with.
+    pub fn layout(&self) -> &HeapLayout {
+        &self.layout
+    }
+
+    /// Has the region grow by at least `spans`, for a block of `requested` bytes.
+    fn grow_by(&self, spans: u32, requested: usize) -> Result<(), AllocError> {
+        let before = self.committed();
+        if self.layout.max_spans - before < spans {
+            let max = self.layout.data_bytes();
+            return Err(AllocError::Exhausted { requested, max });
+        }
+        match (self.grow)(self, spans) {
+            Ok(()) if self.committed() > before => Ok(()),
+            _ => Err(AllocError::OutOfMemory { requested }),
+        }
+    }
+
+    #[inline(always)]
+    fn header(&self) -> &Header {
+        // SAFETY: by the contract of `from_raw`.
+        unsafe { self.header.as_ref() }
+    }
+
+    #[inline(always)]
+    fn entry(&self, span: u32) -> &AtomicU64 {
+        debug_assert!(span < self.layout.max_spans);
+        // SAFETY: the table has `max_spans` entries, and callers take indices from
+        // addresses checked by `offset_of` and from the heap's own lists.
+        unsafe { self.table.add(span as usize).as_ref() }
+    }
+
+    #[inline(always)]
+    fn desc(&self, span: u32) -> &Desc {
+        debug_assert!(span < self.layout.max_spans);
+        // SAFETY: as for `entry`.
+        unsafe { self.descs.add(span as usize).as_ref() }
+    }
+
+    /// The state of a span. Acquire pairs with the releases that commit a state:
+    /// who sees it sees what it says of the descriptor and the bitmaps.
+    #[inline(always)]
+    fn state(&self, span: u32) -> State {
+        State(self.entry(span).load(Acquire))
+    }
+
+    #[inline(always)]
+    fn address_of_span(&self, span: u32) -> NonNull<u8> {
+        // SAFETY: the data area has `max_spans` spans.
+        unsafe { self.data.add(span as usize * SPAN_BYTES) }
+    }
+
+    /// The offset of `address` in the data area, if it is in it.
+    #[inline(always)]
+    fn offset_of(&self, address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(self.data.addr().get());
+        (offset < self.layout.data_bytes()).then_some(offset)
+    }
+
+    /// The `TaskHeap` in a slot; `None` for a slot that the table does not have.
+    fn task_heap(&self, slot: u16) -> Option<&TaskHeap> {
+        // SAFETY: by the contract of `from_raw`.
+        (u32::from(slot) < self.layout.slots).then(|| unsafe {
+            self.tasks.first.byte_add(slot as usize * self.tasks.stride).as_ref()
+        })
+    }
+
+    /// The allocated block at `address`.
+    fn find(&self, address: usize) -> Option<Found> {
+        let offset = self.offset_of(address)?;
+        let span = (offset / SPAN_BYTES) as u32;
+        let state = self.state(span);
+        match state.kind()? {
+            Kind::Small => {
+                let class = state.class();
+                let c = CLASSES.get(class)?;
+                let index = c.index_of((offset % SPAN_BYTES) as u32)?;
+                let (word, mask) = (index / 64, 1 << (index % 64));
+                let bits = self.bits(span, c);
+                // Relaxed: who holds the address got it after the block's
+                // allocation; an answer for anybody else is a guess anyway.
+                let live = bits.alloc(word).load(Relaxed) & !bits.remote(word).load(Relaxed);
+                (live & mask != 0).then_some(Found::Small {
+                    span,
+                    class,
+                    word,
+                    mask,
+                })
+            }
+            Kind::Head if offset.is_multiple_of(SPAN_BYTES) => {
+                Some(Found::Large { head: span, state })
+            }
+            _ => None,
+        }
+    }
+
+    fn is_shared(&self, address: usize) -> bool {
+        match self.find(address) {
+            Some(Found::Small {
+                span,
+                class,
+                word,
+                mask,
+            }) => {
+                // Relaxed: only the block's holder asks, and changes it.
+                self.bits(span, &CLASSES[class]).shared(word).load(Relaxed) & mask != 0
+            }
+            Some(Found::Large { state, .. }) => state.is_shared(),
+            None => misuse("no allocated block at", address),
+        }
+    }
+
+    fn set_shared(&self, address: usize, shared: bool) {
+        match self.find(address) {
+            Some(Found::Small {
+                span,
+                class,
+                word,
+                mask,
+            }) => {
+                let bits = self.bits(span, &CLASSES[class]);
+                // Release: orders it after the intent that it belongs to.
+                match shared {
+                    true => bits.shared(word).fetch_or(mask, Release),
+                    false => bits.shared(word).fetch_and(!mask, Release),
+                };
+            }
+            Some(Found::Large { head, .. }) => self.set_large_shared(head, shared),
+            None => misuse("no allocated block at", address),
+        }
+    }
+
+    /// Notes that a span is free, so that the next claim finds it.
+    fn hint_free(&self, span: u32) {
+        // Relaxed, and not atomic as a whole: it is a hint, and a claim that
+        // finds nothing from it on looks everywhere.
+        if span < self.header().free_hint.load(Relaxed) {
+            self.header().free_hint.store(span, Relaxed);
+        }
+    }
+
+    /// Claims a free span by making it `target`.
+    fn claim(&self, target: State) -> Option<u32> {
+        let committed = self.committed();
+        let hint = self.header().free_hint.load(Relaxed).min(committed);
+        for span in (hint..committed).chain(0..hint) {
+            let entry = self.entry(span);
+            // Relaxed: the CAS decides. Acquire there pairs with the release that
+            // freed the span; Release lets recovery rely upon what came before.
+            if entry.load(Relaxed) == State::FREE.0
+                && entry
+                    .compare_exchange(State::FREE.0, target.0, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                kill_point!();
+                self.header().free_hint.store(span + 1, Relaxed);
+                return Some(span);
+            }
+        }
+        self.header().free_hint.store(committed, Relaxed);
+        None
+    }
+
+    /// Claims a free span, growing the region if there is none.
+    fn obtain(
+        &self,
+        task: &TaskRef<'_>,
+        target: State,
+        requested: usize,
+    ) -> Result<u32, AllocError> {
+        loop {
+            if let Some(span) = self.claim(target) {
+                return Ok(span);
+            }
+            if let Err(error) = self.grow_by(1, requested) {
+                self.reclaim(task);
+                return self.claim(target).ok_or(error);
+            }
+        }
+    }
+}
+
+/// An allocated block.
+enum Found {
+    Small {
+        span: u32,
+        class: usize,
+        word: u32,
+        mask: u64,
+    },
+    Large {
+        head: u32,
+        state: State,
+    },
+}
+
+/// What remains to be done after the store that freed a block.
+enum Freed {
+    /// The caller's own small span has one block less.
+    Own(u32),
+    /// The owner of a small span has a block to collect.
+    Remote(u32),
+    /// A run is the caller's to take apart.
+    Large(u32),
+}
+
+impl Heap {
+    /// Frees the block at `address` by one store, after which a recoverer of the
+    /// task finds it freed, and before which allocated.
+    fn free_commit(&self, task: &TaskRef<'_>, address: usize) -> Freed {
+        let Some(offset) = self.offset_of(address) else {
+            misuse("free of a foreign pointer", address)
+        };
+        let span = (offset / SPAN_BYTES) as u32;
+        loop {
+            let state = self.state(span);
+            match state.kind() {
+                Some(Kind::Small) if state.is_small_of(task.owner) => {
+                    return self.free_own_commit(span, state.class(), address);
+                }
+                Some(Kind::Small) if state.is_orphan() => {
+                    self.adopt(task, span, state);
+                }
+                Some(Kind::Small) => return self.free_remote_commit(span, state.class(), address),
+                Some(Kind::Head) if offset.is_multiple_of(SPAN_BYTES) => {
+                    if self.free_large_commit(task, span, state) {
+                        return Freed::Large(span);
+                    }
+                }
+                Some(Kind::Free | Kind::Transit) => misuse("double free of", address),
+                _ => misuse("free of a pointer into", address),
+            }
+        }
+    }
+
+    fn free_finish(&self, task: &TaskRef<'_>, freed: Freed) {
+        match freed {
+            Freed::Own(span) => self.settle(task, span),
+            Freed::Remote(span) => self.free_remote_finish(task, span),
+            Freed::Large(head) => self.take_apart(head),
+        }
+    }
+}
+
+/// Ends the process for a misuse that would otherwise corrupt the heap of all.
+#[cold]
+#[inline(never)]
+fn misuse(what: &str, address: usize) -> ! {
+    use std::io::Write as _;
+    // Nothing is to be done where standard error is closed.
+    let _ = writeln!(std::io::stderr(), "latchwork: {what} {address:#x}");
+    std::process::abort()
+}

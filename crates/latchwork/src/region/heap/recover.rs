@@ -1,0 +1,165 @@
+//! Recovery of a dead task's part of the heap.
+//!
+//! All of it is derived from the span table and the bitmaps, and each store leaves
+//! a state from which it can be done again from the start, since the recoverer
+//! may be killed as well.
+
+#![allow(unsafe_code)]
+
+use super::classes::{CLASS_COUNT, CLASSES};
+use super::layout::place;
+use super::state::{Kind, State};
+use super::task::Owner;
+use super::Heap;
+use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
+
+/// What becomes of the private blocks of a task that has died.
+///
+/// Shared blocks stay in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnDeath {
+    /// They are freed.
+    #[default]
+    Free,
+    /// They become shared, and stay until somebody frees them.
+    Keep,
+    /// They become private blocks of this living task, as if it had allocated
+    /// them.
+    Adopt(Owner),
+}
+
+impl Heap {
+    /// Recovers what a dead task held: finishes or undoes its intent, deals with
+    /// its private blocks by `policy`, and lets others have its spans.
+    ///
+    /// It may be killed at any instruction and repeated, also with another policy
+    /// for what is left. A task that ends in good order is recovered likewise.
+    /// Blocks that a living task is freeing meanwhile are left to that.
+    ///
+    /// # Safety
+    ///
+    /// - `dead` does not run any more, and its slot is not taken by another task
+    ///   before this has returned.
+    /// - One task at a time recovers `dead`.
+    /// - The contract of [`Heap::publish`]: this is complete before the next holder
+    ///   of a lock that `dead` held goes on.
+    pub unsafe fn recover(&self, dead: Owner, policy: OnDeath) {
+        let Some(heap) = self.task_heap(dead.slot()) else {
+            return;
+        };
+        self.finish_intent(dead, heap);
+        for span in 0..self.committed() {
+            let state = self.state(span);
+            if !state.is_owned_by(dead) {
+                continue;
+            }
+            match state.kind() {
+                Some(Kind::Init) => self.release(span),
+                Some(Kind::Small) => self.recover_small(span, state, policy),
+                Some(Kind::Transit) => self.take_apart(span),
+                Some(Kind::Head) => self.recover_large(span, policy),
+                _ => {}
+            }
+        }
+        heap.reset();
+        // Wherever the task was killed while it looked for orphans, or an earlier
+        // recoverer of it while it made some: let everybody look.
+        let all = (1 << CLASS_COUNT) - 1;
+        self.header().orphan_classes.fetch_or(all, Release);
+        step!();
+    }
+
+    fn recover_small(&self, span: u32, state: State, policy: OnDeath) {
+        let Some(class) = CLASSES.get(state.class()) else {
+            return;
+        };
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        loop {
+            let held = self.collect(span);
+            let mut used = 0;
+            for word in 0..class.words {
+                let tail = class.tail(word);
+                let taken = bits.alloc(word).load(Relaxed);
+                // Freed blocks whose owner was killed before it cleared the bit.
+                if bits.shared(word).load(Relaxed) & !taken != 0 {
+                    bits.shared(word).fetch_and(taken, AcqRel);
+                    step!();
+                }
+                // A block that somebody is freeing stays until it is collected.
+                let remote = bits.remote(word).load(SeqCst);
+                let stays = match policy {
+                    OnDeath::Free => taken & (bits.shared(word).load(Relaxed) | remote | tail),
+                    _ => taken,
+                };
+                if policy == OnDeath::Keep {
+                    bits.shared(word).fetch_or(taken & !tail, AcqRel);
+                    step!();
+                }
+                bits.alloc(word).store(stays, Relaxed);
+                step!();
+                used += (stays & !tail).count_ones();
+            }
+            desc.used.store(used, Relaxed);
+            desc.cursor.store(0, Relaxed);
+            desc.place.store(place::LOOSE, Relaxed);
+            step!();
+            if used == 0 {
+                return self.release(span);
+            }
+            let next = match policy {
+                OnDeath::Adopt(owner) => Some(owner),
+                _ => None,
+            };
+            // SeqCst: a task that frees into the span sets its bit and then reads
+            // the owner; this changes the owner and then reads the bits. One of
+            // the two sees the other. Release in it: the next owner sees the above.
+            self.entry(span).store(state.with_owner(next).0, SeqCst);
+            step!();
+            if let Some(owner) = next {
+                return self.tell(owner, span);
+            }
+            if held || !self.has_remote(span) {
+                return;
+            }
+            let orphan = state.with_owner(None);
+            if self
+                .entry(span)
+                .compare_exchange(orphan.0, state.0, SeqCst, Relaxed)
+                .is_err()
+            {
+                return;
+            }
+            step!();
+        }
+    }
+
+    fn recover_large(&self, head: u32, policy: OnDeath) {
+        // AcqRel: it stands between who allocated the block and who frees it. The
+        // loop ends: only a task that frees the block changes its head as well.
+        let entry = self.entry(head);
+        loop {
+            let state = self.state(head);
+            if state.kind() != Some(Kind::Head) {
+                return;
+            }
+            let Some(dead) = state.owner() else { return };
+            let next = match policy {
+                _ if state.is_shared() => state.with_owner(None),
+                OnDeath::Free => State::transit(self.run_of(head, state), dead),
+                OnDeath::Keep => state.with_owner(None).with_shared(true),
+                OnDeath::Adopt(owner) => state.with_owner(Some(owner)),
+            };
+            if entry
+                .compare_exchange(state.0, next.0, AcqRel, Relaxed)
+                .is_err()
+            {
+                continue;
+            }
+            step!();
+            if next.kind() == Some(Kind::Transit) {
+                self.take_apart(head);
+            }
+            return;
+        }
+    }
+}

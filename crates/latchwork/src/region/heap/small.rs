@@ -1,0 +1,526 @@
+//! Small blocks: spans of one class, each owned by one task.
+
+#![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use super::classes::{CLASSES, Class};
+use super::layout::{SPAN_BYTES, place};
+use super::state::{Kind, State};
+use super::task::{PENDING_WORDS, Owner, TaskRef};
+use super::{AllocError, Freed, Heap, misuse};
+use crate::atomic::{
+    AtomicU64,
+    Ordering::{AcqRel, Relaxed, Release, SeqCst},
+};
+
+/// The bitmaps of a span.
+pub(super) struct Bits<'a> {
+    base: NonNull<u8>,
+    class: &'static Class,
+    _heap: PhantomData<&'a Heap>,
+}
+
+impl Bits<'_> {
+    #[inline(always)]
+    fn word(&self, bitmap: u16, word: u32) -> &AtomicU64 {
+        debug_assert!(word < self.class.words);
+        // SAFETY: each bitmap has `words` words, at this offset from `base`.
+        unsafe {
+            self.base
+                .add(bitmap as usize + word as usize * 8)
+                .cast()
+                .as_ref()
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn alloc(&self, word: u32) -> &AtomicU64 {
+        self.word(self.class.alloc, word)
+    }
+
+    #[inline(always)]
+    pub(super) fn shared(&self, word: u32) -> &AtomicU64 {
+        self.word(self.class.shared, word)
+    }
+
+    #[inline(always)]
+    pub(super) fn remote(&self, word: u32) -> &AtomicU64 {
+        self.word(self.class.remote, word)
+    }
+}
+
+impl Heap {
+    #[inline(always)]
+    pub(super) fn bits(&self, span: u32, class: &'static Class) -> Bits<'_> {
+        let base = if class.inline {
+            NonNull::from(self.desc(span)).cast()
+        } else {
+            self.address_of_span(span)
+        };
+        Bits {
+            base,
+            class,
+            _heap: PhantomData,
+        }
+    }
+
+    // Throughout: a span's owner reads and writes `alloc` and the caches in the
+    // descriptor as its own data, so Relaxed suffices; who becomes the owner later
+    // gets them by the acquire of the state.
+
+    /// The hot path of allocation: a free bit in the cursor's word.
+    #[inline(always)]
+    pub(super) fn alloc_from_current(
+        &self,
+        task: &TaskRef<'_>,
+        class: usize,
+    ) -> Option<NonNull<u8>> {
+        let current = task.heap.bins[class].current.load(Relaxed);
+        if current == 0 {
+            return None;
+        }
+        let (span, class) = (current - 1, &CLASSES[class]);
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        let word = desc.cursor.load(Relaxed);
+        let taken = bits.alloc(word).load(Relaxed);
+        if taken == u64::MAX {
+            return None;
+        }
+        let bit = taken.trailing_ones();
+        bits.alloc(word).store(taken | 1 << bit, Relaxed);
+        kill_point!();
+        desc.used.store(desc.used.load(Relaxed) + 1, Relaxed);
+        let offset = class.first + (word * 64 + bit) * class.size;
+        // SAFETY: the block is in the span.
+        Some(unsafe { self.address_of_span(span).add(offset as usize) })
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn alloc_small_slow(
+        &self,
+        task: &TaskRef<'_>,
+        class: usize,
+        requested: usize,
+    ) -> Result<NonNull<u8>, AllocError> {
+        let mut drained = false;
+        loop {
+            if let Some(block) = self.alloc_from_current(task, class) {
+                return Ok(block);
+            }
+            if self.advance_cursor(task, class) {
+                continue;
+            }
+            if !drained {
+                drained = true;
+                self.drain_pending(task);
+                continue;
+            }
+            let span = match self.pop_listed(task, class) {
+                Some(span) => span,
+                None => match self.adopt_orphan(task, class) {
+                    Some(span) => span,
+                    None => self.claim_small(task, class, requested)?,
+                },
+            };
+            self.make_current(task, class, span);
+        }
+    }
+
+    /// Points the current span's cursor to a word with a free block.
+    fn advance_cursor(&self, task: &TaskRef<'_>, class: usize) -> bool {
+        let current = task.heap.bins[class].current.load(Relaxed);
+        current != 0 && self.find_free_word(current - 1, &CLASSES[class])
+    }
+
+    fn find_free_word(&self, span: u32, class: &'static Class) -> bool {
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        if desc.used.load(Relaxed) >= class.count {
+            return false;
+        }
+        let free = (0..class.words).find(|&word| bits.alloc(word).load(Relaxed) != u64::MAX);
+        if let Some(word) = free {
+            desc.cursor.store(word, Relaxed);
+        }
+        free.is_some()
+    }
+
+    fn make_current(&self, task: &TaskRef<'_>, class: usize, span: u32) {
+        let bin = &task.heap.bins[class];
+        let old = bin.current.load(Relaxed);
+        if old != 0 {
+            self.desc(old - 1).place.store(place::LOOSE, Relaxed);
+            kill_point!();
+        }
+        self.desc(span).place.store(place::CURRENT, Relaxed);
+        kill_point!();
+        bin.current.store(span + 1, Relaxed);
+        kill_point!();
+        if old != 0 {
+            // It is full but for what was freed since it was last looked at.
+            self.settle(task, old - 1);
+        }
+    }
+
+    fn claim_small(
+        &self,
+        task: &TaskRef<'_>,
+        class: usize,
+        requested: usize,
+    ) -> Result<u32, AllocError> {
+        let span = self.obtain(task, State::init(task.owner), requested)?;
+        step!();
+        let c = &CLASSES[class];
+        let (desc, bits) = (self.desc(span), self.bits(span, c));
+        for word in 0..c.words {
+            bits.alloc(word).store(c.tail(word), Relaxed);
+            bits.shared(word).store(0, Relaxed);
+            bits.remote(word).store(0, Relaxed);
+        }
+        kill_point!();
+        desc.cursor.store(0, Relaxed);
+        desc.used.store(0, Relaxed);
+        desc.place.store(place::LOOSE, Relaxed);
+        step!();
+        let state = State::small(class, Some(task.owner));
+        // Release pairs with the acquire in `state`: who sees the span as small
+        // sees its bitmaps.
+        self.entry(span).store(state.0, Release);
+        step!();
+        Ok(span)
+    }
+
+    /// The hot path of freeing; `false` where it is not one's own small block.
+    #[inline(always)]
+    pub(super) fn free_own_small(&self, task: &TaskRef<'_>, block: NonNull<u8>) -> bool {
+        let address = block.addr().get();
+        let Some(offset) = self.offset_of(address) else {
+            return false;
+        };
+        let span = (offset / SPAN_BYTES) as u32;
+        let state = self.state(span);
+        if !state.is_small_of(task.owner) {
+            return false;
+        }
+        self.free_own_commit(span, state.class(), address);
+        let desc = self.desc(span);
+        let at = desc.place.load(Relaxed);
+        if at != place::CURRENT && (at == place::LOOSE || desc.used.load(Relaxed) == 0) {
+            self.settle(task, span);
+        }
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn free_own_commit(&self, span: u32, class: usize, address: usize) -> Freed {
+        let Some(class) = CLASSES.get(class) else {
+            misuse("corrupt span at", address)
+        };
+        let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
+            misuse("free of a pointer into", address)
+        };
+        let (word, mask) = (index / 64, 1 << (index % 64));
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        let taken = bits.alloc(word).load(Relaxed);
+        let remote = bits.remote(word).load(Relaxed);
+        if taken & !remote & mask == 0 {
+            misuse("double free of", address);
+        }
+        step!();
+        bits.alloc(word).store(taken & !mask, Relaxed);
+        step!();
+        // Relaxed: the block is the caller's alone, so nobody sets its bit now.
+        if bits.shared(word).load(Relaxed) & mask != 0 {
+            // Other bits of the word may be set by others at any time. A kill
+            // before this leaves a free block's bit, which recovery clears.
+            bits.shared(word).fetch_and(!mask, Relaxed);
+            kill_point!();
+        }
+        desc.cursor.store(word, Relaxed);
+        kill_point!();
+        desc.used.store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
+        kill_point!();
+        Freed::Own(span)
+    }
+
+    pub(super) fn free_remote_commit(&self, span: u32, class: usize, address: usize) -> Freed {
+        let Some(class) = CLASSES.get(class) else {
+            misuse("corrupt span at", address)
+        };
+        let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
+            misuse("free of a pointer into", address)
+        };
+        let (word, mask) = (index / 64, 1 << (index % 64));
+        let bits = self.bits(span, class);
+        // Relaxed: the caller got the block after its allocation.
+        if bits.alloc(word).load(Relaxed) & mask == 0 {
+            misuse("double free of", address);
+        }
+        // SYNC remote-free: pairs with `collect`; what the caller did with the
+        // block is done before its next user begins. SeqCst: see `tell`.
+        if bits.remote(word).fetch_or(mask, SeqCst) & mask != 0 {
+            misuse("double free of", address);
+        }
+        step!();
+        Freed::Remote(span)
+    }
+
+    pub(super) fn free_remote_finish(&self, task: &TaskRef<'_>, span: u32) {
+        loop {
+            // SeqCst, after the bit was set: a task that made the span its own
+            // after this load collects after that, and so sees the bit.
+            let state = State(self.entry(span).load(SeqCst));
+            match state.owner() {
+                _ if state.kind() != Some(Kind::Small) => return,
+                Some(owner) if owner == task.owner => return self.refresh(task, span),
+                Some(owner) => return self.tell(owner, span),
+                None => {
+                    if self.adopt(task, span, state) {
+                        return self.settle(task, span);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells the owner of a span to look at it.
+    ///
+    /// No hint is lost between living tasks: the teller sets the bit in the bitmap,
+    /// then reads the hint; the owner swaps the hint, then reads the bitmap, all
+    /// SeqCst. If the teller finds the hint set, its bit is there when the owner
+    /// looks. A hint that a kill loses is repeated by the next teller, since both
+    /// words are looked at each time.
+    pub(super) fn tell(&self, owner: Owner, span: u32) {
+        let Some(heap) = self.task_heap(owner.slot()) else {
+            return;
+        };
+        let bit = span as usize % (PENDING_WORDS * 64);
+        let (word, mask) = (bit / 64, 1 << (bit % 64));
+        if heap.pending[word].load(SeqCst) & mask == 0 {
+            heap.pending[word].fetch_or(mask, SeqCst);
+            kill_point!();
+        }
+        if heap.pending_words.load(SeqCst) & 1 << word == 0 {
+            heap.pending_words.fetch_or(1 << word, SeqCst);
+            kill_point!();
+        }
+    }
+
+    /// Looks at the spans that others have told the task of.
+    fn drain_pending(&self, task: &TaskRef<'_>) {
+        // Relaxed: what it misses it finds next time.
+        if task.heap.pending_words.load(Relaxed) == 0 {
+            return;
+        }
+        let mut words = task.heap.pending_words.swap(0, SeqCst);
+        while words != 0 {
+            let word = words.trailing_zeros() as usize;
+            words &= words - 1;
+            kill_point!();
+            let mut bits = task.heap.pending[word].swap(0, SeqCst);
+            while bits != 0 {
+                let first = word as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                for span in (first..self.committed()).step_by(PENDING_WORDS * 64) {
+                    if self.state(span).is_small_of(task.owner) {
+                        self.refresh(task, span);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Collects in a span of one's own and puts it where it belongs.
+    fn refresh(&self, task: &TaskRef<'_>, span: u32) {
+        self.collect(span);
+        self.settle(task, span);
+    }
+
+    /// Makes blocks that others have freed in an own span free for reuse, but for
+    /// those that a live intent names (invariant 5). Whether any are left.
+    ///
+    /// Killed between two of its stores, it is done again by the recoverer, from
+    /// the `remote` bits that are cleared last.
+    pub(super) fn collect(&self, span: u32) -> bool {
+        let class = &CLASSES[self.state(span).class()];
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        let mut left = false;
+        for word in 0..class.words {
+            // SYNC remote-free: pairs with `free_remote_commit`.
+            let remote = bits.remote(word).load(SeqCst);
+            if remote == 0 {
+                continue;
+            }
+            let held = remote & self.held(span, class, word);
+            left |= held != 0;
+            let freed = remote & !held;
+            if freed == 0 {
+                continue;
+            }
+            step!();
+            let taken = bits.alloc(word).load(Relaxed);
+            bits.alloc(word).store(taken & !freed, Relaxed);
+            step!();
+            // Relaxed: nobody sets the bits of freed blocks.
+            bits.shared(word).fetch_and(!freed, Relaxed);
+            step!();
+            // Release, so that it is not made before the two above.
+            bits.remote(word).fetch_and(!freed, AcqRel);
+            step!();
+            let gone = (taken & freed).count_ones();
+            desc.used.store(desc.used.load(Relaxed).wrapping_sub(gone), Relaxed);
+            desc.cursor.store(word, Relaxed);
+            kill_point!();
+        }
+        left
+    }
+
+    /// Puts an own span where it belongs: to the free ones if it is empty, into
+    /// the list if it has free blocks, unless it is the current one.
+    pub(super) fn settle(&self, task: &TaskRef<'_>, span: u32) {
+        let desc = self.desc(span);
+        let class = self.state(span).class();
+        let used = desc.used.load(Relaxed);
+        match desc.place.load(Relaxed) {
+            place::CURRENT => {}
+            at if used == 0 => {
+                if at == place::LISTED {
+                    self.unlink(task, class, span);
+                }
+                self.release(span);
+            }
+            place::LOOSE if used < CLASSES[class].count => self.push_listed(task, class, span),
+            _ => {}
+        }
+    }
+
+    /// Gives back an own span that has no block allocated and is in no list.
+    pub(super) fn release(&self, span: u32) {
+        step!();
+        // Release pairs with the acquire of the next claim.
+        self.entry(span).store(State::FREE.0, Release);
+        kill_point!();
+        self.hint_free(span);
+        kill_point!();
+    }
+
+    fn push_listed(&self, task: &TaskRef<'_>, class: usize, span: u32) {
+        let (bin, desc) = (&task.heap.bins[class], self.desc(span));
+        let head = bin.list.load(Relaxed);
+        desc.next.store(head, Relaxed);
+        desc.prev.store(0, Relaxed);
+        kill_point!();
+        if head != 0 {
+            self.desc(head - 1).prev.store(span + 1, Relaxed);
+            kill_point!();
+        }
+        bin.list.store(span + 1, Relaxed);
+        kill_point!();
+        desc.place.store(place::LISTED, Relaxed);
+        kill_point!();
+    }
+
+    fn unlink(&self, task: &TaskRef<'_>, class: usize, span: u32) {
+        let desc = self.desc(span);
+        let (next, prev) = (desc.next.load(Relaxed), desc.prev.load(Relaxed));
+        match prev {
+            0 => task.heap.bins[class].list.store(next, Relaxed),
+            prev => self.desc(prev - 1).next.store(next, Relaxed),
+        }
+        kill_point!();
+        if next != 0 {
+            self.desc(next - 1).prev.store(prev, Relaxed);
+            kill_point!();
+        }
+        desc.place.store(place::LOOSE, Relaxed);
+        kill_point!();
+    }
+
+    fn pop_listed(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
+        let head = task.heap.bins[class].list.load(Relaxed);
+        let span = head.checked_sub(1)?;
+        self.unlink(task, class, span);
+        Some(span)
+    }
+
+    /// Makes an orphan span one's own; `false` where another was faster.
+    pub(super) fn adopt(&self, task: &TaskRef<'_>, span: u32, orphan: State) -> bool {
+        debug_assert!(orphan.is_orphan());
+        let own = orphan.with_owner(Some(task.owner));
+        // SeqCst: collecting comes after it (see `free_remote_finish`). Acquire in
+        // it pairs with the release of the recoverer who left the span.
+        let entry = self.entry(span);
+        if entry
+            .compare_exchange(orphan.0, own.0, SeqCst, Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        step!();
+        // What the recoverer wrote into the descriptor holds: nobody else has
+        // owned the span since.
+        self.collect(span);
+        true
+    }
+
+    /// Adopts an orphan span of a class that has a free block.
+    fn adopt_orphan(&self, task: &TaskRef<'_>, class: usize) -> Option<u32> {
+        let hint = &self.header().orphan_classes;
+        if hint.load(Relaxed) & 1 << class == 0 {
+            return None;
+        }
+        // Before the search, so that a span orphaned during it sets it again.
+        hint.fetch_and(!(1 << class), AcqRel);
+        step!();
+        let orphan = State::small(class, None);
+        for span in 0..self.committed() {
+            if self.entry(span).load(Relaxed) != orphan.0 || !self.adopt(task, span, orphan) {
+                continue;
+            }
+            // There may be more.
+            hint.fetch_or(1 << class, AcqRel);
+            kill_point!();
+            if self.desc(span).used.load(Relaxed) < CLASSES[class].count {
+                return Some(span);
+            }
+        }
+        None
+    }
+
+    /// Gives back what the task holds but does not use, when memory has run out.
+    pub(super) fn reclaim(&self, task: &TaskRef<'_>) {
+        for span in 0..self.committed() {
+            let state = self.state(span);
+            if !state.is_small_of(task.owner) {
+                continue;
+            }
+            self.collect(span);
+            let desc = self.desc(span);
+            if desc.place.load(Relaxed) == place::CURRENT && desc.used.load(Relaxed) == 0 {
+                task.heap.bins[state.class()].current.store(0, Relaxed);
+                kill_point!();
+                desc.place.store(place::LOOSE, Relaxed);
+                kill_point!();
+            }
+            self.settle(task, span);
+        }
+        // A task killed while it freed into an orphan left its block uncollected.
+        for span in 0..self.committed() {
+            let state = self.state(span);
+            if state.is_orphan() && self.has_remote(span) && self.adopt(task, span, state) {
+                self.settle(task, span);
+            }
+        }
+    }
+
+    /// Whether a small span has blocks to collect; a guess unless it is one's own.
+    pub(super) fn has_remote(&self, span: u32) -> bool {
+        let Some(class) = CLASSES.get(self.state(span).class()) else {
+            return false;
+        };
+        let bits = self.bits(span, class);
+        (0..class.words).any(|word| bits.remote(word).load(SeqCst) != 0)
+    }
+}

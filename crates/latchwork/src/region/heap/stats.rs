@@ -1,0 +1,192 @@
+//! What is in the heap, and whether it is sound.
+
+use super::classes::CLASSES;
+use super::layout::{SPAN_BYTES, place};
+use super::state::Kind;
+use super::Heap;
+use crate::atomic::Ordering::{Acquire, Relaxed};
+
+/// What is in a heap.
+///
+/// Exact while no task changes the heap, and a near guess otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct HeapStats {
+    /// Bytes in spans that have memory behind them.
+    pub committed_bytes: usize,
+    /// Bytes in allocated blocks, as large as [`Heap::usable_size`] says.
+    pub allocated_bytes: usize,
+    /// Bytes in free spans and in free blocks.
+    pub free_bytes: usize,
+    /// Allocated blocks that go with their task.
+    pub private_blocks: usize,
+    /// Allocated blocks that outlive their task.
+    pub shared_blocks: usize,
+    /// Spans that nobody has claimed.
+    pub free_spans: usize,
+    /// Spans of small blocks, orphans included.
+    pub small_spans: usize,
+    /// Spans of small blocks that no task owns.
+    pub orphan_spans: usize,
+    /// Spans of large blocks.
+    pub large_spans: usize,
+    /// Spans that a task is just claiming or freeing.
+    pub transit_spans: usize,
+}
+
+/// A heap that contradicts itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("span {span} of the heap is corrupt: {what}")]
+pub struct Corruption {
+    /// The span.
+    pub span: u32,
+    /// What is wrong with it.
+    pub what: &'static str,
+}
+
+impl Heap {
+    /// Counts what is in the heap. Takes time in proportion to the heap's size.
+    pub fn stats(&self) -> HeapStats {
+        let mut stats = HeapStats::default();
+        let committed = self.committed();
+        stats.committed_bytes = committed as usize * SPAN_BYTES;
+        for span in 0..committed {
+            let state = self.state(span);
+            match state.kind() {
+                Some(Kind::Free) => {
+                    stats.free_spans += 1;
+                    stats.free_bytes += SPAN_BYTES;
+                }
+                Some(Kind::Small) => {
+                    stats.small_spans += 1;
+                    stats.orphan_spans += usize::from(state.is_orphan());
+                    self.count_small(span, state.class(), &mut stats);
+                }
+                Some(Kind::Head) => {
+                    stats.large_spans += 1;
+                    let spans = self.run_of(span, state) as usize;
+                    stats.allocated_bytes += spans * SPAN_BYTES;
+                    match state.is_shared() {
+                        true => stats.shared_blocks += 1,
+                        false => stats.private_blocks += 1,
+                    }
+                }
+                Some(Kind::Part) => {
+                    let head = state.head_of_part();
+                    let live = head < committed && self.state(head).kind() == Some(Kind::Head);
+                    match live {
+                        true => stats.large_spans += 1,
+                        false => stats.transit_spans += 1,
+                    }
+                }
+                _ => stats.transit_spans += 1,
+            }
+        }
+        stats
+    }
+
+    fn count_small(&self, span: u32, class: usize, stats: &mut HeapStats) {
+        let Some(class) = CLASSES.get(class) else {
+            return;
+        };
+        let bits = self.bits(span, class);
+        let (mut live, mut shared) = (0, 0);
+        for word in 0..class.words {
+            // Relaxed: a count.
+            let taken = bits.alloc(word).load(Relaxed) & !class.tail(word);
+            let taken = taken & !bits.remote(word).load(Relaxed);
+            live += taken.count_ones() as usize;
+            shared += (taken & bits.shared(word).load(Relaxed)).count_ones() as usize;
+        }
+        stats.allocated_bytes += live * class.size as usize;
+        stats.free_bytes += (class.count as usize - live) * class.size as usize;
+        stats.shared_blocks += shared;
+        stats.private_blocks += live - shared;
+    }
+
+    /// Checks the heap's invariants while no task changes it and no dead task is
+    /// unrecovered.
+    ///
+    /// # Errors
+    ///
+    /// The first span that breaks one.
+    pub fn check(&self) -> Result<(), Corruption> {
+        let committed = self.committed();
+        if committed > self.layout.max_spans {
+            return Err(Corruption {
+                span: committed,
+                what: "more spans are committed than there are",
+            });
+        }
+        let mut span = 0;
+        while span < committed {
+            let state = self.state(span);
+            let fail = |what| Err(Corruption { span, what });
+            span += match state.kind() {
+                Some(Kind::Free) if state.0 == 0 => 1,
+                Some(Kind::Free) => return fail("a free span's state is not 0"),
+                Some(Kind::Small) => {
+                    self.check_small(span, state.class())
+                        .or_else(fail)?;
+                    1
+                }
+                Some(Kind::Head) => {
+                    let run = self.run_of(span, state);
+                    let Some(end) = span.checked_add(run).filter(|&end| end <= committed) else {
+                        return fail("a run exceeds the heap");
+                    };
+                    let ours = |part: u32| {
+                        let state = self.state(part);
+                        state.kind() == Some(Kind::Part) && state.head_of_part() == span
+                    };
+                    if run == 0 || !(span + 1..end).all(ours) {
+                        return fail("a run has not all of its parts");
+                    }
+                    run
+                }
+                Some(Kind::Part) => return fail("a part has no head"),
+                Some(Kind::Init) => return fail("a span was not initialised"),
+                Some(Kind::Transit) => return fail("a run was not finished"),
+                None => return fail("the state is none"),
+            };
+        }
+        for span in committed..self.layout.max_spans {
+            if self.entry(span).load(Acquire) != 0 {
+                let what = "a span in use is not committed";
+                return Err(Corruption { span, what });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_small(&self, span: u32, class: usize) -> Result<(), &'static str> {
+        let class = CLASSES.get(class).ok_or("no such class")?;
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        let mut used = 0;
+        for word in 0..class.words {
+            // Relaxed: nobody changes them, by contract.
+            let tail = class.tail(word);
+            let taken = bits.alloc(word).load(Relaxed);
+            if taken & tail != tail {
+                return Err("a block beyond the last one is free");
+            }
+            let taken = taken & !tail;
+            if bits.shared(word).load(Relaxed) & !taken != 0 {
+                return Err("a free block is shared");
+            }
+            if bits.remote(word).load(Relaxed) & !taken != 0 {
+                return Err("a free block is freed");
+            }
+            used += taken.count_ones();
+        }
+        if desc.used.load(Relaxed) != used {
+            return Err("the count of blocks is wrong");
+        }
+        if desc.cursor.load(Relaxed) >= class.words {
+            return Err("the cursor is out of range");
+        }
+        if used == 0 && desc.place.load(Relaxed) != place::CURRENT {
+            return Err("an empty span was not given back");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! What a task keeps of the heap: a cache of its spans, and one intent record.
+
+use core::marker::PhantomData;
+use core::num::NonZero;
+
+use super::classes::CLASS_COUNT;
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// A task's identity: its slot in the task table and the slot's generation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Owner(NonZero<u64>);
+
+impl Owner {
+    /// The task in `slot` of this `generation`, which is never 0 for a task.
+    pub const fn new(slot: u16, generation: NonZero<u32>) -> Self {
+        match NonZero::new((generation.get() as u64) << 32 | (slot as u64) << 16) {
+            Some(raw) => Self(raw),
+            None => unreachable!(),
+        }
+    }
+
+    /// The slot in the task table.
+    pub const fn slot(self) -> u16 {
+        (self.0.get() >> 16) as u16
+    }
+
+    /// The generation of the slot.
+    pub const fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+
+    #[inline(always)]
+    pub(super) const fn raw(self) -> u64 {
+        self.0.get()
+    }
+
+    pub(super) fn from_raw(raw: u64) -> Option<Self> {
+        NonZero::new(raw).map(Self)
+    }
+}
+
+/// One class in a task's cache. Spans are named by index + 1.
+#[repr(C)]
+pub(super) struct Bin {
+    /// The span that is allocated from.
+    pub(super) current: AtomicU32,
+    /// Head of the list of further spans with free blocks.
+    pub(super) list: AtomicU32,
+}
+
+/// The step that a task is about to make, so that its recoverer can finish or
+/// undo it. Valid while `flags` is not 0, which is stored last and cleared first.
+#[repr(C)]
+pub(super) struct Intent {
+    pub(super) flags: AtomicU64,
+    /// Address of the word that is changed, and its value before and after.
+    pub(super) location: AtomicUsize,
+    pub(super) before: AtomicUsize,
+    pub(super) after: AtomicUsize,
+    /// Address of the block that becomes reachable, or 0.
+    pub(super) linked: AtomicUsize,
+    /// Address of the block that ceases to be, or 0.
+    pub(super) unlinked: AtomicUsize,
+}
+
+/// Words in which other tasks tell the owner of spans that it should look at.
+pub(super) const PENDING_WORDS: usize = 16;
+
+/// A task's part of the heap. It lives in the task's slot of the task table.
+///
+/// Zero is a valid, empty one. All but the intent is a cache that recovery does
+/// not read.
+#[repr(C, align(64))]
+pub struct TaskHeap {
+    pub(super) bins: [Bin; CLASS_COUNT],
+    pub(super) intent: Intent,
+    _pad: u64,
+    /// One bit for each word of `pending` that is not 0.
+    pub(super) pending_words: AtomicU64,
+    /// A bit for span `i` at `i % 1024`: it has remotely freed blocks, or it was
+    /// handed to this task.
+    pub(super) pending: [AtomicU64; PENDING_WORDS],
+}
+
+impl TaskHeap {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self {
+            bins: [const {
+                Bin {
+                    current: AtomicU32::new(0),
+                    list: AtomicU32::new(0),
+                }
+            }; CLASS_COUNT],
+            intent: Intent {
+                flags: AtomicU64::new(0),
+                location: AtomicUsize::new(0),
+                before: AtomicUsize::new(0),
+                after: AtomicUsize::new(0),
+                linked: AtomicUsize::new(0),
+                unlinked: AtomicUsize::new(0),
+            },
+            _pad: 0,
+            pending_words: AtomicU64::new(0),
+            pending: [const { AtomicU64::new(0) }; PENDING_WORDS],
+        }
+    }
+
+    /// Empties the cache of a dead task for the next task in the slot.
+    pub(super) fn reset(&self) {
+        // Relaxed: the slot reaches its next task by the task table's release.
+        for bin in &self.bins {
+            bin.current.store(0, Relaxed);
+            bin.list.store(0, Relaxed);
+        }
+        self.pending_words.store(0, Relaxed);
+        for word in &self.pending {
+            word.store(0, Relaxed);
+        }
+    }
+}
+
+impl Default for TaskHeap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The calling task, as the heap sees it.
+///
+/// It is not `Send`: a task is one thread.
+#[derive(Clone, Copy)]
+pub struct TaskRef<'a> {
+    pub(super) owner: Owner,
+    pub(super) heap: &'a TaskHeap,
+    _thread: PhantomData<*const ()>,
+}
+
+impl<'a> TaskRef<'a> {
+    /// The calling task.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the task `owner` (or acts for it while it does not run), and
+    /// `heap` is the `TaskHeap` in its slot. Of two calls into the heap on behalf
+    /// of one owner, one ends before the other begins; so a signal handler that
+    /// interrupts such a call must not make one.
+    #[inline(always)]
+    pub unsafe fn new(owner: Owner, heap: &'a TaskHeap) -> Self {
+        Self {
+            owner,
+            heap,
+            _thread: PhantomData,
+        }
+    }
+
+    /// The task's identity.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+}

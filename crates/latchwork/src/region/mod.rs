@@ -1,0 +1,445 @@
+//! Shared memory at one address in every task that joins it.
+//!
+//! A region holds a heap, a table of its tasks, and named objects. Since it is mapped at the same
+//! address everywhere, real pointers mean the same to all: a linked list is a linked list. A task
+//! may be killed at any instruction; what it leaves behind is found and settled by the others (see
+//! [`Region::sweep`]).
+//!
+//! | part | file | what |
+//! | --- | --- | --- |
+//! | [`RegionOptions`] | `create.rs` | make, attach, validate |
+//! | header and layout | `header.rs` | where everything lies, fingerprint |
+//! | task table | `task_table.rs` | slots, life-words, generations |
+//! | `park` | `park.rs` | sleep for another's progress, and learn of its death |
+//! | sweep | `sweep.rs` | settle what dead tasks left |
+//! | [`heap`] | `heap/` | blocks, private to a task or shared |
+//! | named objects | `names.rs`, `objects.rs` | find each other's data |
+//! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
+//!
+//! ```
+//! use latchwork::mutex::{Mutex, Robust};
+//! use latchwork::region::RegionOptions;
+//!
+//! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+//! let hits = region.object("hits", || Mutex::robust(0u64))?;
+//! *hits.lock()? += 1;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![allow(unsafe_code)]
+
+mod create;
+mod error;
+mod header;
+pub mod heap;
+mod names;
+mod objects;
+mod park;
+mod shareable;
+mod sweep;
+mod task_table;
+
+pub use create::RegionOptions;
+pub use error::{AttachError, CreateError, DetachError, NameError, ObjectError};
+pub use heap::{AllocError, HeapStats};
+pub use latchwork_derive::{Shareable, TornSafe};
+pub use shareable::{Shareable, TornSafe, fingerprint};
+pub use sweep::Swept;
+pub use task_table::Orphans;
+
+pub(crate) use park::Parked;
+pub(crate) use task_table::Slot;
+
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::task::{Attachment, Me, TaskError};
+use core::alloc::Layout as MemoryLayout;
+use core::fmt;
+use core::num::NonZero;
+use core::pin::Pin;
+use core::ptr::{self, NonNull};
+use header::{Header, Layout};
+use heap::{Heap, Owner, TaskRef};
+use names::Entry;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use task_table::Life;
+
+/// A handle on a region; clones refer to the same mapping.
+///
+/// The mapping stays until the last handle and the last thread that used the region are gone. Every
+/// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
+/// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
+/// a task of its own at its first use.
+#[derive(Clone)]
+pub struct Region {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    file: OwnedFd,
+    base: NonNull<u8>,
+    layout: Layout,
+    path: Option<PathBuf>,
+    heap: Heap,
+}
+
+// SAFETY: the base is an address of shared memory whose contents are atomics, tables under robust
+// locks, and blocks that their users answer for.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+/// The calling thread as a task of a region.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'r> {
+    pub(crate) region: &'r Inner,
+    pub(crate) slot: &'r Slot,
+    pub(crate) index: u16,
+}
+
+impl Task<'_> {
+    /// Slot and generation: this task for ever.
+    pub(crate) fn owner(self) -> Owner {
+        self.region.owner_of(self.index)
+    }
+
+    fn heap_task(&self) -> TaskRef<'_> {
+        // SAFETY: this is the slot's task, on its own thread.
+        unsafe { TaskRef::new(self.owner(), &self.slot.heap) }
+    }
+}
+
+impl Inner {
+    fn header(&self) -> &Header {
+        // SAFETY: the mapping begins with the header, whose mutable parts are atomics and locks.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    fn identity(&self) -> &header::Identity {
+        &self.header().identity
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        let count = self.layout.heap_layout.slots as usize;
+        // SAFETY: the layout places that many slots there; they consist of atomics.
+        unsafe { core::slice::from_raw_parts(self.base.add(self.layout.slots).cast().as_ptr(), count) }
+    }
+
+    fn entries(&self) -> &[Entry] {
+        let count = self.identity().max_names as usize;
+        // SAFETY: as for the slots.
+        unsafe { core::slice::from_raw_parts(self.base.add(self.layout.names).cast().as_ptr(), count) }
+    }
+
+    fn addresses(&self) -> core::ops::Range<usize> {
+        let base = self.base.addr().get();
+        base..base + self.layout.total
+    }
+
+    pub(crate) fn owner_of(&self, index: u16) -> Owner {
+        // Relaxed: read by the slot's own task, or behind an Acquire of its life-word.
+        let generation = self.slots()[usize::from(index)].generation.load(Ordering::Relaxed);
+        Owner::new(index, NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN))
+    }
+
+    /// Whether the task that this was still lives.
+    pub(crate) fn is_alive(&self, owner: Owner) -> bool {
+        let Some(slot) = self.slots().get(usize::from(owner.slot())) else { return false };
+        // The life-word first: its Acquire orders the generation behind it.
+        matches!(slot.life(), Life::Alive(_)) && slot.generation.load(Ordering::Relaxed) == owner.generation()
+    }
+
+    /// The calling thread as a task; attaches it at first use.
+    #[inline]
+    pub(crate) fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
+        let me = Me::get()?;
+        match self.known_task(me) {
+            Some(task) => Ok(task),
+            None => self.attach_thread(me),
+        }
+    }
+
+    #[inline]
+    fn known_task(&self, me: Me) -> Option<Task<'_>> {
+        let base = self.base.addr().get();
+        let slot = me.attachments().find(|attachment| attachment.base == base)?.slot;
+        // SAFETY: attachments hold slots of the region that they name.
+        let slot: &Slot = unsafe { slot.cast().as_ref() };
+        let index = (ptr::from_ref(slot).addr() - self.slots().as_ptr().addr()) / size_of::<Slot>();
+        Some(Task { region: self, slot, index: index as u16 })
+    }
+
+    #[cold]
+    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, AttachError> {
+        if !me.can_attach() {
+            return Err(AttachError::TooManyRegions);
+        }
+        let index = match self.occupy_slot(me) {
+            Some(index) => index,
+            None => {
+                self.sweep()?;
+                self.occupy_slot(me).ok_or(AttachError::TaskTableFull { tasks: self.slots().len() })?
+            }
+        };
+        let slot = &self.slots()[index];
+        slot.process.store(crate::sys::thread::process_id(), Ordering::Relaxed);
+        slot.attached_at.store(crate::sys::clock::since_boot(), Ordering::Relaxed);
+        slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
+        slot.set_name(&crate::sys::thread::name());
+        let used = index as u32 + 1;
+        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
+        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
+            crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
+        }
+        let addresses = self.addresses();
+        me.attach(Attachment {
+            base: addresses.start,
+            end: addresses.end,
+            slot: NonNull::from(slot).cast(),
+            life: slot.life.link(),
+            // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
+            context: unsafe { NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast() },
+            detach: detach_thread,
+        });
+        Ok(Task { region: self, slot, index: index as u16 })
+    }
+
+    fn occupy_slot(&self, me: Me) -> Option<usize> {
+        // A generation of 0 would look like no owner; a fresh slot gets its first one here, before
+        // anybody can have named it.
+        self.slots().iter().position(|slot| {
+            slot.life() == Life::Free && slot.occupy(me) && {
+                if slot.generation.load(Ordering::Relaxed) == 0 {
+                    slot.generation.store(1, Ordering::Relaxed);
+                }
+                true
+            }
+        })
+    }
+
+    /// Robust locks of this region that the calling thread holds.
+    fn locks_held(&self, me: Me) -> usize {
+        let addresses = self.addresses();
+        me.head()
+            .links()
+            .filter(|link| addresses.contains(link) && me.attachments().all(|attachment| attachment.life != *link))
+            .count()
+    }
+
+    /// The region of this process that contains an address.
+    pub(crate) fn containing(address: usize) -> Option<Arc<Self>> {
+        REGISTRY.iter().find_map(|place| {
+            // Acquire: pairs with the Release of `register`.
+            let inner = NonNull::new(place.load(Ordering::Acquire))?;
+            // SAFETY: a region is deregistered before it is dropped, and the caller vouches for the
+            // address: something in the region keeps the region.
+            unsafe {
+                inner.as_ref().addresses().contains(&address).then(|| {
+                    Arc::increment_strong_count(inner.as_ptr());
+                    Arc::from_raw(inner.as_ptr())
+                })
+            }
+        })
+    }
+
+    fn register(self: &Arc<Self>) -> bool {
+        let inner = Arc::as_ptr(self).cast_mut();
+        REGISTRY.iter().any(|place| {
+            // Release: pairs with the Acquire of `containing`.
+            place.compare_exchange(ptr::null_mut(), inner, Ordering::Release, Ordering::Relaxed).is_ok()
+        })
+    }
+}
+
+/// The regions that one process can have mapped at a time.
+const MAX_REGIONS: usize = 64;
+
+/// The regions of this process, for containers, which know addresses only.
+static REGISTRY: [AtomicPtr<Inner>; MAX_REGIONS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_REGIONS];
+
+/// # Safety
+/// `context` came from an attachment of the calling thread in `slot`, and is not used again.
+unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
+    // SAFETY: made by `attach_thread` with `Arc::into_raw`.
+    let inner = unsafe { Arc::from_raw(context.cast::<Inner>().as_ptr()) };
+    // SAFETY: a slot of this region, which `inner` keeps mapped.
+    let slot: &Slot = unsafe { slot.cast().as_ref() };
+    let Ok(me) = Me::get() else { return };
+    let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
+    inner.release_heap(index as u16);
+    // SAFETY: the calling thread occupies the slot.
+    unsafe { slot.vacate(me) };
+    me.forget(inner.base.addr().get());
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let this: *mut Self = self;
+        for place in &REGISTRY {
+            let _ = place.compare_exchange(this, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+        let unlink = self.identity().flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
+            && !self.slots().iter().any(|slot| matches!(slot.life(), Life::Alive(_)));
+        // SAFETY: no handle and no attachment is left, and references borrow from handles.
+        unsafe { crate::sys::memory::unmap(self.base, self.layout.total) };
+        if unlink && let Some(path) = &self.path {
+            create::unlink_if_unused(path, self.file.as_fd());
+        }
+    }
+}
+
+impl Region {
+    /// First address of the region, the same in every task.
+    #[must_use]
+    pub fn base(&self) -> *const u8 {
+        self.inner.base.as_ptr()
+    }
+
+    /// The most bytes that the heap can grow to.
+    #[must_use]
+    pub fn max_bytes(&self) -> u64 {
+        self.inner.identity().max_bytes
+    }
+
+    /// The label that [`RegionOptions::label`] gave, or the region's name.
+    #[must_use]
+    pub fn label(&self) -> String {
+        self.inner.identity().label()
+    }
+
+    /// Where a named region's file is; `None` for an anonymous one.
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// The memory file, to be passed to another process, which attaches it with
+    /// [`RegionOptions::attach_file`].
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.inner.file.as_fd()
+    }
+
+    /// Makes the calling thread a task of the region now, instead of at its first use, under a
+    /// name of at most 32 bytes that `latchwork ps` shows.
+    ///
+    /// # Errors
+    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyRegions`], [`AttachError::Task`].
+    pub fn join(&self, name: &str) -> Result<(), AttachError> {
+        self.inner.task()?.slot.set_name(name);
+        Ok(())
+    }
+
+    /// What becomes of the blocks that only the calling task knows, should it die. The default is
+    /// that they are freed.
+    ///
+    /// # Errors
+    /// As for [`Self::join`].
+    pub fn on_death(&self, orphans: Orphans) -> Result<(), AttachError> {
+        // Relaxed: read after this task's death.
+        self.inner.task()?.slot.orphans.store(orphans as u8, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the calling thread's part in the region, instead of at its exit, and drops this handle.
+    ///
+    /// # Errors
+    /// [`DetachError::Holding`] if the thread holds robust locks of the region: unmapping them would
+    /// leave the kernel's list of them dangling.
+    pub fn detach(self) -> Result<(), DetachError> {
+        let me = Me::get().map_err(DetachError::Task)?;
+        let base = self.inner.base.addr().get();
+        let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else { return Ok(()) };
+        match self.inner.locks_held(me) {
+            0 => {
+                // SAFETY: this thread's attachment, which `detach` forgets.
+                unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+                Ok(())
+            }
+            locks => Err(DetachError::Holding { locks, region: self }),
+        }
+    }
+
+    /// Allocates a block for the calling task: freed when the task dies, unless it was kept
+    /// ([`Self::on_death`]) or linked by a container.
+    ///
+    /// # Errors
+    /// [`ObjectError::Alloc`] if the region is full or the system has no memory,
+    /// [`ObjectError::Attach`] if the thread cannot become a task.
+    pub fn allocate(&self, layout: MemoryLayout) -> Result<NonNull<u8>, ObjectError> {
+        let task = self.inner.task()?;
+        Ok(self.inner.heap.alloc(&task.heap_task(), layout)?)
+    }
+
+    /// Frees a block, whichever task allocated it. Aborts with one line if there is none.
+    ///
+    /// # Safety
+    /// Nobody uses the block any more.
+    ///
+    /// # Errors
+    /// If the thread cannot become a task.
+    pub unsafe fn deallocate(&self, block: NonNull<u8>) -> Result<(), AttachError> {
+        let task = self.inner.task()?;
+        // SAFETY: by the caller's contract.
+        unsafe { self.inner.heap.free(&task.heap_task(), block) };
+        Ok(())
+    }
+
+    /// Makes a block outlive the task that allocated it.
+    ///
+    /// # Safety
+    /// Nobody frees the block meanwhile.
+    pub unsafe fn keep(&self, block: NonNull<u8>) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.inner.heap.keep(block) };
+    }
+
+    /// How the heap is used at this moment.
+    #[must_use]
+    pub fn heap_stats(&self) -> HeapStats {
+        self.inner.heap.stats()
+    }
+
+    /// Checks the heap's invariants, for tests and for doubtful regions.
+    ///
+    /// # Errors
+    /// Names the first one that does not hold.
+    pub fn check_heap(&self) -> Result<(), heap::Corruption> {
+        self.inner.heap.check()
+    }
+
+    /// Pins a value that lives in this region: its robust locks can then be used.
+    ///
+    /// Sound because nothing in a region moves: safe code gets a `&mut` only to what is `Unpin`.
+    ///
+    /// # Panics
+    /// If `value` does not lie in the region.
+    #[must_use]
+    pub fn pin<'a, T: ?Sized>(&'a self, value: &'a T) -> Pin<&'a T> {
+        let address = ptr::from_ref(value).cast::<u8>().addr();
+        assert!(self.inner.addresses().contains(&address), "the value at {address:#x} does not lie in this region");
+        // SAFETY: see above.
+        unsafe { Pin::new_unchecked(value) }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Region")
+            .field("label", &self.label())
+            .field("base", &self.base())
+            .field("max_bytes", &self.max_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl From<TaskError> for AttachError {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
+    }
+}

@@ -1,0 +1,185 @@
+//! What may live in a region.
+#![allow(unsafe_code)]
+
+use crate::mutex::{Mutex, Robust, RobustProtocol, WaitWake};
+use crate::sharing::Shared;
+use core::mem::MaybeUninit;
+use core::sync::atomic as core_atomic;
+
+/// A type whose values mean the same in every process that maps them at the same address.
+///
+/// That rules out whatever refers to one process: references to its stack or heap, file descriptors,
+/// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
+/// function pointers. Derive it:
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{Shareable, TornSafe};
+///
+/// #[derive(Shareable, TornSafe)]
+/// #[repr(C)]
+/// struct Account {
+///     balance: i64,
+///     transfers: u64,
+/// }
+///
+/// #[derive(Shareable)]
+/// #[repr(C)]
+/// struct Bank {
+///     accounts: [Mutex<Account, Robust>; 4],
+/// }
+/// ```
+///
+/// # Safety
+/// A value that one process wrote is a valid value of the type in every other process that maps
+/// the same memory at the same address; the layout is the same in every build with the same
+/// `FINGERPRINT`; and the type may be used by several tasks at a time through `&T`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be placed in a region",
+    label = "not `Shareable`",
+    note = "a region is shared between processes: use `Mutex<_, Robust>` and the containers of `latchwork::region`, and #[derive(Shareable)] for your own types"
+)]
+pub unsafe trait Shareable: Send + Sync + 'static {
+    /// Identifies the layout: two builds that agree on it can read each other's values.
+    const FINGERPRINT: u64;
+}
+
+/// A type that stays valid when its writer stops between any two instructions.
+///
+/// A robust mutex hands such data to the successor of a dead owner as it is. The value may be half
+/// updated, but reading it is no undefined behaviour, so it can be looked at and repaired. Numbers
+/// and structs of numbers qualify, and this crate's containers, which commit each change by one
+/// store. Derive it for structs of such fields.
+///
+/// # Safety
+/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
+/// valid value.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may be invalid when its owner died in the middle of a change",
+    label = "not `TornSafe`",
+    note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
+)]
+pub unsafe trait TornSafe {}
+
+/// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
+#[must_use]
+pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) -> u64 {
+    let mut hash = Fnv::new().bytes(label.as_bytes()).number(size as u64).number(align as u64);
+    let mut index = 0;
+    while index < parts.len() {
+        hash = hash.number(parts[index]);
+        index += 1;
+    }
+    hash.0
+}
+
+/// FNV-1a, since it can run at compile time.
+struct Fnv(u64);
+
+impl Fnv {
+    const fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    const fn byte(self, byte: u8) -> Self {
+        Self((self.0 ^ byte as u64).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+
+    const fn bytes(mut self, bytes: &[u8]) -> Self {
+        let mut index = 0;
+        while index < bytes.len() {
+            self = self.byte(bytes[index]);
+            index += 1;
+        }
+        self
+    }
+
+    const fn number(self, number: u64) -> Self {
+        self.bytes(&number.to_le_bytes())
+    }
+}
+
+macro_rules! plain {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: plain data without pointers, the same in every process.
+        unsafe impl Shareable for $ty {
+            const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
+        }
+    )*};
+}
+
+macro_rules! torn_safe {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: every bit pattern is valid, or the value is one byte and cannot be torn.
+        unsafe impl TornSafe for $ty {}
+    )*};
+}
+
+plain!((), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+plain!(
+    core_atomic::AtomicBool,
+    core_atomic::AtomicU8,
+    core_atomic::AtomicU16,
+    core_atomic::AtomicU32,
+    core_atomic::AtomicU64,
+    core_atomic::AtomicUsize,
+    core_atomic::AtomicI8,
+    core_atomic::AtomicI16,
+    core_atomic::AtomicI32,
+    core_atomic::AtomicI64,
+    core_atomic::AtomicIsize,
+);
+torn_safe!((), bool, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+torn_safe!(
+    core_atomic::AtomicBool,
+    core_atomic::AtomicU8,
+    core_atomic::AtomicU16,
+    core_atomic::AtomicU32,
+    core_atomic::AtomicU64,
+    core_atomic::AtomicUsize,
+    core_atomic::AtomicI8,
+    core_atomic::AtomicI16,
+    core_atomic::AtomicI32,
+    core_atomic::AtomicI64,
+    core_atomic::AtomicIsize,
+);
+
+// SAFETY: as its elements.
+unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
+    const FINGERPRINT: u64 = fingerprint("array", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+}
+// SAFETY: as its elements.
+unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
+
+// SAFETY: as its content, of which nothing is promised.
+unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
+    const FINGERPRINT: u64 = fingerprint("MaybeUninit", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+}
+// SAFETY: no byte has a meaning.
+unsafe impl<T> TornSafe for MaybeUninit<T> {}
+
+// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+unsafe impl Shareable for WaitWake<Shared> {
+    const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
+}
+// SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
+unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
+    const FINGERPRINT: u64 = fingerprint("Robust", size_of::<Self>(), align_of::<Self>(), &[P::FINGERPRINT]);
+}
+// SAFETY: the lock gives the data to one task at a time, of whatever process.
+unsafe impl<T: Shareable, P: Shareable> Shareable for Mutex<T, P> {
+    const FINGERPRINT: u64 = fingerprint("Mutex", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, P::FINGERPRINT]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_tell_types_apart() {
+        let all = [u32::FINGERPRINT, i32::FINGERPRINT, <[u32; 2]>::FINGERPRINT, u64::FINGERPRINT, <Mutex<u32, Robust>>::FINGERPRINT];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[index + 1..].contains(one));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The tasks of a region: who is in it, who died, and how a sleeper learns of a death.
+//!
+//! Each thread that uses a region owns a [`Slot`] of it. The slot's **life-word** is a word on the
+//! thread's robust list, held from attach to detach: when the thread dies, by whatever cause, the
+//! kernel marks the word and wakes one sleeper on it. The life-word is the authority on life; TID
+//! and start time can be reused and outlive an `exec`, the life-word cannot.
+//!
+//! | life-word | meaning | entered by |
+//! | --- | --- | --- |
+//! | 0 | the slot is free | detach; the last step of a sweep |
+//! | TID + `WAITERS` | the task lives | attach: CAS 0→TID+`WAITERS` |
+//! | `OWNER_DIED` (+ `WAITERS`) | the task died, its slot is unswept | the kernel |
+//!
+//! `WAITERS` is always set, so the kernel always wakes: a sleeper need not announce itself.
+//!
+//! Invariants
+//! 1. A slot's generation changes only while nobody's life-word is in it (dead and under the sweep
+//!    lock, or by its task at detach before the word goes to 0). So *(slot, generation)* names one
+//!    task for ever, and it lives exactly if the generation is current and the word holds a TID.
+//! 2. A task that sleeps for another's progress sleeps on the life-words of *all* other tasks, too
+//!    (see [`park`](super::park)).
+//! 3. Whoever finds a dead task wakes all its watchers before it sweeps the slot. If the finder
+//!    dies first, its own death wakes one watcher, who finds both.
+//! 4. Life-words stand on the robust list before all other locks of ours, and the kernel works from
+//!    front to back: who takes a dead task's lock finds the task's life-word marked already, and
+//!    can sweep (which settles the heap's intents) before it touches what the lock protects.
+//! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
+#![allow(unsafe_code)]
+
+use super::heap::TaskHeap;
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
+use crate::sys::futex::{self, Sharing};
+use crate::sys::robust_list::Node;
+use crate::task::Me;
+
+/// Bytes of a task's name that are kept.
+pub(super) const NAME_BYTES: usize = 32;
+
+/// What becomes of the heap blocks that only a dead task knew.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Orphans {
+    /// They are freed.
+    #[default]
+    Free,
+    /// They stay allocated, for a successor that finds them by other means.
+    Keep,
+}
+
+/// One task's place in the table.
+#[repr(C, align(128))]
+pub(crate) struct Slot {
+    pub(super) life: Node,
+    pub(super) generation: AtomicU32,
+    pub(super) process: AtomicU32,
+    pub(super) attached_at: AtomicU64,
+    pub(super) orphans: AtomicU8,
+    name: [AtomicU8; NAME_BYTES],
+    /// What only this task sleeps on.
+    pub(crate) park: AtomicU32,
+    pub(super) heap: TaskHeap,
+}
+
+/// What a life-word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    Free,
+    Alive(u32),
+    Dead,
+}
+
+pub(super) fn life_of(word: u32) -> Life {
+    match word & TID_MASK {
+        0 if word & OWNER_DIED != 0 => Life::Dead,
+        0 => Life::Free,
+        tid => Life::Alive(tid),
+    }
+}
+
+impl Slot {
+    pub(super) fn life_word(&self) -> &AtomicU32 {
+        &self.life.word
+    }
+
+    pub(super) fn life(&self) -> Life {
+        // Acquire: pairs with the Release of `occupy` and `vacate`: whoever sees the new life sees
+        // the generation that belongs to it.
+        life_of(self.life.word.load(Ordering::Acquire))
+    }
+
+    /// Claims a free slot for the calling thread.
+    ///
+    /// A kill after the CAS leaves the life-word announced or linked with our TID, which the kernel
+    /// then marks: the slot is swept like that of a task that did nothing yet.
+    pub(super) fn occupy(&self, me: Me) -> bool {
+        let head = me.head();
+        let before = head.announce(&self.life);
+        // AcqRel: pairs with `vacate` of the previous owner and with `life`.
+        let taken = self.life.word.compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        if taken {
+            // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
+            // `vacate`, before the region can be unmapped. At the front (invariant 4).
+            unsafe { head.link(&self.life, head.front()) };
+            me.held().set(me.held().get() + 1);
+        }
+        head.settle(before);
+        taken
+    }
+
+    /// Ends the calling thread's ownership. The slot holds nothing of it any more.
+    ///
+    /// # Safety
+    /// The calling thread occupies the slot.
+    pub(super) unsafe fn vacate(&self, me: Me) {
+        self.next_generation();
+        let head = me.head();
+        let before = head.announce(&self.life);
+        // SAFETY: linked by `occupy` of this thread.
+        unsafe { head.unlink(&self.life) };
+        // Release: pairs with `life` and the next `occupy`.
+        self.life.word.store(0, Ordering::Release);
+        futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
+        head.settle(before);
+        me.held().set(me.held().get() - 1);
+    }
+
+    pub(super) fn next_generation(&self) {
+        let next = self.generation.load(Ordering::Relaxed).wrapping_add(1);
+        // Relaxed: the life-word's Release publishes it (invariant 1). 0 is never a generation.
+        self.generation.store(next.max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_name(&self, name: &str) {
+        let mut end = name.len().min(NAME_BYTES);
+        while !name.is_char_boundary(end) {
+            end -= 1;
+        }
+        // Relaxed: a name read while it changes is garbled, which harms nobody.
+        for (index, place) in self.name.iter().enumerate() {
+            place.store(name.as_bytes().get(index).copied().filter(|_| index < end).unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        let bytes: Vec<u8> = self.name.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

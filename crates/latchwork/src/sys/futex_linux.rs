@@ -1,0 +1,117 @@
+//! The futex system calls.
+//!
+//! `FUTEX_WAIT_BITSET` is used for every wait, since it alone takes an absolute deadline on
+//! `CLOCK_MONOTONIC`. The functions that wake take a raw pointer: the word may be gone by then
+//! (after the releasing store the lock's memory belongs to whoever took it), and the kernel
+//! answers a stale address with an error or a spurious wake-up, both harmless.
+#![allow(unsafe_code)]
+
+use super::futex::{Sharing, Wait};
+use crate::atomic::AtomicU32;
+use crate::time::Deadline;
+use core::ptr;
+use rustix::io::Errno;
+use rustix::thread::futex as sys;
+
+/// The most words that one [`wait_many`] takes.
+pub(crate) const WAIT_MANY_MAX: usize = 128;
+
+fn timespec(deadline: Deadline) -> sys::Timespec {
+    let nanoseconds = deadline.as_nanoseconds();
+    // The quotient is below 2^35 and the remainder below 10^9: both fit whatever the field types.
+    sys::Timespec { tv_sec: (nanoseconds / 1_000_000_000) as _, tv_nsec: (nanoseconds % 1_000_000_000) as _ }
+}
+
+fn outcome<T>(result: Result<T, Errno>) -> Wait {
+    match result {
+        Ok(_) | Err(Errno::AGAIN) => Wait::Again,
+        Err(Errno::TIMEDOUT) => Wait::TimedOut,
+        Err(Errno::INTR) => Wait::Interrupted,
+        // A retry loop over an error that stays would spin for ever: a kernel or sandbox without
+        // futexes, or a word that was unmapped under its waiter.
+        Err(error) => crate::fatal(format_args!("futex wait failed: {error}")),
+    }
+}
+
+/// Sleeps while `word` holds `expected`.
+pub(crate) fn wait(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<Deadline>) -> Wait {
+    let flags = match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
+    };
+    let timeout = deadline.map(timespec);
+    outcome(sys::wait_bitset(word, flags, expected, timeout.as_ref(), core::num::NonZeroU32::MAX))
+}
+
+/// Wakes at most `count` tasks that sleep on `word`; returns how many.
+///
+/// Safe for any address: the kernel only looks it up, it neither reads nor writes the word.
+pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    // The kernel reads the count as a signed number.
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: FUTEX_WAKE does not access the memory at `word`.
+    let woken = unsafe {
+        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | private, count, ptr::null::<u8>(), ptr::null::<u8>(), 0)
+    };
+    usize::try_from(woken).unwrap_or(0)
+}
+
+/// One word of a [`wait_many`].
+pub(crate) type WaitWord = sys::Wait;
+
+/// Waits while `word`, which processes share, holds `expected`. The word must stay mapped for as
+/// long as the wait; should it be unmapped, the kernel answers with an error.
+pub(crate) fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
+    let mut wait = sys::Wait::new();
+    wait.val = u64::from(expected);
+    wait.uaddr = sys::WaitPtr::new(ptr::from_ref(word).cast_mut().cast());
+    wait.flags = sys::WaitFlags::SIZE_U32;
+    wait
+}
+
+/// Sleeps while every word holds its expected value. At least one and at most
+/// [`WAIT_MANY_MAX`] words.
+pub(crate) fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
+    let timeout = deadline.map(timespec);
+    outcome(sys::waitv(words, sys::WaitvFlags::empty(), timeout.as_ref(), sys::ClockId::Monotonic))
+}
+
+/// Whether the kernel knows `futex_waitv` (Linux 5.16).
+pub(crate) fn has_wait_many() -> bool {
+    // SAFETY: no words and no timeout: the kernel answers EINVAL, or ENOSYS where it lacks the call.
+    let result = unsafe { libc::syscall(libc::SYS_futex_waitv, ptr::null::<u8>(), 0, 0, ptr::null::<u8>(), 0) };
+    result >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn wait_returns_at_once_when_the_word_differs() {
+        let word = AtomicU32::new(1);
+        assert_eq!(wait(&word, 0, Sharing::Private, None), Wait::Again);
+        assert_eq!(wait_many(&[shared_word(&word, 0)], None), Wait::Again);
+    }
+
+    #[test]
+    fn waits_end_at_their_deadline() {
+        let word = AtomicU32::new(0);
+        let deadline = Deadline::after(Duration::from_millis(2));
+        assert_eq!(wait(&word, 0, Sharing::Shared, Some(deadline)), Wait::TimedOut);
+        assert!(deadline.has_passed());
+        let deadline = Deadline::after(Duration::from_millis(2));
+        assert_eq!(wait_many(&[shared_word(&word, 0)], Some(deadline)), Wait::TimedOut);
+        assert!(deadline.has_passed());
+    }
+
+    #[test]
+    fn waking_a_stale_address_is_harmless() {
+        assert_eq!(wake(ptr::without_provenance(0x1000), 1, Sharing::Shared), 0);
+    }
+}

@@ -1,0 +1,194 @@
+//! Shared memory: files, mappings at a fixed address, growth, and file locks.
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+use core::ptr::{self, NonNull};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, FlockOperation, MemfdFlags, Mode, OFlags, SealFlags,
+};
+use rustix::io::{Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::path::Path;
+
+/// A new anonymous file in memory, which cannot be executed and cannot shrink.
+pub(crate) fn anonymous_file(label: &str) -> Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Linux before 6.3 does not know NOEXEC_SEAL.
+    let file = match rustix::fs::memfd_create(label, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create(label, flags)?,
+        other => other?,
+    };
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)?;
+    Ok(file)
+}
+
+/// Forbids further seals: from here on nobody can forbid growth or writes.
+pub(crate) fn close_seals(file: impl AsFd) -> Result<()> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
+}
+
+/// A new file without a name in `directory`; it vanishes unless [`publish_file`] names it.
+pub(crate) fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
+    let file = rustix::fs::openat(CWD, directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(mode))?;
+    // The umask may have taken bits away that the caller asked for.
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    Ok(file)
+}
+
+/// Gives an unnamed file its name, in one step; `EXIST` if the name is taken.
+pub(crate) fn publish_file(file: BorrowedFd<'_>, path: &Path) -> Result<()> {
+    let through_proc = format!("/proc/self/fd/{}", rustix::fd::AsRawFd::as_raw_fd(&file));
+    rustix::fs::linkat(CWD, through_proc, CWD, path, AtFlags::SYMLINK_FOLLOW)
+}
+
+/// Opens an existing file; a symbolic link is refused.
+pub(crate) fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
+    let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+    rustix::fs::openat(CWD, path, access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty())
+}
+
+/// Identity and size of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStatus {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    pub(crate) bytes: u64,
+    pub(crate) links: u64,
+    /// Some of its size has no memory behind it.
+    pub(crate) sparse: bool,
+    pub(crate) regular: bool,
+}
+
+/// Looks at an open file.
+pub(crate) fn file_status(file: impl AsFd) -> Result<FileStatus> {
+    let status = rustix::fs::fstat(file)?;
+    Ok(FileStatus {
+        device: status.st_dev,
+        inode: status.st_ino,
+        bytes: u64::try_from(status.st_size).unwrap_or(0),
+        links: u64::from(status.st_nlink as u32),
+        sparse: status.st_blocks.saturating_mul(512) < status.st_size,
+        regular: rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile,
+    })
+}
+
+/// Reads from an offset; fewer bytes than asked for at the end of the file.
+pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let file = file.as_fd();
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Makes sure that the file has memory from `offset` on: the answer to a full system is an error
+/// here, not a SIGBUS at first touch.
+pub(crate) fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
+    let file = file.as_fd();
+    loop {
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// What a file lock attempt says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileLock {
+    Taken,
+    Busy,
+}
+
+/// Announces, for as long as any descriptor of this opening lives, that the file is in use; waits
+/// while somebody proves the contrary.
+pub(crate) fn lock_in_use(file: impl AsFd) -> Result<()> {
+    let file = file.as_fd();
+    loop {
+        match rustix::fs::flock(file, FlockOperation::LockShared) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Tries to prove that nobody uses the file.
+pub(crate) fn lock_unused(file: impl AsFd) -> Result<FileLock> {
+    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(FileLock::Taken),
+        Err(Errno::WOULDBLOCK) => Ok(FileLock::Busy),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a name.
+pub(crate) fn unlink(path: &Path) -> Result<()> {
+    rustix::fs::unlink(path)
+}
+
+/// Maps `bytes` of a file at exactly `address`. The mapping may be longer than the file: what the
+/// file grows to later appears in it by itself.
+///
+/// `EXIST` if anything is mapped there.
+pub(crate) fn map_shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<NonNull<u8>> {
+    let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
+    // SAFETY: FIXED_NOREPLACE never replaces a mapping; a kernel that does not know it (before
+    // 4.17) treats the address as a hint, which the comparison below catches.
+    let mapped = unsafe {
+        rustix::mm::mmap(
+            wanted,
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
+            file,
+            0,
+        )?
+    };
+    if mapped != wanted {
+        // SAFETY: the mapping made just now, in the wrong place; nobody knows it.
+        unsafe { rustix::mm::munmap(mapped, bytes)? };
+        return Err(Errno::EXIST);
+    }
+    NonNull::new(mapped.cast()).ok_or(Errno::INVAL)
+}
+
+/// Ends a mapping.
+///
+/// # Safety
+/// Nothing refers to the range any more.
+pub(crate) unsafe fn unmap(address: NonNull<u8>, bytes: usize) {
+    // SAFETY: by the contract. A failure (the process's limit on mappings) leaves it mapped.
+    let _ = unsafe { rustix::mm::munmap(address.as_ptr().cast(), bytes) };
+}
+
+/// Identifies the calling process's PID namespace, in which robust locks compare thread IDs.
+pub(crate) fn pid_namespace() -> Result<u64> {
+    Ok(rustix::fs::stat("/proc/self/ns/pid")?.st_ino)
+}
+
+/// The address range in which regions are placed: high enough to be free, low enough to exist.
+///
+/// Programs, heaps and stacks live near the ends of the address space. On x86-64 and on arm64 with
+/// 48 bits the range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits
+/// it is 128 GiB to 256 GiB.
+pub(crate) fn address_window() -> core::ops::Range<usize> {
+    let on_stack = 0u8;
+    if (&raw const on_stack).addr() >> 40 != 0 { 0x2000_0000_0000..0x4000_0000_0000 } else { 0x20_0000_0000..0x40_0000_0000 }
+}
+
+/// A page of memory of this machine, in bytes.
+pub(crate) fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// Gives up this opening's file lock.
+pub(crate) fn release(file: impl AsFd) -> Result<()> {
+    rustix::fs::flock(file, FlockOperation::Unlock)
+}

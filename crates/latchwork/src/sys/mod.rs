@@ -1,0 +1,48 @@
+//! The only place that makes system calls.
+//!
+//! Each module is one seam to the kernel or to libc: thin, without policy. Under loom only the
+//! futex exists, as a model.
+
+mod abort;
+#[cfg(not(loom))]
+pub(crate) mod clock;
+#[cfg(not(loom))]
+mod futex_linux;
+#[cfg(loom)]
+mod futex_loom;
+#[cfg(not(loom))]
+pub(crate) mod memory;
+#[cfg(not(loom))]
+pub(crate) mod robust_list;
+#[cfg(not(loom))]
+pub(crate) mod thread;
+
+pub(crate) use abort::fatal;
+
+/// Waiting on and waking by a 32-bit word.
+pub(crate) mod futex {
+    #[cfg(not(loom))]
+    pub(crate) use super::futex_linux::*;
+    #[cfg(loom)]
+    pub(crate) use super::futex_loom::*;
+
+    /// Why a wait ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Wait {
+        /// Woken, or the word did not hold the expected value. Both mean: look again.
+        Again,
+        /// The deadline has passed.
+        TimedOut,
+        /// A signal handler ran.
+        Interrupted,
+    }
+
+    /// Who may wait on a word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Sharing {
+        /// Threads of this process only.
+        Private,
+        /// Every process that maps the word.
+        Shared,
+    }
+}

@@ -1,0 +1,246 @@
+//! The calling thread's robust list: libc's own, joined and never replaced.
+//!
+//! Source: `Documentation/locking/robust-futexes.rst` of Linux; the node layouts of glibc and musl.
+//!
+//! The kernel keeps one list head per thread. When the thread dies (or calls `exec`) it walks the
+//! list, sets `OWNER_DIED` in each word that holds the thread's ID, and wakes one waiter of each.
+//! One offset from list node to word serves the whole list, so everyone on it must lay out a node
+//! as libc lays out its mutex; libc also follows `prev` and `next` of its neighbours when it
+//! unlinks its own, so [`Node`] is a true doubly-linked node of that shape.
+//!
+//! | field | glibc LP64 | musl LP64 |
+//! | --- | --- | --- |
+//! | word | +0 | +4 |
+//! | type | +16 | +0 |
+//! | prev, next | +24, +32 | +24, +32 |
+//! | offset word − next | −32 | −28 |
+//!
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
+//! before the head.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::ptr::{self, NonNull};
+
+/// What libc keeps per thread and the kernel walks.
+#[repr(C)]
+pub(crate) struct Head {
+    /// Address of the first node's `next`, or of this field when the list is empty.
+    next: AtomicUsize,
+    /// Distance from a node's `next` to its word.
+    word_offset: isize,
+    /// The node being locked or unlocked, 0 if none.
+    pending: AtomicUsize,
+}
+
+/// A head of our own with the `prev` that libc keeps in front of it, for a child of a raw clone
+/// in which libc has none registered.
+#[repr(C)]
+pub(crate) struct OwnHead {
+    prev: AtomicUsize,
+    head: Head,
+}
+
+/// A lock as an element of the list: word, some space for its user, and the links.
+#[repr(C, align(8))]
+pub(crate) struct Node {
+    #[cfg(target_env = "musl")]
+    kind: AtomicU32,
+    /// TID of the owner, `WAITERS`, `OWNER_DIED`.
+    pub(crate) word: AtomicU32,
+    /// For the lock's own use.
+    pub(crate) state: AtomicU32,
+    reserved: [AtomicU32; 2],
+    #[cfg(not(target_env = "musl"))]
+    kind: AtomicU32,
+    #[cfg(not(target_env = "musl"))]
+    spins: AtomicU32,
+    #[cfg(target_env = "musl")]
+    padding: AtomicU32,
+    prev: AtomicUsize,
+    next: AtomicUsize,
+}
+
+const NEXT: usize = core::mem::offset_of!(Node, next);
+const PREV_BEFORE_NEXT: usize = NEXT - core::mem::offset_of!(Node, prev);
+const WORD_OFFSET: isize = core::mem::offset_of!(Node, word) as isize - NEXT as isize;
+
+#[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
+const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<Node>() == 40);
+
+/// A robust mutex without waiter bookkeeping, as both libcs number it.
+const KIND: u32 = 16;
+const PI: usize = 1;
+
+/// How many entries of a dead task's list the kernel looks at (`ROBUST_LIST_LIMIT`).
+pub(crate) const KERNEL_LIMIT: usize = 2048;
+
+impl Node {
+    /// An unlocked node that is on no list.
+    pub(crate) const fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            reserved: [const { AtomicU32::new(0) }; 2],
+            kind: AtomicU32::new(KIND),
+            #[cfg(not(target_env = "musl"))]
+            spins: AtomicU32::new(0),
+            #[cfg(target_env = "musl")]
+            padding: AtomicU32::new(0),
+            prev: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// The address by which the list knows this node.
+    #[inline]
+    pub(crate) fn link(&self) -> usize {
+        ptr::from_ref(self).addr() + NEXT
+    }
+}
+
+impl OwnHead {
+    fn head(&mut self) -> NonNull<Head> {
+        self.head.word_offset = WORD_OFFSET;
+        NonNull::from(&mut self.head)
+    }
+}
+
+/// Why a thread cannot own robust locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unavailable {
+    /// The kernel or a sandbox refuses `get_robust_list` or `set_robust_list`.
+    Refused(rustix::io::Errno),
+    /// This libc lays out its mutexes in a way that this build does not know.
+    ForeignLayout(isize),
+}
+
+/// Finds the calling thread's list head.
+///
+/// `known` is the head that this thread had before it became another process. After a raw clone
+/// the kernel has none registered: libc's is then emptied (its entries are the parent's) and
+/// registered again, as libc's own `fork` does. `own` serves where not even the old one is known.
+pub(crate) fn find(known: Option<NonNull<Head>>, own: &mut OwnHead) -> Result<NonNull<Head>, Unavailable> {
+    let mut head: *mut Head = ptr::null_mut();
+    let mut length = 0usize;
+    // SAFETY: the kernel writes the two variables.
+    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if result != 0 {
+        return Err(Unavailable::Refused(last_error()));
+    }
+    let head = match NonNull::new(head) {
+        Some(head) => head,
+        None => register(known.unwrap_or_else(|| own.head()))?,
+    };
+    // SAFETY: the head registered for this thread stays valid for the thread's life.
+    let word_offset = unsafe { (*head.as_ptr()).word_offset };
+    if word_offset != WORD_OFFSET {
+        return Err(Unavailable::ForeignLayout(word_offset));
+    }
+    Ok(head)
+}
+
+fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
+    // SAFETY: the head belongs to this thread; its entries name locks of the parent process.
+    unsafe {
+        let head = head.as_ref();
+        head.next.store(ptr::from_ref(head).addr(), Ordering::Relaxed);
+        head.pending.store(0, Ordering::Relaxed);
+        *prev_of(ptr::from_ref(head).addr()) = ptr::from_ref(head).addr();
+    }
+    // SAFETY: a valid head that lives as long as the thread.
+    let result = unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
+    if result != 0 {
+        return Err(Unavailable::Refused(last_error()));
+    }
+    Ok(head)
+}
+
+fn last_error() -> rustix::io::Errno {
+    rustix::io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+}
+
+/// The `prev` field that belongs to the `next` field at `link`.
+unsafe fn prev_of(link: usize) -> *mut usize {
+    ptr::with_exposed_provenance_mut((link & !PI) - PREV_BEFORE_NEXT)
+}
+
+/// All that follows is for the thread that owns the head; the kernel reads the list only when
+/// that thread is dead, and stops at an instruction boundary: the order of the stores in the
+/// program is all that counts, hence compiler fences and relaxed stores.
+impl Head {
+    /// Announces that `node` is about to be locked or unlocked; returns what was announced before
+    /// (not nothing, when this is a signal handler that interrupted such an operation).
+    #[inline]
+    pub(crate) fn announce(&self, node: &Node) -> usize {
+        let before = self.pending.load(Ordering::Relaxed);
+        self.pending.store(node.link(), Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        before
+    }
+
+    /// Ends the announcement.
+    #[inline]
+    pub(crate) fn settle(&self, before: usize) {
+        compiler_fence(Ordering::SeqCst);
+        self.pending.store(before, Ordering::Relaxed);
+    }
+
+    /// The place in front of all nodes, for [`Self::link`].
+    #[inline]
+    pub(crate) fn front(&self) -> usize {
+        ptr::from_ref(self).expose_provenance()
+    }
+
+    /// Puts a locked node into the list, behind the one whose link is `behind`.
+    ///
+    /// # Safety
+    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
+    /// node on it; `node` is locked by this thread, announced, on no list, and stays where it is
+    /// until it is unlinked or the thread has ended.
+    #[inline]
+    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) {
+        let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
+        // SAFETY: `behind` is a link of this thread's list; it holds the address of the next one.
+        let next = unsafe { *behind_link };
+        node.next.store(next, Ordering::Relaxed);
+        node.prev.store(behind, Ordering::Relaxed);
+        // SAFETY: `next` is a node of this thread's list or its head, each with its `prev`.
+        unsafe { *prev_of(next) = node.link() };
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above. From this store on the kernel finds the node.
+        unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Takes a node off the list.
+    ///
+    /// # Safety
+    /// The head is the calling thread's and the node is on its list and announced.
+    #[inline]
+    pub(crate) unsafe fn unlink(&self, node: &Node) {
+        let next = node.next.load(Ordering::Relaxed);
+        let prev = node.prev.load(Ordering::Relaxed);
+        // SAFETY: both are nodes of this thread's list, or its head.
+        unsafe {
+            *prev_of(next) = prev;
+            *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = next;
+        }
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// The links on the list, front to back; at most as many as the kernel would follow.
+    pub(crate) fn links(&self) -> impl Iterator<Item = usize> {
+        let front = self.front();
+        let mut link = self.next.load(Ordering::Relaxed) & !PI;
+        (0..KERNEL_LIMIT).map_while(move |_| {
+            let this = link;
+            if this == front || this == 0 {
+                return None;
+            }
+            // SAFETY: a node of this thread's list; it holds the address of the next one.
+            link = unsafe { *ptr::with_exposed_provenance::<usize>(this) } & !PI;
+            Some(this)
+        })
+    }
+}

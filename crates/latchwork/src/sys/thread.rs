@@ -1,0 +1,52 @@
+//! The calling thread and process as the kernel knows them.
+#![allow(unsafe_code)]
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// The calling thread's ID in its own PID namespace.
+pub(crate) fn thread_id() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// The calling process's ID in its own PID namespace.
+pub(crate) fn process_id() -> u32 {
+    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
+}
+
+/// The calling thread's name, as ps shows it.
+pub(crate) fn name() -> String {
+    rustix::thread::name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Size of the record that [`map_wipe_on_fork`] returns, in bytes.
+pub(crate) const RECORD_BYTES: usize = 4096;
+
+/// Maps zeroed memory that reads as zero again in the child of any fork or memory-copying clone.
+///
+/// This alone notices *every* way of becoming another process, raw `clone` included, without a
+/// system call or a `pthread_atfork` handler (which a raw clone bypasses).
+pub(crate) fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
+    let page = unsafe {
+        rustix::mm::mmap_anonymous(
+            core::ptr::null_mut(),
+            RECORD_BYTES,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?
+    };
+    // SAFETY: the range is the mapping made above, which nobody else knows yet.
+    unsafe { rustix::mm::madvise(page, RECORD_BYTES, Advice::LinuxWipeOnFork)? };
+    NonNull::new(page).ok_or(rustix::io::Errno::NOMEM)
+}
+
+/// Gives back what [`map_wipe_on_fork`] mapped.
+///
+/// # Safety
+/// Nothing uses the record any more.
+pub(crate) unsafe fn unmap_record(record: NonNull<c_void>) {
+    // SAFETY: by the contract; a failure would only leak the page.
+    let _ = unsafe { rustix::mm::munmap(record.as_ptr(), RECORD_BYTES) };
+}

@@ -1,0 +1,233 @@
+//! Who I am: the calling thread's ID, its robust list, and the regions that it is a task of.
+//!
+//! A thread's [`Record`] lives in memory that the kernel wipes in the child of every fork or
+//! memory-copying clone. Its fields are therefore never another process's: after a fork, a raw
+//! clone, or in a new thread the ID reads 0, which sends the fast path to [`refresh`]. No
+//! `pthread_atfork` handler is involved (a raw clone would bypass it), and the fast path has one
+//! branch.
+//!
+//! Invariants
+//! 1. `record()` is either the thread's own record, filled in for the process that it is in now,
+//!    or a record whose `tid` is 0.
+//! 2. A record is only touched by its thread, so its cells need no atomics.
+//! 3. Attachments are undone at thread exit, newest first, before the record goes.
+#![allow(unsafe_code)]
+
+use crate::sys::robust_list::{self, Head, OwnHead, Unavailable};
+use crate::sys::thread;
+use crate::atomic::{AtomicPtr, Ordering};
+use core::cell::{Cell, RefCell, UnsafeCell};
+use core::ptr::NonNull;
+
+/// The regions that one thread can be a task of at a time.
+pub(crate) const MAX_ATTACHMENTS: usize = 16;
+
+/// A region that this thread is a task of.
+#[derive(Clone, Copy)]
+pub(crate) struct Attachment {
+    /// First address of the region.
+    pub(crate) base: usize,
+    /// First address after it.
+    pub(crate) end: usize,
+    /// The thread's slot in the region's task table.
+    pub(crate) slot: NonNull<()>,
+    /// The life-word's link on the robust list.
+    pub(crate) life: usize,
+    /// Passed to `detach`.
+    pub(crate) context: NonNull<()>,
+    /// Ends the attachment and forgets it, called when the thread exits.
+    pub(crate) detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
+}
+
+/// What a thread knows of itself. All zero is a valid record: that of nobody.
+#[repr(C)]
+pub(crate) struct Record {
+    tid: Cell<u32>,
+    /// Robust locks of ours on the list.
+    held: Cell<u32>,
+    head: Cell<Option<NonNull<Head>>>,
+    /// Where robust locks are linked: behind the life-words, or at the front.
+    anchor: Cell<usize>,
+    own_head: UnsafeCell<OwnHead>,
+    attached: Cell<usize>,
+    attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
+}
+
+const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
+
+/// Why the calling thread cannot be a task or own robust locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TaskError {
+    /// No memory for the thread's record.
+    #[error("no memory for the thread's record: {0}")]
+    Memory(rustix::io::Errno),
+    /// The kernel, or a sandbox, refuses robust lists.
+    #[error("the system refuses robust lists: {0}")]
+    RobustList(rustix::io::Errno),
+    /// The C library lays out its robust mutexes in an unknown way.
+    #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
+    ForeignLayout(isize),
+}
+
+struct Nobody(Record);
+// SAFETY: never written: `refresh` gives each thread a record of its own before anything is set.
+unsafe impl Sync for Nobody {}
+// SAFETY: all-zero is valid for every field: integers, `Option` of pointers, `Option<Attachment>`
+// whose niche is a null pointer.
+static NOBODY: Nobody = Nobody(unsafe { core::mem::MaybeUninit::<Record>::zeroed().assume_init() });
+
+thread_local! {
+    static RECORD: Cell<&'static Record> = const { Cell::new(&NOBODY.0) };
+    /// Survives a fork, unlike the record: a raw clone leaves no other trace of libc's head.
+    static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = const { Cell::new(None) };
+    static AT_EXIT: RefCell<Option<AtExit>> = const { RefCell::new(None) };
+}
+
+#[inline]
+fn record() -> &'static Record {
+    RECORD.with(Cell::get)
+}
+
+/// The calling thread, as robust locks need it.
+#[derive(Clone, Copy)]
+pub(crate) struct Me {
+    record: &'static Record,
+}
+
+impl Me {
+    /// The calling thread; cheap after the first call.
+    #[inline]
+    pub(crate) fn get() -> Result<Self, TaskError> {
+        let record = record();
+        if record.tid.get() == 0 { refresh() } else { Ok(Self { record }) }
+    }
+
+    /// The thread's ID in its PID namespace; never 0.
+    #[inline]
+    pub(crate) fn tid(self) -> u32 {
+        self.record.tid.get()
+    }
+
+    /// The thread's robust list.
+    #[inline]
+    pub(crate) fn head(self) -> &'static Head {
+        // SAFETY: `refresh` sets the head before the ID, and it lives as long as the thread.
+        unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
+    }
+
+    /// Counts of robust locks held, for the kernel walks only 2048 list entries.
+    #[inline]
+    pub(crate) fn held(self) -> &'static Cell<u32> {
+        &self.record.held
+    }
+
+    /// Where robust locks are linked; see [`Head::link`].
+    #[inline]
+    pub(crate) fn anchor(self) -> usize {
+        self.record.anchor.get()
+    }
+
+    /// The regions that this thread is a task of.
+    #[inline]
+    pub(crate) fn attachments(self) -> impl Iterator<Item = Attachment> {
+        self.record.attachments[..self.record.attached.get()].iter().filter_map(Cell::get)
+    }
+
+    /// Whether one more region can be attached.
+    pub(crate) fn can_attach(self) -> bool {
+        self.record.attached.get() < MAX_ATTACHMENTS
+    }
+
+    /// Remembers a region; see [`Self::can_attach`]. Its life-word is on the list.
+    pub(crate) fn attach(self, attachment: Attachment) {
+        let count = self.record.attached.get();
+        self.record.attachments[count].set(Some(attachment));
+        self.record.attached.set(count + 1);
+        self.place_anchor();
+    }
+
+    /// Forgets a region without calling its `detach`. Its life-word is on the list no longer.
+    pub(crate) fn forget(self, base: usize) {
+        let places = &self.record.attachments[..self.record.attached.get()];
+        if let Some(index) = places.iter().position(|place| place.get().is_some_and(|attachment| attachment.base == base)) {
+            places[index].set(places[places.len() - 1].take());
+            self.record.attached.set(places.len() - 1);
+        }
+        self.place_anchor();
+    }
+
+    /// The anchor is the last life-word on the list. It is never a lock of another kind: libc may
+    /// unlink its own at any time.
+    fn place_anchor(self) {
+        let last = self.head().links().filter(|link| self.attachments().any(|attachment| attachment.life == *link)).last();
+        self.record.anchor.set(last.unwrap_or(self.head().front()));
+    }
+}
+
+/// What a region does when one of its robust locks passes on from a dead owner; called with the
+/// lock's address, after the lock was taken and before anyone sees the data.
+pub(crate) fn after_owner_death(lock: usize) {
+    // Acquire: pairs with `set_owner_death_hook`.
+    let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
+    if !hook.is_null() {
+        // SAFETY: only `set_owner_death_hook` stores here, and only functions of this type.
+        let hook: fn(usize) = unsafe { core::mem::transmute(hook) };
+        hook(lock);
+    }
+}
+
+/// Installs what [`after_owner_death`] calls. Regions lie above this layer and reach it this way.
+pub(crate) fn set_owner_death_hook(hook: fn(usize)) {
+    OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
+}
+
+static OWNER_DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// Makes the record of the calling thread, in the process that it is in now.
+#[cold]
+fn refresh() -> Result<Me, TaskError> {
+    let mut record = record();
+    if core::ptr::eq(record, &NOBODY.0) {
+        let page = thread::map_wipe_on_fork().map_err(TaskError::Memory)?;
+        // SAFETY: fresh zeroed memory, large enough, page-aligned; all-zero is a valid record, and
+        // it stays mapped until `AtExit` runs, after which RECORD no longer leads to it.
+        record = unsafe { page.cast::<Record>().as_ref() };
+        RECORD.with(|cell| cell.set(record));
+        // Without this (the thread is already past its destructors) the page is leaked.
+        let _ = AT_EXIT.try_with(|guard| *guard.borrow_mut() = Some(AtExit));
+    }
+    // SAFETY: only this thread touches its record, and nothing else borrows the field.
+    let own = unsafe { &mut *record.own_head.get() };
+    let head = robust_list::find(KNOWN_HEAD.get(), own).map_err(|error| match error {
+        Unavailable::Refused(error) => TaskError::RobustList(error),
+        Unavailable::ForeignLayout(offset) => TaskError::ForeignLayout(offset),
+    })?;
+    // A head inside the wiped record would be found empty by the child; it is never a libc one.
+    if !core::ptr::addr_eq(head.as_ptr(), own) {
+        KNOWN_HEAD.set(Some(head));
+    }
+    record.head.set(Some(head));
+    // SAFETY: as for `Me::head`.
+    record.anchor.set(unsafe { head.as_ref() }.front());
+    record.tid.set(thread::thread_id());
+    Ok(Me { record })
+}
+
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        let record = record();
+        let me = Me { record };
+        // A record that was wiped by a fork has nothing attached.
+        while let Some(attachment) = me.attachments().last() {
+            // SAFETY: the attachment was made by this thread and is undone once.
+            unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+        }
+        // Destructors that run after this one may still lock: they get a record of their own.
+        RECORD.with(|cell| cell.set(&NOBODY.0));
+        // SAFETY: the record was this thread's, and nothing leads to it any more. (If the robust
+        // list head is the record's own, robust locks still held are the user's to answer for.)
+        unsafe { thread::unmap_record(NonNull::from(record).cast()) };
+    }
+}

@@ -1,0 +1,71 @@
+//! Points in time, as every timed operation of the library takes them.
+
+use core::time::Duration;
+
+/// An absolute point on `CLOCK_MONOTONIC`.
+///
+/// All timed operations are absolute inside: a wait that is interrupted and resumed, or that has
+/// to be tried again, keeps its end. `CLOCK_MONOTONIC` does not advance while the machine is
+/// suspended, so a wait that spans a suspend lasts longer by the time suspended.
+///
+/// ```
+/// use core::time::Duration;
+/// use latchwork::time::Deadline;
+///
+/// let deadline = Deadline::after(Duration::from_millis(5));
+/// assert!(deadline > Deadline::now());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Deadline {
+    nanoseconds: u64,
+}
+
+impl Deadline {
+    /// The current time.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn now() -> Self {
+        crate::sys::clock::monotonic()
+    }
+
+    /// The point that lies `duration` after now; the end of representable time (some 584 years
+    /// after boot) if that is later.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn after(duration: Duration) -> Self {
+        Self::now().saturating_add(duration)
+    }
+
+    /// The point that lies `nanoseconds` after the clock's origin.
+    #[must_use]
+    pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
+        Self { nanoseconds }
+    }
+
+    /// Nanoseconds since the clock's origin.
+    #[must_use]
+    pub const fn as_nanoseconds(self) -> u64 {
+        self.nanoseconds
+    }
+
+    /// This point moved by `duration`, at most to the end of representable time.
+    #[must_use]
+    pub fn saturating_add(self, duration: Duration) -> Self {
+        let added = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self::from_nanoseconds(self.nanoseconds.saturating_add(added))
+    }
+
+    /// How long it is from now until this point; zero if it has passed.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.saturating_sub(Self::now().nanoseconds))
+    }
+
+    /// Whether this point has been reached.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn has_passed(self) -> bool {
+        self <= Self::now()
+    }
+}
