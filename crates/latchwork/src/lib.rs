@@ -2,13 +2,25 @@
 #![doc = ""]
 
 pub(crate) mod atomic;
+#[cfg(not(loom))]
+pub mod barrier;
+#[cfg(not(loom))]
+pub mod completion;
+pub mod condvar;
 pub mod mutex;
+#[cfg(not(loom))]
+pub mod once;
+#[cfg(not(loom))]
+pub mod spin;
+pub(crate) mod sleep;
 pub mod sharing;
 pub(crate) mod sys;
 #[cfg(not(loom))]
 pub(crate) mod task;
 pub mod time;
 
+#[cfg(not(loom))]
+pub mod queue;
 #[cfg(not(loom))]
 pub mod region;
 

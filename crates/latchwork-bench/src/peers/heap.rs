@@ -6,7 +6,10 @@ use std::io;
 use std::ptr;
 
 /// Blocks alive at once in a batch: enough to leave a cache of a few blocks behind.
-const BATCH: usize = 64;
+pub(crate) const BATCH: usize = 64;
+
+/// What malloc aligns its blocks to, and so every heap here does.
+pub(crate) const ALIGNMENT: usize = 16;
 
 /// A source of blocks that all tasks use at once.
 pub(crate) trait Heap: Send + Sync + 'static {

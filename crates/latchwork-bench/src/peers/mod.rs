@@ -10,7 +10,7 @@ pub(crate) mod rust;
 mod sched;
 pub(crate) mod semaphore;
 
-pub(crate) use sched::{libc_name, scheduler_class, with_fifo};
+pub(crate) use sched::{libc_name, minor_faults, scheduler_class, with_fifo};
 
 use std::io;
 

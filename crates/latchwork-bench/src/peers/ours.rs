@@ -1,10 +1,15 @@
 //! Latchwork's own contestants.
+#![allow(unsafe_code)]
 
+use std::alloc::Layout;
 use std::io;
 use std::pin::Pin;
+use std::ptr::{self, NonNull};
 
 use latchwork::mutex::{Mutex, Robust, WaitWake};
+use latchwork::region::Region;
 
+use super::heap::{ALIGNMENT, Heap};
 use super::{FreeLock, Line};
 
 impl FreeLock for Mutex<u64, WaitWake> {
@@ -31,6 +36,25 @@ impl FreeLock for RobustMutex {
         match Pin::static_ref(&ROBUST.0).lock() {
             Ok(_) => Ok(()),
             Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+}
+
+impl Heap for Region {
+    #[inline]
+    fn allocate(&self, size: usize) -> *mut u8 {
+        Layout::from_size_align(size, ALIGNMENT)
+            .ok()
+            .and_then(|layout| Region::allocate(self, layout).ok())
+            .map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    #[inline]
+    unsafe fn free(&self, block: *mut u8, _size: usize) {
+        if let Some(block) = NonNull::new(block) {
+            // SAFETY: the caller's promise is the region's. A thread that allocated is a task, so
+            // that there is no error.
+            let _ = unsafe { self.deallocate(block) };
         }
     }
 }

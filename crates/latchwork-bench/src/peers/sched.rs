@@ -1,4 +1,4 @@
-//! Scheduling classes and the C library's name.
+//! What the system says about this process, and scheduling classes.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
@@ -62,4 +62,15 @@ pub(crate) fn libc_name() -> String {
     } else {
         "another C library".to_owned()
     }
+}
+
+/// Page faults of this process that needed no disk, since it began.
+pub(crate) fn minor_faults() -> u64 {
+    // SAFETY: all zeros is a value of this plain C type, and `usage` outlives the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    usage.ru_minflt as u64
 }

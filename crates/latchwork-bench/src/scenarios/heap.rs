@@ -1,15 +1,23 @@
 //! What a block of memory costs: allocated, its first byte written, and freed, by one task or by
 //! several at once.
+//!
+//! Page faults are counted beside: glibc gives the top of its heap back to the system once 128 KiB
+//! of it are free, and batches of large blocks then fault their pages in again and again. That is
+//! what a program gets that sets no tunables, but it is a policy, not the price of the algorithm
+//! (with a high `glibc.malloc.trim_threshold` such a pair costs as little as a small one).
 
 use std::io;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Absent, Contestant, Prepared, Scenario};
+use latchwork::region::{Region, RegionOptions};
+
 use crate::machine;
-use crate::measure::{Case, Pace};
+use crate::measure::{Case, Pace, Sample};
 use crate::peers::heap::{self, Malloc};
+use crate::peers::minor_faults;
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Unit, Variant, Warning};
 
@@ -40,12 +48,24 @@ impl Scenario for Heap {
     }
 
     fn contestants(&self) -> Vec<Contestant> {
-        vec![Contestant::ready("malloc")]
+        vec![
+            Contestant::ready("malloc"),
+            Contestant {
+                name: "latchwork heap",
+                absent: region(1).err(),
+            },
+        ]
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let tasks = tasks(plan, &mut prepared.warnings);
+        // One region for all cases, as a program would have.
+        let region = if plan.wants(self, "latchwork heap") {
+            region(tasks.iter().copied().max().unwrap_or(1)).ok()
+        } else {
+            None
+        };
         let sizes: &[u64] = if plan.quick { &QUICK_SIZES } else { &SIZES };
         for case in [Variant::Pair, Variant::Batch] {
             for &size in sizes {
@@ -57,9 +77,12 @@ impl Scenario for Heap {
                         case: Some(case),
                         ..Params::default()
                     };
-                    prepared
-                        .cases
-                        .push(measured(self, "malloc", Malloc, params, plan));
+                    let malloc = measured(self, "malloc", Malloc, params.clone(), plan);
+                    prepared.cases.push(malloc);
+                    if let Some(region) = region.clone() {
+                        let ours = measured(self, "latchwork heap", region, params, plan);
+                        prepared.cases.push(ours);
+                    }
                 }
             }
         }
@@ -87,6 +110,22 @@ fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
     tasks
 }
 
+/// A region for so many tasks at once, or why there is none.
+fn region(tasks: u32) -> Result<Region, Absent> {
+    let live = u64::from(tasks) * heap::BATCH as u64 * SIZES[SIZES.len() - 1];
+    RegionOptions::new()
+        // The blocks alive at once, and ample room for each task's own free blocks.
+        .max_bytes((4 * live).max(64 << 20))
+        // And the measuring thread, and threads of the sample before that are still leaving.
+        .max_tasks(u16::try_from(2 * tasks + 2).unwrap_or(u16::MAX))
+        .label("bench")
+        .create_anonymous()
+        .map_err(|error| Absent {
+            reason: error.to_string(),
+            package: None,
+        })
+}
+
 /// A case of one heap, with code compiled for it.
 fn measured<H: heap::Heap>(
     scenario: &Heap,
@@ -107,30 +146,45 @@ fn measured<H: heap::Heap>(
         unit: Unit::Ns,
         beside: Vec::new(),
         sampler: Box::new(move || {
+            let mut faults = 0.0;
             let figure = pace.ns(|pairs| {
-                together(tasks, || {
+                let work = |pairs| {
                     if batch {
                         heap::batches(&heap, size, pairs)
                     } else {
                         heap::pairs(&heap, size, pairs)
                     }
-                })
+                };
+                // A thread's first block makes it known to the heap, and is not counted.
+                let before = minor_faults();
+                let elapsed = together(tasks, || work(1), || work(pairs))?;
+                faults = (minor_faults() - before) as f64 / (pairs * u64::from(tasks)) as f64;
+                Ok::<_, io::Error>(elapsed)
             })?;
-            Ok(figure.into())
+            Ok(Sample {
+                figure,
+                extra: vec![("page_faults", faults)],
+            })
         }),
     }
 }
 
-/// Runs `work` in so many tasks at once; the time until the last has ended.
-fn together(tasks: u32, work: impl Fn() -> io::Result<()> + Sync) -> io::Result<Duration> {
+/// Runs `work` in so many tasks at once, after each has done `first`; the time until the last has
+/// ended.
+fn together(
+    tasks: u32,
+    first: impl Fn() -> io::Result<()> + Sync,
+    work: impl Fn() -> io::Result<()> + Sync,
+) -> io::Result<Duration> {
     let start = Barrier::new(tasks as usize + 1);
     thread::scope(|scope| {
-        let (start, work) = (&start, &work);
+        let (start, first, work) = (&start, &first, &work);
         let threads: Vec<_> = (0..tasks)
             .map(|_| {
                 scope.spawn(move || {
+                    let began = first();
                     start.wait();
-                    work()
+                    began.and_then(|()| work())
                 })
             })
             .collect();

@@ -23,14 +23,19 @@ use crate::result::{Params, Unit, Warning};
 pub(super) struct Spawn;
 
 /// Creates a task and waits for its end, in a worker.
-type Spawner = fn(&mut Server) -> io::Result<()>;
+type Spawner = fn(&mut Tools) -> io::Result<()>;
 
 const ENTRIES: &[(&str, Spawner)] = &[
     ("pthread_create", |_| process::create_and_join_thread()),
     ("fork", |_| process::wait(process::fork(|| 0)?)),
     ("posix_spawn", |_| process::spawn_and_wait()),
-    ("floor small-server", Server::spawn_and_wait),
+    ("floor small-server", |tools| tools.server.spawn_and_wait()),
 ];
+
+/// What contestants need that has to be there before the worker grows.
+struct Tools {
+    server: Server,
+}
 
 /// Memory to leave free beside a worker's, in MiB.
 const SLACK_MIB: u64 = 512;
@@ -165,8 +170,9 @@ impl Drop for Worker {
 
 /// The life of a worker.
 fn work(mib: u64, sample: Duration, mut line: UnixStream) -> io::Result<()> {
-    // Before the growth, so that the server stays small.
-    let mut server = Server::start()?;
+    let mut tools = Tools {
+        server: Server::start()?,
+    };
     // Should the machine run out of memory, this process is the one to end. Best effort.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     reply(&mut line, process::become_large(mib).map(|()| 0.0))?;
@@ -175,7 +181,7 @@ fn work(mib: u64, sample: Duration, mut line: UnixStream) -> io::Result<()> {
     while line.read(&mut contestant)? == 1 {
         let index = usize::from(contestant[0]);
         let (_, spawner) = ENTRIES[index];
-        let figure = paces[index].ns_per_call(|| spawner(&mut server));
+        let figure = paces[index].ns_per_call(|| spawner(&mut tools));
         reply(&mut line, figure.map(|ns| ns / 1000.0))?;
     }
     Ok(())

@@ -15,6 +15,60 @@
 //! ```
 #![allow(unsafe_code)]
 
+/// Implements the traits of [`lock_api`] for a [`RawLock`], so that other crates take it.
+#[cfg(not(loom))]
+macro_rules! implement_lock_api {
+    ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr) => {
+        // SAFETY: the contract is the same as `RawLock`'s.
+        unsafe impl $(<$parameter: $bound>)? lock_api::RawMutex for $lock {
+            #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to spell a constructor")]
+            const INIT: Self = Self::new();
+            type GuardMarker = lock_api::GuardSend;
+
+            #[inline]
+            fn lock(&self) {
+                $crate::mutex::RawLock::lock(self);
+            }
+
+            #[inline]
+            fn try_lock(&self) -> bool {
+                $crate::mutex::RawLock::try_lock(self)
+            }
+
+            #[inline]
+            unsafe fn unlock(&self) {
+                // SAFETY: by the caller's contract, which is the same.
+                unsafe { $crate::mutex::RawLock::unlock(self) }
+            }
+
+            #[inline]
+            fn is_locked(&self) -> bool {
+                let is_locked: fn(&Self) -> bool = $is_locked;
+                is_locked(self)
+            }
+        }
+
+        // SAFETY: a timed lock that succeeds is a lock.
+        unsafe impl $(<$parameter: $bound>)? lock_api::RawMutexTimed for $lock {
+            type Duration = core::time::Duration;
+            type Instant = $crate::time::Deadline;
+
+            #[inline]
+            fn try_lock_for(&self, timeout: Self::Duration) -> bool {
+                $crate::mutex::RawLock::try_lock(self)
+                    || $crate::mutex::RawLock::lock_until(self, $crate::time::Deadline::after(timeout))
+            }
+
+            #[inline]
+            fn try_lock_until(&self, timeout: Self::Instant) -> bool {
+                $crate::mutex::RawLock::lock_until(self, timeout)
+            }
+        }
+    };
+}
+#[cfg(not(loom))]
+pub(crate) use implement_lock_api;
+
 #[cfg(not(loom))]
 mod robust;
 mod wait_wake;

@@ -164,11 +164,6 @@ impl<P: RobustProtocol> Robust<P> {
         (tid != 0).then_some(tid)
     }
 
-    /// The node, for a lock that somebody waits for without taking it (a life-word).
-    pub(crate) fn node(&self) -> &Node {
-        &self.node
-    }
-
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
@@ -500,11 +495,6 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
-    /// The lock that this guard holds.
-    pub(crate) fn raw(this: &Self) -> &'a Robust<P> {
-        this.mutex.raw()
-    }
-
     /// The mutex that this guard holds.
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
         // SAFETY: a guard is made from a pinned mutex only.

@@ -169,47 +169,4 @@ impl<S: Sharing> core::fmt::Debug for WaitWake<S> {
 }
 
 #[cfg(not(loom))]
-// SAFETY: the same contract as `RawLock`'s.
-unsafe impl<S: Sharing> lock_api::RawMutex for WaitWake<S> {
-    #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to spell a constructor")]
-    const INIT: Self = Self::new();
-    type GuardMarker = lock_api::GuardSend;
-
-    #[inline]
-    fn lock(&self) {
-        RawLock::lock(self);
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        RawLock::try_lock(self)
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        // SAFETY: by the caller's contract, which is the same.
-        unsafe { RawLock::unlock(self) }
-    }
-
-    #[inline]
-    fn is_locked(&self) -> bool {
-        self.is_locked()
-    }
-}
-
-#[cfg(not(loom))]
-// SAFETY: a timed lock that succeeds is a lock.
-unsafe impl<S: Sharing> lock_api::RawMutexTimed for WaitWake<S> {
-    type Duration = core::time::Duration;
-    type Instant = Deadline;
-
-    #[inline]
-    fn try_lock_for(&self, timeout: Self::Duration) -> bool {
-        RawLock::try_lock(self) || self.lock_contended(Some(Deadline::after(timeout)))
-    }
-
-    #[inline]
-    fn try_lock_until(&self, timeout: Self::Instant) -> bool {
-        RawLock::lock_until(self, timeout)
-    }
-}
+super::implement_lock_api!({S: Sharing} WaitWake<S>, |lock: &WaitWake<S>| lock.is_locked());

@@ -390,6 +390,7 @@ fn finish(file: OwnedFd, base: NonNull<u8>, layout: Layout, path: Option<PathBuf
     };
     let inner = Arc::new(Inner { file, base, layout, path, heap });
     crate::task::set_owner_death_hook(super::sweep::after_owner_death);
+    crate::sleep::set_hook(super::park::sleep);
     inner.register().then_some(Region { inner })
 }
 

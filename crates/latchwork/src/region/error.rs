@@ -113,6 +113,9 @@ pub enum AttachError {
         /// Slots in the table.
         tasks: usize,
     },
+    /// The thread holds as many robust locks as the kernel would release at its death.
+    #[error("the calling thread holds too many robust locks")]
+    TooManyLocks,
     /// The thread cannot own robust locks.
     #[error(transparent)]
     Task(TaskError),

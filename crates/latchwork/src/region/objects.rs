@@ -21,27 +21,45 @@ impl Region {
     /// [`ObjectError::OtherType`] if the name stands for an object of another type or layout; see
     /// [`ObjectError`].
     pub fn object<T: Shareable>(&self, name: &str, make: impl FnOnce() -> T) -> Result<Pin<&T>, ObjectError> {
+        let (object, bytes) = self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
+            // SAFETY: a fresh block of the right size and alignment.
+            unsafe { block.cast::<T>().write(make()) };
+        })?;
+        typed(object, bytes)
+    }
+
+    /// The object of this name, of any size, and its size; made by `make` if there is none yet.
+    pub(crate) fn raw_object(
+        &self,
+        name: &str,
+        fingerprint: u64,
+        layout: Layout,
+        make: impl FnOnce(NonNull<u8>),
+    ) -> Result<(NonNull<u8>, usize), ObjectError> {
         check_name(name)?;
         let task = self.inner().task()?;
         let directory = Directory::lock(self.inner())?;
-        if let Some(found) = directory.find::<T>(name)? {
+        if let Some(found) = directory.find(name, fingerprint)? {
             return Ok(found);
         }
         let entry = names::find_free(self.inner().entries())
             .ok_or(ObjectError::DirectoryFull { names: self.inner().entries().len() })?;
         let heap = &self.inner().heap;
         let heap_task = task.heap_task();
-        let block = heap.alloc(&heap_task, Layout::new::<T>())?;
-        // SAFETY: a block of the right size and alignment that nobody else knows.
-        unsafe { block.cast::<T>().write(make()) };
-        entry.claim(name, T::FINGERPRINT, size_of::<T>() as u64);
+        let block = heap.alloc(&heap_task, layout)?;
+        make(block);
+        entry.claim(name, fingerprint, layout.size() as u64);
         // SAFETY: the block was allocated by this task just now, and the location is protected by
         // the directory's lock, which this task holds.
         unsafe { heap.publish(&heap_task, block, &entry.object, block.addr().get()) };
         entry.ready();
-        // SAFETY: as above; objects are neither moved nor freed while the handle is borrowed,
-        // except by `remove`, which is unsafe.
-        Ok(unsafe { Pin::new_unchecked(block.cast::<T>().as_ref()) })
+        Ok((block, layout.size()))
+    }
+
+    /// The object of this name and fingerprint, and its size.
+    pub(crate) fn find_raw_object(&self, name: &str, fingerprint: u64) -> Result<(NonNull<u8>, usize), ObjectError> {
+        check_name(name)?;
+        Directory::lock(self.inner())?.find(name, fingerprint)?.ok_or(ObjectError::NotFound)
     }
 
     /// The object of this name.
@@ -49,8 +67,8 @@ impl Region {
     /// # Errors
     /// [`ObjectError::NotFound`], [`ObjectError::OtherType`]; see [`ObjectError`].
     pub fn find<T: Shareable>(&self, name: &str) -> Result<Pin<&T>, ObjectError> {
-        check_name(name)?;
-        Directory::lock(self.inner())?.find(name)?.ok_or(ObjectError::NotFound)
+        let (object, bytes) = self.find_raw_object(name, T::FINGERPRINT)?;
+        typed(object, bytes)
     }
 
     /// Removes a name and frees its object, dropping it.
@@ -64,8 +82,8 @@ impl Region {
         check_name(name)?;
         let task = self.inner().task()?;
         let directory = Directory::lock(self.inner())?;
-        let object = directory.find::<T>(name)?.ok_or(ObjectError::NotFound)?;
-        let object = NonNull::from(object.get_ref());
+        let (object, bytes) = directory.find(name, T::FINGERPRINT)?.ok_or(ObjectError::NotFound)?;
+        let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
         if let Some(entry) = names::find(self.inner().entries(), name) {
             entry.removing();
             // SAFETY: by the caller's contract nobody else uses it.
@@ -111,18 +129,28 @@ impl<'r> Directory<'r> {
         Ok(Self { region })
     }
 
-    fn find<T: Shareable>(&self, name: &str) -> Result<Option<Pin<&'r T>>, ObjectError> {
+    fn find(&self, name: &str, fingerprint: u64) -> Result<Option<(NonNull<u8>, usize)>, ObjectError> {
         let Some(entry) = names::find(self.region.entries(), name) else { return Ok(None) };
-        let address = entry.object.load(Ordering::Relaxed);
-        let same = entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
-            && entry.bytes.load(Ordering::Relaxed) == size_of::<T>() as u64;
-        let pointer = NonNull::new(core::ptr::with_exposed_provenance_mut::<T>(address));
-        match pointer.filter(|pointer| same && pointer.is_aligned() && self.region.heap.owns(pointer.cast())) {
-            // SAFETY: an object of this type lives there: `object` wrote it before the entry.
-            Some(pointer) => Ok(Some(unsafe { Pin::new_unchecked(pointer.as_ref()) })),
+        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(entry.object.load(Ordering::Relaxed)));
+        match object.filter(|object| {
+            entry.fingerprint.load(Ordering::Relaxed) == fingerprint && self.region.heap.owns(*object)
+        }) {
+            Some(object) => Ok(Some((object, entry.bytes.load(Ordering::Relaxed) as usize))),
             None => Err(ObjectError::OtherType),
         }
     }
+}
+
+/// An object whose fingerprint is `T`'s.
+fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r T>, ObjectError> {
+    let object = object.cast::<T>();
+    if bytes != size_of::<T>() || !object.is_aligned() {
+        return Err(ObjectError::OtherType);
+    }
+    // SAFETY: an object of this type lives there: it was written before its entry. Objects are
+    // neither moved nor freed while a handle on the region is borrowed, except by `remove`, which is
+    // unsafe.
+    Ok(unsafe { Pin::new_unchecked(object.as_ref()) })
 }
 
 impl Drop for Directory<'_> {

@@ -95,3 +95,17 @@ impl Inner {
         if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) { Parked::TimedOut } else { Parked::Again }
     }
 }
+
+/// Sleeps on a word that lies in a region of this process; `None` if it lies in none, or the
+/// calling thread cannot become a task of it.
+///
+/// The deaths are counted from now: a death before the caller looked at its word is of no concern,
+/// for then the word tells all there is to know.
+pub(super) fn sleep(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Option<Wait> {
+    let inner = Inner::containing(core::ptr::from_ref(word).addr())?;
+    let task = inner.task().ok()?;
+    Some(match inner.park(task, &[(word, expected)], inner.deaths(), deadline) {
+        Parked::Again => Wait::Again,
+        Parked::TimedOut => Wait::TimedOut,
+    })
+}

@@ -166,6 +166,22 @@ unsafe impl Shareable for WaitWake<Shared> {
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint("Robust", size_of::<Self>(), align_of::<Self>(), &[P::FINGERPRINT]);
 }
+macro_rules! shared_primitives {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
+        unsafe impl Shareable for $ty {
+            const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
+        }
+    )*};
+}
+shared_primitives!(
+    crate::barrier::Barrier<Shared>,
+    crate::completion::Completion<Shared>,
+    crate::condvar::Condvar<Shared>,
+    crate::once::Once,
+    crate::spin::Spin,
+);
+
 // SAFETY: the lock gives the data to one task at a time, of whatever process.
 unsafe impl<T: Shareable, P: Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint("Mutex", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, P::FINGERPRINT]);

@@ -42,7 +42,7 @@ impl Region {
 
 impl Inner {
     /// Whether a task died whose slot nobody has swept.
-    pub(super) fn has_unswept(&self) -> bool {
+    pub(crate) fn has_unswept(&self) -> bool {
         // Acquire: pairs with the Release of `attach_thread`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         self.slots().iter().take(used).any(|slot| slot.life() == Life::Dead)
@@ -60,7 +60,7 @@ impl Inner {
             Ok(_) => lock.mark_consistent(),
             Err(RawError::Deadlock) => return Ok(swept),
             Err(RawError::Unavailable(error)) => return Err(AttachError::Task(error)),
-            Err(error) => return Err(AttachError::Damaged(describe(error))),
+            Err(_) => return Err(AttachError::TooManyLocks),
         }
         for (index, slot) in self.slots().iter().enumerate() {
             if slot.life() != Life::Dead {
@@ -105,13 +105,6 @@ impl Inner {
             // SAFETY: locked above.
             unsafe { lock.unlock_raw() };
         }
-    }
-}
-
-fn describe(error: RawError) -> &'static str {
-    match error {
-        RawError::TooManyHeld => "the calling task holds too many robust locks to sweep",
-        _ => "the sweep lock cannot be taken",
     }
 }
 

@@ -37,9 +37,9 @@ pub(crate) mod futex {
         Interrupted,
     }
 
-    /// Who may wait on a word.
+    /// Who may wait on a word. (Public for the sealed trait behind `sharing`; not reachable.)
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(crate) enum Sharing {
+    pub enum Sharing {
         /// Threads of this process only.
         Private,
         /// Every process that maps the word.

@@ -20,6 +20,11 @@ pub(crate) fn name() -> String {
     rustix::thread::name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// Lets another task have the CPU.
+pub(crate) fn yield_cpu() {
+    rustix::thread::sched_yield();
+}
+
 /// Size of the record that [`map_wipe_on_fork`] returns, in bytes.
 pub(crate) const RECORD_BYTES: usize = 4096;
 

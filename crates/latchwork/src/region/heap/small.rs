@@ -178,8 +178,8 @@ impl Heap {
             bits.alloc(word).store(c.tail(word), Relaxed);
             bits.shared(word).store(0, Relaxed);
             bits.remote(word).store(0, Relaxed);
+            kill_point!();
         }
-        kill_point!();
         desc.cursor.store(0, Relaxed);
         desc.used.store(0, Relaxed);
         desc.place.store(place::LOOSE, Relaxed);

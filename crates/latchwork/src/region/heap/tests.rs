@@ -1,0 +1,379 @@
+//! Tests of the heap: properties of single operations here; kills in `kill`;
+//! random histories against a model in `model`; threads in `threads`.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::num::NonZero;
+use std::ptr::NonNull;
+
+use super::*;
+
+mod kill;
+mod model;
+mod threads;
+
+const SLOTS: u16 = 128;
+
+/// A heap in memory of this process, with the task table beside it.
+struct Region {
+    heap: Heap,
+    tasks: Vec<TaskHeap>,
+    meta: (NonNull<u8>, Layout),
+    data: (NonNull<u8>, Layout),
+}
+
+impl Region {
+    /// A region of at most `max` spans that grows by what is asked for.
+    fn new(max: u32) -> Self {
+        Self::with_grow(
+            max,
+            Box::new(|heap, spans| {
+                heap.publish_committed(heap.committed() + spans);
+                Ok(())
+            }),
+        )
+    }
+
+    fn with_grow(max: u32, grow: Grow) -> Self {
+        let layout = HeapLayout::for_max(max as usize * SPAN_BYTES, SLOTS).unwrap();
+        let map = |bytes, align| {
+            let layout = Layout::from_size_align(bytes, align).unwrap();
+            // SAFETY: the size is not 0.
+            (NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap(), layout)
+        };
+        let meta = map(layout.meta_bytes, HeapLayout::META_ALIGN);
+        let data = map(layout.data_bytes(), SPAN_BYTES);
+        let tasks: Vec<_> = (0..SLOTS).map(|_| TaskHeap::new()).collect();
+        let table = TaskHeaps {
+            first: NonNull::from(&tasks[0]),
+            stride: size_of::<TaskHeap>(),
+        };
+        // SAFETY: as the contract has it; `tasks` is never resized.
+        let heap = unsafe { Heap::from_raw(meta.0, data.0, layout, table, grow) };
+        Self {
+            heap,
+            tasks,
+            meta,
+            data,
+        }
+    }
+
+    fn task(&self, owner: Owner) -> TaskRef<'_> {
+        // SAFETY: each test runs one task at a time, or each in its own thread.
+        unsafe { TaskRef::new(owner, &self.tasks[owner.slot() as usize]) }
+    }
+
+    fn alloc(&self, owner: Owner, bytes: usize) -> NonNull<u8> {
+        let layout = Layout::from_size_align(bytes, 16).unwrap();
+        self.heap.alloc(&self.task(owner), layout).unwrap()
+    }
+
+    fn free(&self, owner: Owner, block: NonNull<u8>) {
+        // SAFETY: tests free what they do not use.
+        unsafe { self.heap.free(&self.task(owner), block) }
+    }
+
+    fn recover(&self, owner: Owner, policy: OnDeath) {
+        // SAFETY: tests recover tasks that they do not run any more.
+        unsafe { self.heap.recover(owner, policy) }
+    }
+
+    fn is_live(&self, block: NonNull<u8>) -> bool {
+        self.heap.find(block.addr().get()).is_some()
+    }
+
+    /// Nothing is allocated, and all memory is free again once the tasks end.
+    fn assert_empty(&self, tasks: &[Owner]) {
+        for &owner in tasks {
+            self.recover(owner, OnDeath::Free);
+        }
+        self.heap.check().unwrap();
+        let stats = self.heap.stats();
+        assert_eq!(stats.allocated_bytes, 0, "{stats:?}");
+        assert_eq!(stats.free_spans, self.heap.committed() as usize, "{stats:?}");
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        for (start, layout) in [self.meta, self.data] {
+            // SAFETY: allocated in `with_grow` with this layout.
+            unsafe { dealloc(start.as_ptr(), layout) }
+        }
+    }
+}
+
+fn owner(slot: u16) -> Owner {
+    Owner::new(slot, NonZero::new(7).unwrap())
+}
+
+/// Fills a block with a pattern of its own.
+fn fill(heap: &Heap, block: NonNull<u8>) {
+    let byte = pattern(block);
+    // SAFETY: the block is allocated and nobody else uses it.
+    unsafe { block.write_bytes(byte, heap.usable_size(block)) }
+}
+
+fn assert_intact(heap: &Heap, block: NonNull<u8>) {
+    // SAFETY: as above.
+    let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), heap.usable_size(block)) };
+    // Each byte is like the one before it: memcmp, which is fast in debug builds.
+    let same = bytes[0] == pattern(block) && bytes[1..] == bytes[..bytes.len() - 1];
+    assert!(same, "{block:p} was overwritten");
+}
+
+fn pattern(block: NonNull<u8>) -> u8 {
+    (block.addr().get() >> 4).wrapping_mul(0x9e37_79b9) as u8 | 1
+}
+
+const SIZES: [usize; 14] = [
+    0, 1, 16, 17, 100, 129, 512, 900, 1024, 5000, 32 << 10, 33 << 10, 64 << 10, 200 << 10,
+];
+
+#[test]
+fn blocks_do_not_overlap_and_hold_what_is_written() {
+    let region = Region::new(256);
+    let task = owner(1);
+    let blocks: Vec<_> = (0..400)
+        .map(|i| {
+            let size = SIZES[i % SIZES.len()];
+            let block = region.alloc(task, size);
+            assert!(region.heap.usable_size(block) >= size);
+            assert!(region.heap.owns(block));
+            fill(&region.heap, block);
+            block
+        })
+        .collect();
+    region.heap.check().unwrap();
+    for &block in &blocks {
+        assert_intact(&region.heap, block);
+    }
+    for &block in &blocks {
+        region.free(task, block);
+    }
+    region.heap.check().unwrap();
+    assert_eq!(region.heap.stats().allocated_bytes, 0);
+    region.assert_empty(&[task]);
+}
+
+#[test]
+fn alignment_is_held_up_to_a_mebibyte() {
+    let region = Region::new(256);
+    let task = owner(1);
+    for shift in 0..=20 {
+        for size in [1, 100, 3000, 40_000, 70_000] {
+            let layout = Layout::from_size_align(size, 1 << shift).unwrap();
+            let block = region.heap.alloc(&region.task(task), layout).unwrap();
+            assert!(block.addr().get().is_multiple_of(1 << shift));
+            fill(&region.heap, block);
+            region.free(task, block);
+        }
+    }
+    region.assert_empty(&[task]);
+}
+
+#[test]
+fn freed_by_another_task_is_reused_by_its_owner() {
+    let region = Region::new(2);
+    let (a, b) = (owner(1), owner(100));
+    for _ in 0..100 {
+        let blocks: Vec<_> = (0..90).map(|_| region.alloc(a, 1000)).collect();
+        for block in blocks {
+            region.free(b, block);
+        }
+    }
+    region.heap.check().unwrap();
+    region.assert_empty(&[a, b]);
+}
+
+#[test]
+fn exhaustion_is_an_error_and_passes_when_blocks_are_freed() {
+    let region = Region::new(8);
+    let task = owner(1);
+    let layout = Layout::from_size_align(30_000, 16).unwrap();
+    let mut blocks = Vec::new();
+    let error = loop {
+        match region.heap.alloc(&region.task(task), layout) {
+            Ok(block) => blocks.push(block),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(blocks.len(), 16);
+    assert_eq!(
+        error,
+        AllocError::Exhausted {
+            requested: 30_000,
+            max: 8 * SPAN_BYTES
+        }
+    );
+    let all = Layout::from_size_align(8 * SPAN_BYTES, 16).unwrap();
+    assert!(region.heap.alloc(&region.task(task), all).is_err());
+    for block in blocks {
+        region.free(task, block);
+    }
+    // An empty current span is given back before the heap gives up.
+    let block = region.heap.alloc(&region.task(task), all).unwrap();
+    region.free(task, block);
+    region.assert_empty(&[task]);
+}
+
+#[test]
+fn failure_to_grow_is_out_of_memory() {
+    let region = Region::with_grow(8, Box::new(|_, _| Err(GrowError)));
+    let layout = Layout::from_size_align(100, 16).unwrap();
+    let error = region.heap.alloc(&region.task(owner(1)), layout);
+    assert_eq!(error, Err(AllocError::OutOfMemory { requested: 100 }));
+    let layout = Layout::from_size_align(100 << 20, 16).unwrap();
+    let error = region.heap.alloc(&region.task(owner(1)), layout);
+    assert!(matches!(error, Err(AllocError::Exhausted { .. })));
+}
+
+#[test]
+fn death_frees_keeps_or_hands_over_private_blocks() {
+    for policy in [OnDeath::Free, OnDeath::Keep, OnDeath::Adopt(owner(2))] {
+        let region = Region::new(64);
+        let (dead, heir) = (owner(1), owner(2));
+        let mut shared = Vec::new();
+        let mut private = Vec::new();
+        for size in SIZES {
+            let kept = region.alloc(dead, size);
+            // SAFETY: nobody frees it.
+            unsafe { region.heap.keep(kept) };
+            shared.push(kept);
+            private.push(region.alloc(dead, size));
+        }
+        let before = region.heap.stats();
+        assert_eq!(before.private_blocks, SIZES.len());
+        assert_eq!(before.shared_blocks, SIZES.len());
+        region.recover(dead, policy);
+        region.heap.check().unwrap();
+        let after = region.heap.stats();
+        let expected = match policy {
+            OnDeath::Free => (0, SIZES.len()),
+            OnDeath::Keep => (0, 2 * SIZES.len()),
+            OnDeath::Adopt(_) => (SIZES.len(), SIZES.len()),
+        };
+        assert_eq!((after.private_blocks, after.shared_blocks), expected);
+        if policy != OnDeath::Free {
+            shared.append(&mut private);
+        }
+        for block in shared {
+            region.free(heir, block);
+        }
+        region.assert_empty(&[heir]);
+    }
+}
+
+#[test]
+fn adopted_span_gives_its_free_blocks_to_the_heir() {
+    let region = Region::new(1);
+    let (dead, heir) = (owner(1), owner(2));
+    let block = region.alloc(dead, 1024);
+    region.recover(dead, OnDeath::Adopt(heir));
+    let others: Vec<_> = (0..63).map(|_| region.alloc(heir, 1024)).collect();
+    assert!(!others.contains(&block));
+    region.heap.check().unwrap();
+}
+
+#[test]
+fn orphan_span_gives_its_free_blocks_to_anybody() {
+    let region = Region::new(1);
+    let (dead, other) = (owner(1), owner(2));
+    region.alloc(dead, 1024);
+    region.recover(dead, OnDeath::Keep);
+    assert_eq!(region.heap.stats().orphan_spans, 1);
+    for _ in 0..63 {
+        region.alloc(other, 1024);
+    }
+    assert_eq!(region.heap.stats().orphan_spans, 0);
+}
+
+#[test]
+fn last_block_of_an_orphan_span_gives_it_back() {
+    let region = Region::new(1);
+    let (dead, other) = (owner(1), owner(2));
+    let block = region.alloc(dead, 1024);
+    region.recover(dead, OnDeath::Keep);
+    region.free(other, block);
+    assert_eq!(region.heap.stats().free_spans, 1);
+}
+
+/// Runs `f` in a child process, which must abort with a line that has `message`.
+fn assert_misuse(test: &str, message: &str, f: impl FnOnce()) {
+    const CHILD: &str = "LATCHWORK_HEAP_MISUSE";
+    if std::env::var_os(CHILD).is_some() {
+        f();
+        std::process::exit(0);
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", test])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "not noticed");
+    assert!(text.contains(message), "{text}");
+}
+
+/// The full name of a test in this module.
+macro_rules! here {
+    ($name:ident) => {
+        concat!(module_path!(), "::", stringify!($name))
+            .split_once("::")
+            .unwrap()
+            .1
+    };
+}
+
+#[test]
+fn double_free_aborts() {
+    assert_misuse(here!(double_free_aborts), "latchwork: double free of 0x", || {
+        let region = Region::new(1);
+        let keep = region.alloc(owner(1), 64);
+        let block = region.alloc(owner(1), 64);
+        region.free(owner(1), block);
+        assert!(region.is_live(keep));
+        region.free(owner(1), block);
+    });
+}
+
+#[test]
+fn double_free_across_tasks_aborts() {
+    let name = here!(double_free_across_tasks_aborts);
+    assert_misuse(name, "latchwork: double free of 0x", || {
+        let region = Region::new(1);
+        let block = region.alloc(owner(1), 64);
+        region.free(owner(2), block);
+        region.free(owner(1), block);
+    });
+}
+
+#[test]
+fn double_free_of_a_large_block_aborts() {
+    let name = here!(double_free_of_a_large_block_aborts);
+    assert_misuse(name, "latchwork: double free of 0x", || {
+        let region = Region::new(4);
+        let block = region.alloc(owner(1), 100_000);
+        region.free(owner(1), block);
+        region.free(owner(1), block);
+    });
+}
+
+#[test]
+fn free_of_an_interior_pointer_aborts() {
+    let name = here!(free_of_an_interior_pointer_aborts);
+    assert_misuse(name, "latchwork: free of a pointer into 0x", || {
+        let region = Region::new(1);
+        let block = region.alloc(owner(1), 64);
+        // SAFETY: within the block.
+        region.free(owner(1), unsafe { block.add(16) });
+    });
+}
+
+#[test]
+fn free_of_a_foreign_pointer_aborts() {
+    let name = here!(free_of_a_foreign_pointer_aborts);
+    assert_misuse(name, "latchwork: free of a foreign pointer 0x", || {
+        let region = Region::new(1);
+        region.free(owner(1), NonNull::from(&mut 0u8));
+    });
+}

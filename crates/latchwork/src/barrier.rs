@@ -1,0 +1,115 @@
+//! Barriers: nobody goes on before all have arrived.
+//!
+//! | bits of the word | meaning |
+//! | --- | --- |
+//! | 31–16 | round, which changes when the last one arrives |
+//! | 15–0 | how many have arrived in this round |
+//!
+//! One word, so that each arrival, withdrawal and opening is one compare-and-swap: there is no
+//! instant between them for a kill to hit. The last to arrive opens the round and wakes all.
+//!
+//! *No wake-up is lost:* a sleeper compares the word in which its round is; the opening changes the
+//! round before it wakes. *Orderings:* AcqRel on the word: all that happened before any arrival is
+//! visible after the opening. *Death:* a task that died after it arrived counts as arrived; one that
+//! will never arrive is waited for: use the timed wait, which withdraws. If the last one is killed
+//! between opening and waking, in a region its death wakes the others. *Rounds* wrap after 65,536,
+//! which a sleeper would have to miss whole. *Frozen:* size 8, alignment 4.
+
+use crate::atomic::{AtomicU32, Ordering};
+use crate::sharing::{Private, Shared, Sharing};
+use crate::sys::futex::{self, Wait};
+use crate::time::Deadline;
+use core::marker::PhantomData;
+
+const ARRIVED: u32 = 0xffff;
+const ROUND: u32 = 1 << 16;
+
+/// A meeting point for a fixed number of tasks, again and again.
+///
+/// ```
+/// use latchwork::barrier::Barrier;
+///
+/// static START: Barrier = Barrier::new(2);
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| START.wait());
+///     START.wait();
+/// });
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct Barrier<S: Sharing = Private> {
+    word: AtomicU32,
+    tasks: u32,
+    sharing: PhantomData<S>,
+}
+
+impl Barrier<Private> {
+    /// For `tasks` threads of this process.
+    ///
+    /// # Panics
+    /// If `tasks` is 0 or above 65,535.
+    #[must_use]
+    pub const fn new(tasks: u32) -> Self {
+        Self::new_in(tasks)
+    }
+}
+
+impl Barrier<Shared> {
+    /// For `tasks` tasks of all processes that map it.
+    ///
+    /// # Panics
+    /// If `tasks` is 0 or above 65,535.
+    #[must_use]
+    pub const fn shared(tasks: u32) -> Self {
+        Self::new_in(tasks)
+    }
+}
+
+impl<S: Sharing> Barrier<S> {
+    /// For `tasks` tasks.
+    ///
+    /// # Panics
+    /// If `tasks` is 0 or above 65,535.
+    #[must_use]
+    pub const fn new_in(tasks: u32) -> Self {
+        assert!(tasks >= 1 && tasks <= ARRIVED, "a barrier is for 1 to 65,535 tasks");
+        Self { word: AtomicU32::new(0), tasks, sharing: PhantomData }
+    }
+
+    /// Waits until all have arrived; true for exactly one of them.
+    pub fn wait(&self) -> bool {
+        // Without a deadline the wait ends with the round.
+        self.wait_inner(None).unwrap_or(false)
+    }
+
+    /// Waits until all have arrived, or withdraws at `deadline` and returns `None`.
+    pub fn wait_until(&self, deadline: Deadline) -> Option<bool> {
+        self.wait_inner(Some(deadline))
+    }
+
+    fn wait_inner(&self, deadline: Option<Deadline>) -> Option<bool> {
+        let last = |word: u32| (word & ARRIVED) + 1 == self.tasks;
+        let arrive = |word: u32| Some(if last(word) { (word & !ARRIVED).wrapping_add(ROUND) } else { word + 1 });
+        // AcqRel: each arrival publishes what came before it, the last one collects all.
+        let (Ok(before) | Err(before)) = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive);
+        if last(before) {
+            futex::wake(&raw const self.word, u32::MAX, S::FLAG);
+            return Some(true);
+        }
+        let round = before & !ARRIVED;
+        loop {
+            // Acquire: pairs with the last arrival's Release.
+            let word = self.word.load(Ordering::Acquire);
+            if word & !ARRIVED != round {
+                return Some(false);
+            }
+            if crate::sleep::sleep(&self.word, word, S::FLAG, deadline) == Wait::TimedOut {
+                let withdraw = |word: u32| (word & !ARRIVED == round).then(|| word - 1);
+                return match self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, withdraw) {
+                    Ok(_) => None,
+                    Err(_) => Some(false),
+                };
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Completions: one task says that something is done, others wait for it.
+//!
+//! Source: `Documentation/scheduler/completion.rst` of Linux.
+//!
+//! | `done` | meaning | changed by |
+//! | --- | --- | --- |
+//! | 0 | nothing is done | [`Completion::reset`]; the last token taken |
+//! | n | n tokens, one for a waiter each | `complete` (Release): +1; a waiter (Acquire): −1 |
+//! | `ALL` | done for everybody, until reset | `complete_all` (Release) |
+//!
+//! *No wake-up is lost.* A waiter counts itself, then sleeps while `done` is 0, which the kernel
+//! compares. A completer adds its token, then looks at the count. Both are SeqCst: either the
+//! completer sees the waiter, and wakes it, or the waiter's sleep sees the token.
+//!
+//! *Death:* a waiter that is killed takes no token. In a region its death wakes the other waiters,
+//! should it have consumed a wake-up. A completer that dies first completes nothing.
+//! *Frozen:* size 8, alignment 4, zero = nothing done. *Cost:* `complete` without waiters is one
+//! read-modify-write; `wait` for what is done, one compare-and-swap.
+
+use crate::atomic::{AtomicU32, Ordering};
+use crate::sharing::{Private, Shared, Sharing};
+use crate::sys::futex::{self, Wait};
+use crate::time::Deadline;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+const ALL: u32 = u32::MAX;
+
+/// Something that will be done, once, several times, or for everybody.
+///
+/// ```
+/// use latchwork::completion::Completion;
+///
+/// static LOADED: Completion = Completion::new();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| LOADED.complete());
+///     LOADED.wait();
+/// });
+/// assert!(!LOADED.try_wait());
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct Completion<S: Sharing = Private> {
+    done: AtomicU32,
+    waiters: AtomicU32,
+    sharing: PhantomData<S>,
+}
+
+impl Completion<Private> {
+    /// Nothing is done yet; for the threads of this process.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::new_in()
+    }
+}
+
+impl Completion<Shared> {
+    /// Nothing is done yet; for every process that maps it.
+    #[must_use]
+    pub const fn shared() -> Self {
+        Self::new_in()
+    }
+}
+
+impl Default for Completion<Private> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Sharing> Completion<S> {
+    /// Nothing is done yet.
+    #[must_use]
+    pub const fn new_in() -> Self {
+        Self { done: AtomicU32::new(0), waiters: AtomicU32::new(0), sharing: PhantomData }
+    }
+
+    /// Lets one waiter pass, now or later. Safe in a signal handler.
+    pub fn complete(&self) {
+        // SeqCst (includes Release): pairs with the waiter's Acquire, and orders the look at
+        // `waiters` behind it.
+        let before = self.done.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |done| (done < ALL - 1).then(|| done + 1));
+        if before.is_ok() && self.waiters.load(Ordering::SeqCst) != 0 {
+            futex::wake(&raw const self.done, 1, S::FLAG);
+        }
+    }
+
+    /// Lets all waiters pass, now and later, until [`Self::reset`]. Safe in a signal handler.
+    pub fn complete_all(&self) {
+        self.done.store(ALL, Ordering::SeqCst);
+        if self.waiters.load(Ordering::SeqCst) != 0 {
+            futex::wake(&raw const self.done, u32::MAX, S::FLAG);
+        }
+    }
+
+    /// Nothing is done any more.
+    pub fn reset(&self) {
+        self.done.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether a waiter would pass at this moment.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes a token if there is one at this moment.
+    pub fn try_wait(&self) -> bool {
+        let take = |done| match done {
+            0 => None,
+            ALL => Some(ALL),
+            tokens => Some(tokens - 1),
+        };
+        // Acquire: pairs with the completer's Release.
+        self.done.fetch_update(Ordering::Acquire, Ordering::Acquire, take).is_ok()
+    }
+
+    /// Waits until something is done, and takes its token.
+    pub fn wait(&self) {
+        self.wait_inner(None);
+    }
+
+    /// As [`Self::wait`], but returns false at `deadline`.
+    pub fn wait_until(&self, deadline: Deadline) -> bool {
+        self.wait_inner(Some(deadline))
+    }
+
+    /// As [`Self::wait`], but returns false after `timeout`.
+    pub fn wait_for(&self, timeout: Duration) -> bool {
+        self.try_wait() || self.wait_until(Deadline::after(timeout))
+    }
+
+    fn wait_inner(&self, deadline: Option<Deadline>) -> bool {
+        loop {
+            if self.try_wait() {
+                return true;
+            }
+            // SeqCst: see above.
+            self.waiters.fetch_add(1, Ordering::SeqCst);
+            let ended = crate::sleep::sleep(&self.done, 0, S::FLAG, deadline);
+            self.waiters.fetch_sub(1, Ordering::Relaxed);
+            if ended == Wait::TimedOut {
+                return self.try_wait();
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Where the receivers of an empty queue sleep, and the senders of a full one.
+//!
+//! | word | meaning | changed by |
+//! | --- | --- | --- |
+//! | `ticket` | what sleepers compare; changes with each notification | a notifier, under the queue's lock |
+//! | `registered` | at least as many as sleep, or are about to | +1 by a sleeper, −1 by a notifier, under the lock |
+//!
+//! Invariants
+//! 1. A task registers, and reads the ticket, under the lock, after it found nothing to do there.
+//! 2. A notifier changes the state that sleepers wait for, takes one registration, and moves the
+//!    ticket on, all under the lock; the wake follows after the unlock.
+//! 3. `registered` never falls below the number of tasks that sleep or are about to with the
+//!    current or an older ticket. It may be too high: whoever leaves for another cause (deadline,
+//!    death of a task, signal) leaves its registration behind, which costs a later notifier one
+//!    needless system call.
+//!
+//! *No wake-up is lost.* A sleeper that registered before the notification is asleep, and the wake
+//! takes it or one like it off the queue; or it is about to sleep, and the kernel refuses since the
+//! ticket moved. One that comes later finds the changed state under the lock (1, 2). 3 holds since a
+//! notification takes one registration and releases at least one sleeper, or all that are about to.
+//! A notifier, or a woken task, that dies before it did its part is covered by the region: its death
+//! wakes all who sleep there (see `region/park.rs`).
+//!
+//! *Elision:* with nobody registered a notification makes no system call.
+//!
+//! *Checked by:* the loom model `queue_wake` in `tests/loom_queue.rs`, with a negative twin in which
+//! the ticket does not move.
+
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
+use crate::sys::futex::{self, Sharing};
+
+#[repr(C)]
+pub(crate) struct Sleepers {
+    ticket: AtomicU32,
+    registered: AtomicU32,
+}
+
+/// A wake-up to be carried out after the unlock.
+#[must_use]
+pub(crate) struct Wake<'a>(Option<&'a AtomicU32>);
+
+impl Sleepers {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self { ticket: AtomicU32::new(0), registered: AtomicU32::new(0) }
+        }
+    }
+
+    /// The word to sleep on.
+    pub(crate) fn word(&self) -> &AtomicU32 {
+        &self.ticket
+    }
+
+    /// Announces a sleep; returns the value to sleep on. Under the lock.
+    pub(crate) fn register(&self) -> u32 {
+        // Relaxed, here and below: ordered by the queue's lock, and compared by the kernel.
+        self.registered.store(self.registered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.ticket.load(Ordering::Relaxed)
+    }
+
+    /// Releases one sleeper. Under the lock.
+    pub(crate) fn notify(&self) -> Wake<'_> {
+        let registered = self.registered.load(Ordering::Relaxed);
+        if registered == 0 {
+            return Wake(None);
+        }
+        self.registered.store(registered - 1, Ordering::Relaxed);
+        self.ticket.store(self.ticket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Wake(Some(&self.ticket))
+    }
+}
+
+impl Wake<'_> {
+    /// Nobody is to be woken.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Makes the system call, if one is needed.
+    pub(crate) fn carry_out(self) {
+        if let Some(word) = self.0 {
+            futex::wake(word, 1, Sharing::Shared);
+        }
+    }
+}

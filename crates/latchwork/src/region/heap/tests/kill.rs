@@ -1,0 +1,531 @@
+//! Every operation is killed at each point between two shared stores, others go on
+//! in some way, and the dead task is recovered; then recovery is killed at each of
+//! its points and repeated. Nothing may be lost, doubled or overwritten.
+//!
+//! What it leaves out: points between two stores whose order the compiler alone
+//! chose (a single-stepping test covers these), and preemption of living tasks.
+
+use std::cell::RefCell;
+
+use super::super::fault::kill_at;
+use super::*;
+use crate::atomic::AtomicUsize;
+
+const A: u16 = 1;
+const B: u16 = 2;
+const C: u16 = 100;
+
+/// A region with a victim A and bystanders B and C.
+struct World {
+    region: Region,
+    /// A shared block of links to shared blocks.
+    links: NonNull<[AtomicUsize; 4]>,
+    /// Private blocks of B and C.
+    others: RefCell<Vec<NonNull<u8>>>,
+    /// Private blocks of A that the operation does not touch.
+    own: RefCell<Vec<NonNull<u8>>>,
+    /// Blocks that the operation frees or keeps without a link to tell.
+    loose: RefCell<Vec<NonNull<u8>>>,
+}
+
+/// Prepares the world and returns the operation that A is killed in.
+type Scenario = fn(&World) -> Box<dyn FnOnce(&World)>;
+
+impl World {
+    fn new() -> Self {
+        let region = Region::new(40);
+        region.heap.publish_committed(4);
+        let links = region.alloc(owner(C), size_of::<[AtomicUsize; 4]>());
+        // SAFETY: a fresh block of that size, which nobody frees.
+        unsafe {
+            links.write_bytes(0, size_of::<[AtomicUsize; 4]>());
+            region.heap.keep(links);
+        }
+        Self {
+            region,
+            links: links.cast(),
+            others: RefCell::default(),
+            own: RefCell::default(),
+            loose: RefCell::default(),
+        }
+    }
+
+    fn link(&self, index: usize) -> &AtomicUsize {
+        // SAFETY: it lives as long as the region.
+        unsafe { &self.links.as_ref()[index] }
+    }
+
+    fn alloc(&self, slot: u16, bytes: usize) -> NonNull<u8> {
+        let block = self.region.alloc(owner(slot), bytes);
+        fill(&self.region.heap, block);
+        block
+    }
+
+    fn others(&self, slot: u16, bytes: usize) -> NonNull<u8> {
+        let block = self.alloc(slot, bytes);
+        self.others.borrow_mut().push(block);
+        block
+    }
+
+    fn own(&self, bytes: usize) -> NonNull<u8> {
+        let block = self.alloc(A, bytes);
+        self.own.borrow_mut().push(block);
+        block
+    }
+
+    fn loose(&self, slot: u16, bytes: usize) -> NonNull<u8> {
+        let block = self.alloc(slot, bytes);
+        self.loose.borrow_mut().push(block);
+        block
+    }
+
+    fn linked(&self, slot: u16, bytes: usize, index: usize) -> NonNull<u8> {
+        let block = self.alloc(slot, bytes);
+        self.publish(slot, block, index);
+        block
+    }
+
+    /// An orphan span with a linked block.
+    fn orphaned(&self, bytes: usize, index: usize) -> NonNull<u8> {
+        let ghost = 50 + index as u16;
+        let block = self.linked(ghost, bytes, index);
+        self.region.recover(owner(ghost), OnDeath::Free);
+        block
+    }
+
+    fn publish(&self, slot: u16, block: NonNull<u8>, index: usize) {
+        let task = self.region.task(owner(slot));
+        let address = block.addr().get();
+        // SAFETY: one task at a time changes links.
+        unsafe {
+            self.region
+                .heap
+                .publish(&task, block, self.link(index), address);
+        }
+    }
+
+    fn retire(&self, slot: u16, block: NonNull<u8>, index: usize) {
+        let task = self.region.task(owner(slot));
+        // SAFETY: as above.
+        unsafe { self.region.heap.retire(&task, block, self.link(index), 0) }
+    }
+
+    fn replace(&self, slot: u16, old: NonNull<u8>, new: NonNull<u8>, index: usize) {
+        let task = self.region.task(owner(slot));
+        let address = new.addr().get();
+        // SAFETY: as above.
+        unsafe {
+            self.region
+                .heap
+                .replace(&task, old, new, self.link(index), address);
+        }
+    }
+
+    /// B and C look for blocks to collect and allocate what they can reuse.
+    fn busy(&self) {
+        for slot in [B, C] {
+            self.region.heap.reclaim(&self.region.task(owner(slot)));
+            for bytes in [64, 64, 1024, 1024, 30_000, 30_000, 64 << 10, 150 << 10] {
+                self.others(slot, bytes);
+            }
+        }
+    }
+
+    fn linked_blocks(&self) -> Vec<NonNull<u8>> {
+        (0..4)
+            .filter_map(|index| NonNull::new(self.link(index).load(Relaxed) as *mut u8))
+            .collect()
+    }
+
+    /// Checks the world after A's recovery, then ends it and checks that all
+    /// memory comes back. `slack`: blocks that A may have allocated unknown to us.
+    fn verify(self, policy: OnDeath, slack: usize) {
+        let heap = &self.region.heap;
+        heap.check().unwrap();
+        let linked = self.linked_blocks();
+        let others = self.others.borrow();
+        let own = self.own.borrow();
+        let loose: Vec<_> = self.loose.borrow().clone();
+        let loose: Vec<_> = loose.into_iter().filter(|&b| self.region.is_live(b)).collect();
+        let mut all: Vec<_> = linked.iter().chain(&*others).chain(&loose).copied().collect();
+        if policy != OnDeath::Free {
+            all.extend(&*own);
+        }
+        for (index, &block) in all.iter().enumerate() {
+            assert!(self.region.is_live(block), "a live block was freed");
+            assert!(!all[..index].contains(&block), "a block was given twice");
+            assert_intact(heap, block);
+        }
+        for &block in &linked {
+            assert!(heap.is_shared(block.addr().get()), "a linked block is private");
+        }
+        let stats = heap.stats();
+        let live = stats.private_blocks + stats.shared_blocks;
+        let known = all.len() + 1;
+        let slack = if policy == OnDeath::Free { 0 } else { slack };
+        assert!((known..=known + slack).contains(&live), "{known} {stats:?}");
+        // Whoever is left frees everything.
+        for block in all {
+            self.region.free(owner(C), block);
+        }
+        self.region.free(owner(C), self.links.cast());
+        self.region.recover(owner(B), OnDeath::Free);
+        self.region.recover(owner(C), OnDeath::Free);
+        heap.check().unwrap();
+        let stats = heap.stats();
+        // What A allocated in its last moments, C inherits or nobody knows.
+        let kept = if policy == OnDeath::Keep { live - known } else { 0 };
+        assert_eq!((stats.private_blocks, stats.shared_blocks), (0, kept));
+        if kept == 0 {
+            assert_eq!(stats.free_spans, heap.committed() as usize, "{stats:?}");
+        }
+    }
+}
+
+const SCENARIOS: &[(&str, usize, Scenario)] = &[
+    ("allocate in a new span", 1, |_| {
+        Box::new(|w| {
+            w.alloc(A, 64);
+        })
+    }),
+    ("allocate in a new span of one word", 1, |_| {
+        Box::new(|w| {
+            w.alloc(A, 2048);
+        })
+    }),
+    ("allocate in a span that was used before", 1, |w| {
+        for block in (0..4).map(|_| w.alloc(B, 64 << 10)).collect::<Vec<_>>() {
+            w.region.free(owner(B), block);
+        }
+        Box::new(|w| {
+            w.alloc(A, 64);
+        })
+    }),
+    ("allocate in the current span", 1, |w| {
+        w.own(64);
+        Box::new(|w| {
+            w.alloc(A, 64);
+        })
+    }),
+    ("allocate in a listed span", 1, |w| {
+        let blocks: Vec<_> = (0..6).map(|_| w.own(30_000)).collect();
+        w.region.free(owner(A), blocks[1]);
+        w.region.free(owner(A), blocks[2]);
+        w.own.borrow_mut().drain(1..3);
+        Box::new(|w| {
+            w.alloc(A, 30_000);
+        })
+    }),
+    ("allocate in an orphan span", 1, |w| {
+        w.orphaned(1024, 0);
+        Box::new(|w| {
+            w.alloc(A, 1024);
+        })
+    }),
+    ("allocate what others have freed", 1, |w| {
+        let blocks: Vec<_> = (0..6).map(|_| w.alloc(A, 30_000)).collect();
+        w.own.borrow_mut().extend([blocks[1], blocks[5]]);
+        for i in [0, 2, 3, 4] {
+            w.region.free(owner(B), blocks[i]);
+        }
+        Box::new(|w| {
+            w.alloc(A, 30_000);
+        })
+    }),
+    ("allocate and grow", 1, |w| {
+        for _ in 0..3 {
+            w.others(B, 64 << 10);
+        }
+        Box::new(|w| {
+            w.alloc(A, 1024);
+        })
+    }),
+    ("allocate when memory has run out", 1, |w| {
+        w.own(64);
+        for bytes in [1024, 4096] {
+            let block = w.alloc(A, bytes);
+            w.region.free(owner(A), block);
+        }
+        for _ in 0..36 {
+            w.loose(B, 64 << 10);
+        }
+        Box::new(|w| {
+            w.alloc(A, 30_000);
+        })
+    }),
+    ("allocate one span", 1, |_| {
+        Box::new(|w| {
+            w.alloc(A, 64 << 10);
+        })
+    }),
+    ("allocate a run", 1, |_| {
+        Box::new(|w| {
+            w.alloc(A, 150 << 10);
+        })
+    }),
+    ("free the only block", 0, |w| {
+        let block = w.loose(A, 64);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free and list a full span", 0, |w| {
+        let block = w.loose(A, 30_000);
+        w.own(30_000);
+        w.own(30_000);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free the last block of a listed span", 0, |w| {
+        let (first, last) = (w.alloc(A, 30_000), w.loose(A, 30_000));
+        w.own(30_000);
+        w.region.free(owner(A), first);
+        Box::new(move |w| w.region.free(owner(A), last))
+    }),
+    ("free the middle of a list", 0, |w| {
+        let blocks: Vec<_> = (0..7).map(|_| w.alloc(A, 30_000)).collect();
+        for i in [0, 2, 4] {
+            w.region.free(owner(A), blocks[i]);
+        }
+        w.own.borrow_mut().extend([blocks[1], blocks[5], blocks[6]]);
+        w.loose.borrow_mut().push(blocks[3]);
+        let last = blocks[3];
+        w.own.borrow_mut().retain(|&b| b != last);
+        Box::new(move |w| w.region.free(owner(A), last))
+    }),
+    ("free an own shared block", 0, |w| {
+        let block = w.loose(A, 64);
+        // SAFETY: nobody frees it meanwhile.
+        unsafe { w.region.heap.keep(block) };
+        w.own(64);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free another task's block", 0, |w| {
+        let block = w.loose(B, 64);
+        w.others(B, 64);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free another task's only block", 0, |w| {
+        let block = w.loose(B, 1024);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free in an orphan span", 0, |w| {
+        let block = w.orphaned(1024, 0);
+        w.link(0).store(0, Relaxed);
+        w.loose.borrow_mut().push(block);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free an own run", 0, |w| {
+        let block = w.loose(A, 150 << 10);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free another task's run", 0, |w| {
+        let block = w.loose(B, 150 << 10);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("free one span", 0, |w| {
+        let block = w.loose(B, 64 << 10);
+        Box::new(move |w| w.region.free(owner(A), block))
+    }),
+    ("keep", 0, |w| {
+        let blocks = [w.loose(A, 64), w.loose(A, 64 << 10), w.loose(A, 150 << 10)];
+        Box::new(move |w| {
+            for block in blocks {
+                // SAFETY: nobody frees them meanwhile.
+                unsafe { w.region.heap.keep(block) };
+            }
+        })
+    }),
+    ("publish a small block", 0, |w| {
+        let block = w.loose(A, 64);
+        Box::new(move |w| w.publish(A, block, 0))
+    }),
+    ("publish a large block", 0, |w| {
+        let block = w.loose(A, 150 << 10);
+        Box::new(move |w| w.publish(A, block, 0))
+    }),
+    ("publish a kept block", 0, |w| {
+        let block = w.loose(A, 64);
+        // SAFETY: nobody frees it meanwhile.
+        unsafe { w.region.heap.keep(block) };
+        Box::new(move |w| w.publish(A, block, 0))
+    }),
+    ("retire an own block", 0, |w| {
+        w.own(64);
+        let block = w.linked(A, 64, 0);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire the only block of a span", 0, |w| {
+        let block = w.linked(A, 30_000, 0);
+        w.linked(A, 30_000, 2);
+        w.own(30_000);
+        let other = w.linked_blocks()[1];
+        w.retire(A, other, 2);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire another task's block", 0, |w| {
+        w.others(B, 64);
+        let block = w.linked(B, 64, 0);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire another task's only block", 0, |w| {
+        let block = w.linked(B, 1024, 0);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire in an orphan span", 0, |w| {
+        let block = w.orphaned(1024, 0);
+        w.region.free(owner(C), w.alloc(C, 16));
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire an own run", 0, |w| {
+        let block = w.linked(A, 150 << 10, 0);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("retire another task's span", 0, |w| {
+        let block = w.linked(B, 64 << 10, 0);
+        Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("replace an own block", 0, |w| {
+        let (old, new) = (w.linked(A, 64, 0), w.loose(A, 1024));
+        Box::new(move |w| w.replace(A, old, new, 0))
+    }),
+    ("replace another task's block", 0, |w| {
+        let (old, new) = (w.linked(B, 1024, 0), w.loose(A, 1024));
+        Box::new(move |w| w.replace(A, old, new, 0))
+    }),
+    ("replace a run", 0, |w| {
+        let (old, new) = (w.linked(B, 150 << 10, 0), w.loose(A, 200 << 10));
+        Box::new(move |w| w.replace(A, old, new, 0))
+    }),
+];
+
+/// What happens between the kill and the recovery.
+#[derive(Clone, Copy, Debug)]
+enum Meanwhile {
+    Nothing,
+    Busy,
+    /// B dies first, and its spans become orphans.
+    BDies,
+    /// B dies first, and its spans become C's.
+    BIsAdopted,
+}
+
+/// Prepares a world and runs the operation, killed at its `at`th point. Whether it
+/// was killed.
+fn killed_world(scenario: Scenario, at: u32, meanwhile: Meanwhile) -> (World, bool) {
+    let world = World::new();
+    let operation = scenario(&world);
+    let killed = kill_at(at, || operation(&world)).is_none();
+    match meanwhile {
+        Meanwhile::Nothing => {}
+        Meanwhile::Busy => world.busy(),
+        Meanwhile::BDies => {
+            world.region.recover(owner(B), OnDeath::Keep);
+            world.busy();
+        }
+        Meanwhile::BIsAdopted => {
+            world.region.recover(owner(B), OnDeath::Adopt(owner(C)));
+            world.busy();
+        }
+    }
+    (world, killed)
+}
+
+fn forget_linked(world: &World) {
+    let linked = world.linked_blocks();
+    world.loose.borrow_mut().retain(|block| !linked.contains(block));
+    // A freed loose block may have been given to a bystander.
+    let others = world.others.borrow();
+    world.loose.borrow_mut().retain(|block| !others.contains(block));
+}
+
+const POLICIES: [OnDeath; 3] = [
+    OnDeath::Free,
+    OnDeath::Keep,
+    OnDeath::Adopt(Owner::new(C, NonZero::<u32>::MIN.saturating_add(6))),
+];
+
+/// Whether the exhausted scenario leaves no room for bystanders.
+fn is_tight(name: &str) -> bool {
+    name.contains("run out")
+}
+
+#[test]
+fn kill_at_every_step_loses_and_doubles_nothing() {
+    let mut kills = 0;
+    for &(name, slack, scenario) in SCENARIOS {
+        for policy in POLICIES {
+            for meanwhile in [
+                Meanwhile::Nothing,
+                Meanwhile::Busy,
+                Meanwhile::BDies,
+                Meanwhile::BIsAdopted,
+            ] {
+                if is_tight(name) && !matches!(meanwhile, Meanwhile::Nothing) {
+                    continue;
+                }
+                for at in 0.. {
+                    let context = Context(format!("{name}, {policy:?}, {meanwhile:?}, at {at}"));
+                    let (world, killed) = killed_world(scenario, at, meanwhile);
+                    world.region.recover(owner(A), policy);
+                    forget_linked(&world);
+                    world.verify(policy, slack);
+                    drop(context);
+                    kills += u32::from(killed);
+                    if !killed {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+    assert!(kills > 1000, "{kills}");
+}
+
+#[test]
+fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
+    for &(name, slack, scenario) in SCENARIOS {
+        for policy in POLICIES {
+            let meanwhile = match is_tight(name) {
+                true => Meanwhile::Nothing,
+                false => Meanwhile::Busy,
+            };
+            for at in 0.. {
+                let mut operation_killed = true;
+                for then in 0.. {
+                    let context = Context(format!("{name}, {policy:?}, at {at}, then {then}"));
+                    let (world, killed) = killed_world(scenario, at, meanwhile);
+                    operation_killed = killed;
+                    let recovery =
+                        kill_at(then, || world.region.recover(owner(A), policy)).is_some();
+                    if matches!(meanwhile, Meanwhile::Busy) {
+                        for slot in [B, C] {
+                            let task = world.region.task(owner(slot));
+                            world.region.heap.reclaim(&task);
+                            world.others(slot, 64);
+                            world.others(slot, 30_000);
+                        }
+                    }
+                    world.region.recover(owner(A), policy);
+                    forget_linked(&world);
+                    world.verify(policy, slack);
+                    drop(context);
+                    if recovery {
+                        break;
+                    }
+                }
+                if !operation_killed {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Says where a test failed.
+struct Context(String);
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed: {}", self.0);
+        }
+    }
+}

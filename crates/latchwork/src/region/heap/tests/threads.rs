@@ -1,0 +1,160 @@
+//! Tasks as threads that run at the same time.
+
+use crate::atomic::{AtomicBool, AtomicUsize};
+use std::sync::mpsc;
+use std::thread;
+
+use super::*;
+
+/// A block on its way to another thread.
+struct Sent(NonNull<u8>);
+// SAFETY: whoever has it owns the block.
+unsafe impl Send for Sent {}
+
+/// `Region` is shared by reference; its parts are.
+struct Shared<'a>(&'a Region);
+// SAFETY: the heap is Sync, task heaps are atomics, and each thread has its own.
+unsafe impl Send for Shared<'_> {}
+
+impl<'a> Shared<'a> {
+    fn get(&self) -> &'a Region {
+        self.0
+    }
+}
+
+fn next(seed: &mut u64) -> usize {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed as usize
+}
+
+#[test]
+fn blocks_handed_round_are_intact_and_all_come_back() {
+    const TASKS: u16 = 4;
+    let region = Region::with_grow(
+        512,
+        Box::new(|heap, spans| {
+            let target = heap.committed() + spans.max(4);
+            heap.publish_committed(target.min(heap.layout().max_spans));
+            Ok(())
+        }),
+    );
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..TASKS).map(|_| mpsc::channel::<Sent>()).unzip();
+    thread::scope(|scope| {
+        for (index, receiver) in receivers.into_iter().enumerate() {
+            let next_task = senders[(index + 1) % TASKS as usize].clone();
+            let region = Shared(&region);
+            scope.spawn(move || {
+                let region = region.get();
+                let me = owner(index as u16 + 1);
+                let mut seed = 0x1234_5678 + index as u64;
+                for _ in 0..20_000 {
+                    let size = SIZES[next(&mut seed) % SIZES.len()].min(70_000);
+                    let layout = Layout::from_size_align(size, 16).unwrap();
+                    if let Ok(block) = region.heap.alloc(&region.task(me), layout) {
+                        fill(&region.heap, block);
+                        if next(&mut seed) % 2 == 0 {
+                            // The receiver may have ended: then it is lost to it.
+                            let Err(mpsc::SendError(Sent(block))) = next_task.send(Sent(block))
+                            else {
+                                continue;
+                            };
+                            region.free(me, block);
+                        } else {
+                            assert_intact(&region.heap, block);
+                            region.free(me, block);
+                        }
+                    }
+                    while let Ok(Sent(block)) = receiver.try_recv() {
+                        assert_intact(&region.heap, block);
+                        region.free(me, block);
+                    }
+                }
+                drop(next_task);
+                // Until the one before has ended.
+                while let Ok(Sent(block)) = receiver.recv() {
+                    assert_intact(&region.heap, block);
+                    region.free(me, block);
+                }
+            });
+        }
+        drop(senders);
+    });
+    region.heap.check().unwrap();
+    assert_eq!(region.heap.stats().allocated_bytes, 0);
+    region.assert_empty(&(1..=TASKS).map(owner).collect::<Vec<_>>());
+}
+
+#[test]
+fn tasks_that_die_and_come_back_leave_shared_blocks_to_others() {
+    const LINKS: usize = 64;
+    let region = Region::new(512);
+    let links = [const { AtomicUsize::new(0) }; LINKS];
+    let locks = [const { AtomicBool::new(false) }; LINKS];
+    let sweep = std::sync::Mutex::new(());
+    thread::scope(|scope| {
+        for index in 0..4u16 {
+            let region = Shared(&region);
+            let (links, locks, sweep) = (&links, &locks, &sweep);
+            scope.spawn(move || {
+                let region = region.get();
+                let mut seed = 0x9876_5432 + u64::from(index);
+                for life in 1..=100 {
+                    let me = Owner::new(index + 1, NonZero::new(life).unwrap());
+                    let task = region.task(me);
+                    for _ in 0..100 {
+                        let at = next(&mut seed) % LINKS;
+                        if locks[at].swap(true, Acquire) {
+                            continue;
+                        }
+                        let size = SIZES[next(&mut seed) % SIZES.len()].min(70_000);
+                        let layout = Layout::from_size_align(size, 16).unwrap();
+                        let old = NonNull::new(links[at].load(Relaxed) as *mut u8);
+                        if let Some(old) = old {
+                            assert_intact(&region.heap, old);
+                        }
+                        let new = region.heap.alloc(&task, layout).ok();
+                        // A private block, which goes with the task.
+                        let _ = region.heap.alloc(&task, layout);
+                        if let Some(new) = new {
+                            fill(&region.heap, new);
+                        }
+                        let value = new.map_or(0, |new| new.addr().get());
+                        // SAFETY: the link's lock is held.
+                        unsafe {
+                            match (old, new) {
+                                (Some(old), Some(new)) => {
+                                    region.heap.replace(&task, old, new, &links[at], value);
+                                }
+                                (Some(old), None) => {
+                                    region.heap.retire(&task, old, &links[at], 0);
+                                }
+                                (None, Some(new)) => {
+                                    region.heap.publish(&task, new, &links[at], value);
+                                }
+                                (None, None) => {}
+                            }
+                        }
+                        locks[at].store(false, Release);
+                    }
+                    let _guard = sweep.lock().unwrap();
+                    region.recover(me, OnDeath::Free);
+                }
+            });
+        }
+    });
+    region.heap.check().unwrap();
+    let linked: Vec<_> = links
+        .iter()
+        .filter_map(|link| NonNull::new(link.load(Relaxed) as *mut u8))
+        .collect();
+    let stats = region.heap.stats();
+    assert_eq!((stats.private_blocks, stats.shared_blocks), (0, linked.len()));
+    for block in linked {
+        assert_intact(&region.heap, block);
+        region.free(owner(9), block);
+    }
+    region.assert_empty(&[owner(9)]);
+}

@@ -1,0 +1,89 @@
+//! The spinlock: for sections of a few instructions whose holder is not preempted.
+//!
+//! Test and test-and-set. | word | 0: free | 1: held |; lock: swap 1, Acquire; unlock: store 0,
+//! Release. *When not to use it:* whenever a holder may be preempted or killed: waiters then burn
+//! its time slice, or their own for ever. After [`POLLS`] polls a waiter yields its CPU, so that a
+//! preempted holder of the same priority can go on; a real-time waiter that keeps a lower one off
+//! its CPU waits for ever. *Owner death:* held for ever. *Frozen:* size 4, zero = free.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicU32, Ordering, spin_hint};
+use crate::mutex::RawLock;
+use crate::time::Deadline;
+
+/// Polls before the CPU is yielded; about 2 to 3 µs.
+const POLLS: u32 = 128;
+
+/// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex):
+///
+/// ```
+/// use latchwork::mutex::Mutex;
+/// use latchwork::spin::Spin;
+///
+/// static HITS: Mutex<u32, Spin> = Mutex::from_raw(Spin::new(), 0);
+/// *HITS.lock() += 1;
+/// ```
+#[derive(Debug)]
+pub struct Spin {
+    word: AtomicU32,
+}
+
+impl Spin {
+    /// An unlocked one, for threads and processes alike.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { word: AtomicU32::new(0) }
+    }
+
+    #[cold]
+    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+        loop {
+            for _ in 0..POLLS {
+                // Relaxed: only `try_lock` takes it.
+                if self.word.load(Ordering::Relaxed) == 0 && self.try_lock() {
+                    return true;
+                }
+                spin_hint();
+            }
+            if deadline.is_some_and(Deadline::has_passed) {
+                return false;
+            }
+            crate::sys::thread::yield_cpu();
+        }
+    }
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// SAFETY: only one task changes the word from 0, with Acquire; its holder stores 0 with Release.
+unsafe impl RawLock for Spin {
+    #[inline]
+    fn lock(&self) {
+        if !self.try_lock() {
+            self.lock_contended(None);
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // Acquire: pairs with the Release in `unlock`.
+        self.word.swap(1, Ordering::Acquire) == 0
+    }
+
+    #[inline]
+    fn lock_until(&self, deadline: Deadline) -> bool {
+        self.try_lock() || self.lock_contended(Some(deadline))
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // Release: pairs with the Acquire in `try_lock`.
+        self.word.store(0, Ordering::Release);
+    }
+}
+
+crate::mutex::implement_lock_api!({} Spin, |lock: &Spin| lock.word.load(Ordering::Relaxed) != 0);
