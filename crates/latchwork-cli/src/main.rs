@@ -1,3 +1,86 @@
-//! The `latchwork` command.
+//! The `latchwork` command: one file per verb.
+//!
+//! Every verb writes to the stream that it is given, so that colours, pipes that close early, and
+//! errors of the output are dealt with here alone.
 
-fn main() {}
+mod bench;
+mod doctor;
+mod gc;
+mod process;
+mod ps;
+mod style;
+mod tour;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Locks, queues and shared regions for tasks that may be threads or processes
+#[derive(Parser)]
+#[command(name = "latchwork", version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// See tasks that share memory survive a kill (what happens without a verb)
+    Tour(tour::Args),
+    /// Say what this system has, allows and lacks, and what follows
+    Doctor(doctor::Args),
+    /// Show regions, their tasks, and the processes that these run in
+    Ps(ps::Args),
+    /// Remove the named regions that no process has any more
+    Gc(gc::Args),
+    /// Measure this library against others
+    Bench(latchwork_bench::Args),
+}
+
+/// Why a verb came to no end.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    #[error("cannot list /dev/shm: {0}")]
+    Directory(rustix::io::Errno),
+    #[error("the tour came to no end: {0}")]
+    Tour(Box<dyn std::error::Error>),
+    #[error(transparent)]
+    Bench(#[from] latchwork_bench::Error),
+}
+
+impl Failure {
+    /// Whoever read the output has had enough.
+    fn is_closed_pipe(&self) -> bool {
+        let (Self::Output(error) | Self::Bench(latchwork_bench::Error::Output(error))) = self
+        else {
+            return false;
+        };
+        error.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = anstream::stdout().lock();
+    match run(cli.verb, &mut out).and_then(|code| Ok(out.flush().map(|()| code)?)) {
+        Ok(code) => code,
+        Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            let _ = writeln!(io::stderr(), "latchwork: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    match verb {
+        Some(Verb::Doctor(args)) => Ok(doctor::run(&args, out)?),
+        Some(Verb::Ps(args)) => Ok(ps::run(&args, out)?),
+        Some(Verb::Gc(args)) => gc::run(&args, out),
+        Some(Verb::Bench(args)) => bench::run(&args),
+        Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),
+        None => tour::run(&tour::Args::default(), out).map_err(Failure::Tour),
+    }
+}

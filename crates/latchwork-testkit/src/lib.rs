@@ -1,1 +1,38 @@
-//! Helpers for the tests of Latchwork.
+//! Helpers for the tests of Latchwork: processes, and their violent end.
+//!
+//! | part | for |
+//! | --- | --- |
+//! | [`Trial`] | one kill test: its turn, its seed, its watchdog, its number of kills |
+//! | [`Child`] | a forked (or raw-cloned) process that never outlives its test |
+//! | [`Storm`] | children at work, killed at random moments and replaced |
+//! | [`step`] | one operation, killed at every instruction |
+//! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
+//! | [`Leftover`] | a file that is gone when the test is over, however it ends |
+//!
+//! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
+//! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
+//! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
+//!
+//! ```text
+//! LATCHWORK_KILLS=8 cargo test --release -p latchwork --test 'kill_*' -- --nocapture
+//! ```
+//!
+//! Nothing here measures time to judge: the watchdog only ends a test that would never end.
+
+mod child;
+mod leftover;
+mod page;
+mod seed;
+pub mod step;
+mod storm;
+mod trial;
+mod watchdog;
+
+pub use child::{Child, Exit};
+pub use fastrand;
+pub use leftover::Leftover;
+pub use page::Page;
+pub use seed::Seed;
+pub use storm::{Storm, Worker};
+pub use trial::Trial;
+pub use watchdog::Watchdog;

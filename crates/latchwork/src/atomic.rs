@@ -10,7 +10,62 @@ pub(crate) use core::sync::atomic::{
 };
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+pub(crate) use loom::sync::atomic::Ordering;
+#[cfg(loom)]
+pub(crate) use of_loom::AtomicU32;
+
+#[cfg(loom)]
+mod of_loom {
+    use super::Ordering;
+    use crate::model::step;
+
+    /// Loom's, with a place to die in front of each access.
+    #[derive(Debug)]
+    pub(crate) struct AtomicU32(loom::sync::atomic::AtomicU32);
+
+    macro_rules! forward {
+        ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
+            #[track_caller]
+            pub(crate) fn $name(&self, $($arg: $ty),*) -> $ret {
+                step();
+                self.0.$name($($arg),*)
+            }
+        )*};
+    }
+
+    impl AtomicU32 {
+        #[track_caller]
+        pub(crate) fn new(value: u32) -> Self {
+            Self(loom::sync::atomic::AtomicU32::new(value))
+        }
+
+        /// For accesses that no death of the calling task can prevent.
+        pub(crate) fn for_kernel(&self) -> &loom::sync::atomic::AtomicU32 {
+            &self.0
+        }
+
+        forward! {
+            load(order: Ordering) -> u32;
+            store(value: u32, order: Ordering) -> ();
+            swap(value: u32, order: Ordering) -> u32;
+            fetch_add(value: u32, order: Ordering) -> u32;
+            fetch_sub(value: u32, order: Ordering) -> u32;
+            compare_exchange(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
+            compare_exchange_weak(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
+        }
+
+        #[track_caller]
+        pub(crate) fn fetch_update(
+            &self,
+            order: Ordering,
+            failure: Ordering,
+            update: impl FnMut(u32) -> Option<u32>,
+        ) -> Result<u32, u32> {
+            step();
+            self.0.fetch_update(order, failure, update)
+        }
+    }
+}
 
 /// Declares a function that is `const` except under loom.
 macro_rules! const_unless_loom {
@@ -34,3 +89,18 @@ pub(crate) fn spin_hint() {
     #[cfg(loom)]
     loom::thread::yield_now();
 }
+
+/// The sound expression; under loom the unsound one, in a negative twin that injects this fault.
+#[cfg(not(loom))]
+macro_rules! unless_fault {
+    ($fault:ident, $sound:expr, $unsound:expr) => {
+        $sound
+    };
+}
+#[cfg(loom)]
+macro_rules! unless_fault {
+    ($fault:ident, $sound:expr, $unsound:expr) => {
+        if crate::model::has(crate::model::Fault::$fault) { $unsound } else { $sound }
+    };
+}
+pub(crate) use unless_fault;

@@ -17,12 +17,13 @@
 //! *Frozen:* size 8, alignment 4, zero = nothing done. *Cost:* `complete` without waiters is one
 //! read-modify-write; `wait` for what is done, one compare-and-swap.
 
-use crate::atomic::{AtomicU32, Ordering};
-use crate::sharing::{Private, Shared, Sharing};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+#[cfg(not(loom))]
+use crate::sharing::Shared;
+use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
-use core::time::Duration;
 
 const ALL: u32 = u32::MAX;
 
@@ -46,6 +47,7 @@ pub struct Completion<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
+#[cfg(not(loom))]
 impl Completion<Private> {
     /// Nothing is done yet; for the threads of this process.
     #[must_use]
@@ -54,6 +56,7 @@ impl Completion<Private> {
     }
 }
 
+#[cfg(not(loom))]
 impl Completion<Shared> {
     /// Nothing is done yet; for every process that maps it.
     #[must_use]
@@ -62,6 +65,7 @@ impl Completion<Shared> {
     }
 }
 
+#[cfg(not(loom))]
 impl Default for Completion<Private> {
     fn default() -> Self {
         Self::new()
@@ -69,18 +73,21 @@ impl Default for Completion<Private> {
 }
 
 impl<S: Sharing> Completion<S> {
-    /// Nothing is done yet.
-    #[must_use]
-    pub const fn new_in() -> Self {
-        Self { done: AtomicU32::new(0), waiters: AtomicU32::new(0), sharing: PhantomData }
+    const_unless_loom! {
+        /// Nothing is done yet.
+        #[must_use]
+        pub fn new_in() -> Self {
+            Self { done: AtomicU32::new(0), waiters: AtomicU32::new(0), sharing: PhantomData }
+        }
     }
 
     /// Lets one waiter pass, now or later. Safe in a signal handler.
     pub fn complete(&self) {
         // SeqCst (includes Release): pairs with the waiter's Acquire, and orders the look at
         // `waiters` behind it.
-        let before = self.done.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |done| (done < ALL - 1).then(|| done + 1));
-        if before.is_ok() && self.waiters.load(Ordering::SeqCst) != 0 {
+        let order = unless_fault!(CompleteRelaxed, Ordering::SeqCst, Ordering::Relaxed);
+        let before = self.done.fetch_update(order, Ordering::Relaxed, |done| (done < ALL - 1).then(|| done + 1));
+        if before.is_ok() && self.waiting() > unless_fault!(CompleterSkipsSingleWaiter, 0, 1) {
             futex::wake(&raw const self.done, 1, S::FLAG);
         }
     }
@@ -88,9 +95,19 @@ impl<S: Sharing> Completion<S> {
     /// Lets all waiters pass, now and later, until [`Self::reset`]. Safe in a signal handler.
     pub fn complete_all(&self) {
         self.done.store(ALL, Ordering::SeqCst);
-        if self.waiters.load(Ordering::SeqCst) != 0 {
+        if self.waiting() != 0 {
             futex::wake(&raw const self.done, u32::MAX, S::FLAG);
         }
+    }
+
+    /// How many wait, seen after `done` was changed.
+    fn waiting(&self) -> u32 {
+        // Loom knows a single order of fences only, not of loads.
+        #[cfg(loom)]
+        if !crate::model::has(crate::model::Fault::CompleterLooksUnordered) {
+            loom::sync::atomic::fence(Ordering::SeqCst);
+        }
+        self.waiters.load(Ordering::SeqCst)
     }
 
     /// Nothing is done any more.
@@ -126,7 +143,8 @@ impl<S: Sharing> Completion<S> {
     }
 
     /// As [`Self::wait`], but returns false after `timeout`.
-    pub fn wait_for(&self, timeout: Duration) -> bool {
+    #[cfg(not(loom))]
+    pub fn wait_for(&self, timeout: core::time::Duration) -> bool {
         self.try_wait() || self.wait_until(Deadline::after(timeout))
     }
 

@@ -33,7 +33,7 @@
 //! wake-ups; negative twin: the ticket does not move), and the kill tests.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{MutexGuard, RawLock};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
@@ -115,7 +115,7 @@ impl<S: Sharing> Condvar<S> {
     #[inline]
     fn notify(&self, count: u32) {
         // Relaxed: ordered by the mutex, see above.
-        if self.waiters.load(Ordering::Relaxed) != 0 {
+        if self.waiters.load(Ordering::Relaxed) > unless_fault!(CondvarSkipsSingleWaiter, 0, 1) {
             self.wake(count);
         }
     }
@@ -123,7 +123,7 @@ impl<S: Sharing> Condvar<S> {
     #[cold]
     fn wake(&self, count: u32) {
         // Relaxed: the kernel orders its comparison with the wake.
-        self.ticket.fetch_add(1, Ordering::Relaxed);
+        self.ticket.fetch_add(unless_fault!(CondvarTicketStays, 1, 0), Ordering::Relaxed);
         futex::wake(&raw const self.ticket, count, S::FLAG);
     }
 
@@ -184,6 +184,7 @@ impl<S: Sharing> Condvar<S> {
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
         unsafe { lock.unlock() };
+        let ticket = unless_fault!(CondvarTicketReadLate, ticket, self.ticket.load(Ordering::Relaxed));
         let waited = self.sleep(ticket, deadline);
         lock.lock();
         (guard, waited)

@@ -102,7 +102,21 @@ impl Me {
         if record.tid.get() == 0 { refresh() } else { Ok(Self { record }) }
     }
 
-    /// The thread's ID in its PID namespace; never 0.
+    /// The calling thread, if it has called [`Self::get`] before, in this process.
+    #[inline]
+    pub(crate) fn known() -> Option<Self> {
+        let record = record();
+        (record.tid.get() != 0).then_some(Self { record })
+    }
+
+    /// The calling thread, with an ID of 0 and no list if it has not called [`Self::get`] before, in
+    /// this process.
+    #[inline]
+    pub(crate) fn whoever() -> Self {
+        Self { record: record() }
+    }
+
+    /// The thread's ID in its PID namespace; 0 only after [`Self::whoever`].
     #[inline]
     pub(crate) fn tid(self) -> u32 {
         self.record.tid.get()

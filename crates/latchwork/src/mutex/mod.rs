@@ -69,13 +69,10 @@ macro_rules! implement_lock_api {
 #[cfg(not(loom))]
 pub(crate) use implement_lock_api;
 
-#[cfg(not(loom))]
 mod robust;
 mod wait_wake;
 
-#[cfg(not(loom))]
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
-#[cfg(not(loom))]
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
 pub use wait_wake::WaitWake;
 

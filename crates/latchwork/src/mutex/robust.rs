@@ -5,7 +5,8 @@
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free | unlock: swap, Release |
+//! | 0 | free, nobody sleeps | unlock: CAS TID→0, Release; or the kernel, as it wakes all |
+//! | `WAITERS` | free, somebody may sleep | unlock: store, Release |
 //! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
 //! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps |
 //! | `OWNER_DIED` (+ `WAITERS`) | the owner died | the kernel, as the owner dies |
@@ -21,25 +22,34 @@
 //! 2. While a task waits for, takes or releases the lock, it is *announced* in its robust list
 //!    head; while a task holds it, it is on the task's list. Announce, take, link, settle; and
 //!    announce, unlink, release, wake, settle.
-//! 3. A task sleeps only while the word has `WAITERS`, and one that has slept takes the lock with
-//!    `WAITERS`: others may still sleep.
+//! 3. While a task sleeps, the word has `WAITERS`. Whoever takes the lock keeps the bit, and only an
+//!    unlock removes it: together with a wake-up of *all* sleepers, in one system call.
 //! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
 //!
 //! *A kill between any two lines.* Before the CAS: the announced word is not ours; if it is free
-//! (0, or `OWNER_DIED`) the kernel wakes one sleeper, so that a wake-up that we have consumed is
-//! passed on. After the CAS and before the link: the kernel finds our TID through the announcement.
+//! (no TID) the kernel wakes one sleeper, so that a wake-up that we have consumed is passed on
+//! (Linux 6.2, and the stable releases since; older ones do so for a word of exactly 0 only). After the CAS and before the link: the kernel finds our TID through the announcement.
 //! Linked: through the list; between unlink and release: through the announcement again. After
 //! the release and before the wake: the word is free and announced: the kernel wakes one. Between
 //! taking a dead owner's word and storing the state (4): our own death sets `OWNER_DIED` anew.
 //!
 //! *No wake-up is lost:* as for the wait-wake mutex, with `WAITERS` for 2; and a dead owner's word
-//! keeps `WAITERS`, so that each of several sleepers is freed in turn. The kernel's wake is never
-//! private, so no wait here is.
+//! keeps `WAITERS`, so that each of several sleepers is freed in turn. Invariant 3 is stricter than
+//! in a mutex that is not robust: there an unlock may clear the bit, since the sleeper that it
+//! wakes sets it again. Here that sleeper may be killed before it does, while a newcomer has taken
+//! the lock: nobody would know of the other sleepers. Nor could the kernel, which passes the dead
+//! one's wake-up on only if the lock is free. The kernel's wake is never private, so no wait here is.
+//!
+//! *Wake one, or all?* Either is safe. The count of `sleepers` says which is cheap: with more than
+//! one, one is woken and the bit stays; else all (that is, one or none) are, and the bit goes. The
+//! count is a guess: a task adds itself before each sleep, an unlock takes one off. Sleepers that
+//! were killed or gave up make it too high, for as many unlocks, each of which makes a needless
+//! system call; too low, it makes some wake up for nothing.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by
 //! the kernel, which changes the word after the task's last instruction.
 //!
-//! *After the swap in `unlock`* the memory may be unmapped or hold something else, but must not
+//! *After the word is free in `unlock`* the memory may be unmapped or hold something else, but must not
 //! hold another *robust* word of this task: only its address is used, in the announcement (the
 //! kernel then reads the word, and acts only on one that is free or names us).
 //!
@@ -53,12 +63,12 @@
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!
-//! *Cost, free:* one compare-and-swap, one swap, some 20 plain instructions. *Checked by:*
+//! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:*
 //! `tests/robust.rs` (threads, fork, raw clone, pthread neighbours) and the kill tests.
 #![allow(unsafe_code)]
 
 use super::{Mutex, WaitWake};
-use crate::atomic::{Ordering, spin_hint};
+use crate::atomic::{Ordering, const_unless_loom, spin_hint, unless_fault};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag, Wait};
 use crate::sys::robust_list::{KERNEL_LIMIT, Node};
@@ -80,7 +90,10 @@ const INCONSISTENT: u32 = 1;
 const NOT_RECOVERABLE: u32 = 2;
 
 /// As for the wait-wake mutex.
-const SPINS: u32 = 200;
+const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
+
+/// Where the count of sleepers ends, so that it cannot stray far from the truth.
+const MOST_SLEEPERS: u32 = 64;
 
 /// Some of the list's entries are left for pthread's own robust mutexes.
 const MAX_HELD: u32 = KERNEL_LIMIT as u32 - 128;
@@ -149,11 +162,22 @@ enum Patience {
     Until(Option<Deadline>),
 }
 
+/// Why the fast path did not do.
+#[derive(Clone, Copy)]
+enum NotFree {
+    /// The lock was not taken: held, or its taking needs a closer look.
+    Unknown,
+    /// The lock was taken, and its state is not `CONSISTENT`.
+    Unclean,
+}
+
 impl<P: RobustProtocol> Robust<P> {
-    /// An unlocked lock.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
+    const_unless_loom! {
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
+        }
     }
 
     /// The task that holds the lock at this moment, by its thread ID.
@@ -162,6 +186,11 @@ impl<P: RobustProtocol> Robust<P> {
         // Relaxed: the answer may be stale before it arrives.
         let tid = self.node.word.load(Ordering::Relaxed) & TID_MASK;
         (tid != 0).then_some(tid)
+    }
+
+    /// The word as it is, for the inspector.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
     }
 
     /// # Safety
@@ -180,8 +209,50 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.acquire(Patience::Try) }
     }
 
+    /// Takes a lock that is free and clean, and returns the caller's ID; anything else is for
+    /// [`Self::acquire_slowly`].
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[inline(always)]
+    unsafe fn acquire_free(&self) -> Result<u32, NotFree> {
+        let Some(me) = Me::known() else { return Err(NotFree::Unknown) };
+        let head = me.head();
+        let held = me.held().get();
+        if held >= MAX_HELD {
+            return Err(NotFree::Unknown);
+        }
+        let before = head.announce(&self.node);
+        // Acquire: pairs with the Release in `release`.
+        if self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed).is_err() {
+            head.settle(before);
+            return Err(NotFree::Unknown);
+        }
+        // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
+        unsafe { head.link(&self.node, me.anchor()) };
+        head.settle(before);
+        me.held().set(held + 1);
+        // Relaxed: written by holders only.
+        if self.node.state.load(Ordering::Relaxed) == CONSISTENT { Ok(me.tid()) } else { Err(NotFree::Unclean) }
+    }
+
     #[inline]
     unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
+        // SAFETY: by the caller's contract.
+        match unsafe { self.acquire_free() } {
+            Ok(_) => Ok(Acquired::Clean),
+            // SAFETY: as above.
+            Err(not_free) => unsafe { self.acquire_slowly(not_free, patience) },
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    #[cold]
+    unsafe fn acquire_slowly(&self, not_free: NotFree, patience: Patience) -> Result<Acquired, RawError> {
+        if matches!(not_free, NotFree::Unclean) {
+            return self.acquired_unclean();
+        }
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
         let held = me.held();
@@ -189,15 +260,11 @@ impl<P: RobustProtocol> Robust<P> {
             return Err(RawError::TooManyHeld);
         }
         let before = head.announce(&self.node);
-        // Acquire: pairs with the Release in `release`.
-        let free = self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed);
-        if let Err(word) = free
-            && let Err(error) = self.acquire_contended(me, word, patience)
-        {
+        if let Err(error) = self.acquire_contended(me, patience) {
             head.settle(before);
             return Err(error);
         }
-        // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
+        // SAFETY: as in `acquire_free`.
         unsafe { head.link(&self.node, me.anchor()) };
         head.settle(before);
         held.set(held.get() + 1);
@@ -205,7 +272,7 @@ impl<P: RobustProtocol> Robust<P> {
         if self.node.state.load(Ordering::Relaxed) == CONSISTENT { Ok(Acquired::Clean) } else { self.acquired_unclean() }
     }
 
-    #[cold]
+    /// The lock was taken, but its data is not consistent.
     fn acquired_unclean(&self) -> Result<Acquired, RawError> {
         if self.node.state.load(Ordering::Relaxed) == INCONSISTENT {
             return Ok(Acquired::OwnerDied);
@@ -215,15 +282,15 @@ impl<P: RobustProtocol> Robust<P> {
         Err(RawError::NotRecoverable)
     }
 
-    /// Takes the word, announced but not linked. `word` is the value last seen.
-    #[cold]
-    fn acquire_contended(&self, me: Me, mut word: u32, patience: Patience) -> Result<(), RawError> {
-        let mut waiters = 0;
+    /// Takes the word, announced but not linked.
+    fn acquire_contended(&self, me: Me, patience: Patience) -> Result<(), RawError> {
+        // Relaxed: only a compare-and-swap takes the lock.
+        let mut word = self.node.word.load(Ordering::Relaxed);
         let mut spins = SPINS;
         loop {
             if word & TID_MASK == 0 {
-                let taken = me.tid() | (word & WAITERS) | waiters;
-                // Acquire: pairs with the Release in `release`.
+                let taken = me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+                // Acquire: pairs with the Release of the last holder.
                 match self.node.word.compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed) {
                     Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                     Ok(_) => {
@@ -238,7 +305,8 @@ impl<P: RobustProtocol> Robust<P> {
                 return Err(RawError::Deadlock);
             }
             let Patience::Until(deadline) = patience else { return Err(RawError::WouldBlock) };
-            if spins > 0 && word & WAITERS == 0 {
+            // Even if others sleep: the bit outlives their sleep.
+            if spins > 0 {
                 spins -= 1;
                 spin_hint();
                 word = self.node.word.load(Ordering::Relaxed);
@@ -254,10 +322,12 @@ impl<P: RobustProtocol> Robust<P> {
                 }
                 word |= WAITERS;
             }
+            if self.node.sleepers.load(Ordering::Relaxed) < MOST_SLEEPERS {
+                self.node.sleepers.fetch_add(1, Ordering::Relaxed);
+            }
             if futex::wait(&self.node.word, word, Flag::Shared, deadline) == Wait::TimedOut {
                 return Err(RawError::TimedOut);
             }
-            waiters = WAITERS;
             spins = SPINS;
             word = self.node.word.load(Ordering::Relaxed);
         }
@@ -267,7 +337,8 @@ impl<P: RobustProtocol> Robust<P> {
     fn owner_died(&self) {
         // A lock that was given up stays so, even if whoever gave it up died before releasing it.
         if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
-            self.node.state.store(INCONSISTENT, Ordering::Relaxed);
+            let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+            self.node.state.store(told, Ordering::Relaxed);
         }
     }
 
@@ -277,23 +348,42 @@ impl<P: RobustProtocol> Robust<P> {
     /// The calling task holds it.
     #[inline]
     unsafe fn release(&self) {
-        // A failure is impossible: this thread took a robust lock before.
-        let Ok(me) = Me::get() else { not_the_owner() };
-        // Relaxed: our own ID is there or it is not.
-        if self.node.word.load(Ordering::Relaxed) & TID_MASK != me.tid() {
-            not_the_owner();
-        }
+        // SAFETY: by the caller's contract; a task that holds a robust lock is known.
+        unsafe { self.release_as(Me::whoever()) };
+    }
+
+    /// # Safety
+    /// `me` is the calling task, and holds the lock.
+    #[inline(always)]
+    unsafe fn release_as(&self, me: Me) {
         let head = me.head();
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { head.unlink(&self.node) };
-        let address = &raw const self.node.word;
         // Release: pairs with the Acquire of the next taker.
-        if self.node.word.swap(0, Ordering::Release) & WAITERS != 0 {
-            futex::wake(address, 1, Flag::Shared);
+        if self.node.word.compare_exchange(me.tid(), 0, Ordering::Release, Ordering::Relaxed).is_err() {
+            self.release_contended();
         }
         head.settle(before);
         me.held().set(me.held().get() - 1);
+    }
+
+    /// The release of a lock whose word has `WAITERS`: nobody but the holder changes that word.
+    #[cold]
+    #[inline(never)]
+    fn release_contended(&self) {
+        // Relaxed: a guess.
+        let sleepers = &self.node.sleepers;
+        if sleepers.load(Ordering::Relaxed) > 1 {
+            sleepers.fetch_sub(1, Ordering::Relaxed);
+            let address = &raw const self.node.word;
+            // Release: pairs with the Acquire of the next taker.
+            self.node.word.store(unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0), Ordering::Release);
+            futex::wake(address, 1, Flag::Shared);
+        } else {
+            sleepers.store(0, Ordering::Relaxed);
+            futex::clear_and_wake_all(&self.node.word, Flag::Shared);
+        }
     }
 
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
@@ -314,15 +404,9 @@ impl<P: RobustProtocol> Robust<P> {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
     }
 
-    /// Releases the lock with the data in an unknown state: the next one gets `OwnerDied`.
-    ///
-    /// # Safety
-    /// The calling task holds it.
-    #[cold]
-    pub(crate) unsafe fn unlock_inconsistent(&self) {
+    /// Declares the data to be in an unknown state: the next one gets `OwnerDied`. For the holder.
+    fn mark_inconsistent(&self) {
         self.node.state.store(INCONSISTENT, Ordering::Relaxed);
-        // SAFETY: by the caller's contract.
-        unsafe { self.release() };
     }
 
     /// Declares the data whole again. For the holder.
@@ -332,6 +416,7 @@ impl<P: RobustProtocol> Robust<P> {
 }
 
 #[cold]
+#[inline(never)]
 fn not_the_owner() -> ! {
     crate::fatal(format_args!("unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"))
 }
@@ -399,12 +484,17 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
 impl<T: ?Sized, P: RobustProtocol> std::error::Error for LockError<'_, T, P> {}
 
 impl<T> Mutex<T, Robust> {
-    /// An unlocked robust mutex, for threads and processes alike.
-    #[must_use]
-    pub const fn robust(value: T) -> Self {
-        Self::from_raw(Robust::new(), value)
+    const_unless_loom! {
+        /// An unlocked robust mutex, for threads and processes alike.
+        #[must_use]
+        pub fn robust(value: T) -> Self {
+            Self::from_raw(Robust::new(), value)
+        }
     }
 }
+
+/// In a guard, beside the owner's ID.
+const PANICKING: usize = 1 << 32;
 
 type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
@@ -415,8 +505,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
     #[inline]
     pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
-        self.guard(unsafe { self.raw().lock_raw(None) })
+        self.lock_with(Patience::Until(None))
     }
 
     /// Takes the lock if it is free at this moment.
@@ -425,8 +514,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `TimedOut` does not occur.
     #[inline]
     pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        // SAFETY: as in `lock`.
-        self.guard(unsafe { self.raw().try_lock_raw() })
+        self.lock_with(Patience::Try)
     }
 
     /// Takes the lock, or fails once `deadline` has passed.
@@ -435,14 +523,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[inline]
     pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
-        // SAFETY: as in `lock`.
-        self.guard(unsafe { self.raw().lock_raw(Some(deadline)) })
+        self.lock_with(Patience::Until(Some(deadline)))
     }
 
     /// Takes the lock, or fails after `timeout`.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
+    #[cfg(not(loom))]
     pub fn lock_for(self: Pin<&Self>, timeout: Duration) -> LockResult<'_, T, P> {
         self.lock_until(Deadline::after(timeout))
     }
@@ -459,14 +547,26 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         this.raw.mark_consistent();
     }
 
-    #[inline]
-    fn guard<'a>(self: Pin<&'a Self>, result: Result<Acquired, RawError>) -> LockResult<'a, T, P> {
+    #[inline(always)]
+    fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+        // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
+        match unsafe { self.raw().acquire_free() } {
+            Ok(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
+            Err(not_free) => self.lock_slowly(not_free, patience),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(self: Pin<&Self>, not_free: NotFree, patience: Patience) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
-        let guard = || RobustGuard { mutex, panicking: std::thread::panicking(), not_send: PhantomData };
+        // SAFETY: as in `lock_with`.
+        let result = unsafe { mutex.raw.acquire_slowly(not_free, patience) };
+        let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
             Ok(Acquired::Clean) => return Ok(guard()),
             Ok(Acquired::OwnerDied) => {
-                task::after_owner_death(core::ptr::from_ref(mutex).addr());
+                task::after_owner_death(core::ptr::from_ref(mutex).cast::<u8>().addr());
                 LockError::OwnerDied(OwnerDied { guard: ManuallyDrop::new(guard()) })
             }
             Err(RawError::WouldBlock) => LockError::WouldBlock,
@@ -487,7 +587,9 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    panicking: bool,
+    /// Who took the lock (another one after a fork; kept here, since a look at the word costs more),
+    /// and whether a panic was under way. In one number, so that the guard travels in registers.
+    owner: usize,
     not_send: PhantomData<*const ()>,
 }
 
@@ -495,6 +597,31 @@ pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
+    #[inline]
+    fn new(mutex: &'a Mutex<T, Robust<P>>, owner: u32) -> Self {
+        let owner = owner as usize | if std::thread::panicking() { PANICKING } else { 0 };
+        Self { mutex, owner, not_send: PhantomData }
+    }
+
+    /// The calling task, which took the lock. Aborts in the child of a fork, whose parent did.
+    #[inline(always)]
+    fn owner(&self) -> Me {
+        let me = Me::whoever();
+        if me.tid() != self.owner as u32 {
+            not_the_owner();
+        }
+        me
+    }
+
+    /// The data may be torn by a panic that began while the lock was held.
+    #[cold]
+    #[inline(never)]
+    fn note_panic(&self) {
+        if self.owner & PANICKING == 0 {
+            self.mutex.raw.mark_inconsistent();
+        }
+    }
+
     /// The mutex that this guard holds.
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
         // SAFETY: a guard is made from a pinned mutex only.
@@ -520,17 +647,15 @@ impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
 }
 
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
-    #[inline]
+    // Always: the glue around an outlined drop costs as much as the release itself.
+    #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the guard holds the lock and is gone after this. Its data is consistent: an
-        // `OwnerDied` becomes a guard only by saying so.
-        unsafe {
-            if std::thread::panicking() && !self.panicking {
-                self.mutex.raw.unlock_inconsistent();
-            } else {
-                self.mutex.raw.release();
-            }
+        if std::thread::panicking() {
+            self.note_panic();
         }
+        // SAFETY: the guard holds the lock and is gone after this. Its data is consistent, or
+        // marked: an `OwnerDied` becomes a guard only by saying so.
+        unsafe { self.mutex.raw.release_as(self.owner()) };
     }
 }
 
@@ -613,14 +738,10 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
 
 impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
-        let guard = &self.guard;
-        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
-        unsafe {
-            if std::thread::panicking() && !guard.panicking {
-                guard.mutex.raw.unlock_inconsistent();
-            } else {
-                guard.mutex.raw.unlock_raw();
-            }
+        if !std::thread::panicking() || self.guard.owner & PANICKING != 0 {
+            self.guard.mutex.raw.give_up();
         }
+        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
+        unsafe { self.guard.mutex.raw.release_as(self.guard.owner()) };
     }
 }

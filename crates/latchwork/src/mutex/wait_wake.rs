@@ -37,7 +37,7 @@
 #![allow(unsafe_code)]
 
 use super::RawLock;
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
@@ -109,7 +109,8 @@ impl<S: Sharing> WaitWake<S> {
         }
         loop {
             // Acquire: pairs with the Release in `unlock`. By invariant 2 the lock is taken with 2.
-            if word != CONTENDED && self.word.swap(CONTENDED, Ordering::Acquire) == UNLOCKED {
+            let taken = unless_fault!(RelockUncontended, CONTENDED, if word == UNLOCKED { LOCKED } else { CONTENDED });
+            if word != CONTENDED && self.word.swap(taken, Ordering::Acquire) == UNLOCKED {
                 return true;
             }
             if futex::wait(&self.word, CONTENDED, S::FLAG, deadline) == Wait::TimedOut {
@@ -138,7 +139,8 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     #[inline]
     fn try_lock(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`.
-        self.word.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        let acquire = unless_fault!(LockRelaxed, Ordering::Acquire, Ordering::Relaxed);
+        self.word.compare_exchange(UNLOCKED, LOCKED, acquire, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -150,7 +152,8 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     unsafe fn unlock(&self) {
         let word = &raw const self.word;
         // Release: pairs with every Acquire above.
-        if self.word.swap(UNLOCKED, Ordering::Release) == CONTENDED {
+        let release = unless_fault!(UnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        if self.word.swap(UNLOCKED, release) == unless_fault!(UnlockWakesNobody, CONTENDED, u32::MAX) {
             Self::wake(word);
         }
     }

@@ -26,13 +26,20 @@
 //! *Checked by:* the loom model `queue_wake` in `tests/loom_queue.rs`, with a negative twin in which
 //! the ticket does not move.
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 #[repr(C)]
 pub(crate) struct Sleepers {
     ticket: AtomicU32,
     registered: AtomicU32,
+}
+
+#[cfg(loom)]
+impl Default for Sleepers {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// A wake-up to be carried out after the unlock.
@@ -53,19 +60,22 @@ impl Sleepers {
 
     /// Announces a sleep; returns the value to sleep on. Under the lock.
     pub(crate) fn register(&self) -> u32 {
-        // Relaxed, here and below: ordered by the queue's lock, and compared by the kernel.
-        self.registered.store(self.registered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // Relaxed, here and below: ordered by the queue's lock, and compared by the kernel. Saturating:
+        // years of timed-out waits that nobody notifies must not wrap it below the sleepers.
+        self.registered.store(self.registered.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
         self.ticket.load(Ordering::Relaxed)
     }
 
     /// Releases one sleeper. Under the lock.
     pub(crate) fn notify(&self) -> Wake<'_> {
         let registered = self.registered.load(Ordering::Relaxed);
-        if registered == 0 {
+        if registered <= unless_fault!(QueueSkipsSingleSleeper, 0, 1) {
             return Wake(None);
         }
-        self.registered.store(registered - 1, Ordering::Relaxed);
-        self.ticket.store(self.ticket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        let taken = unless_fault!(QueueTakesTwoRegistrations, 1, 2);
+        self.registered.store(registered.saturating_sub(taken), Ordering::Relaxed);
+        let moved = unless_fault!(QueueTicketStays, 1, 0);
+        self.ticket.store(self.ticket.load(Ordering::Relaxed).wrapping_add(moved), Ordering::Relaxed);
         Wake(Some(&self.ticket))
     }
 }
@@ -73,6 +83,11 @@ impl Sleepers {
 impl Wake<'_> {
     /// Nobody is to be woken.
     pub(crate) const NONE: Self = Self(None);
+
+    #[cfg(loom)]
+    pub(crate) fn is_needed(&self) -> bool {
+        self.0.is_some()
+    }
 
     /// Makes the system call, if one is needed.
     pub(crate) fn carry_out(self) {

@@ -14,6 +14,7 @@
 //! | sweep | `sweep.rs` | settle what dead tasks left |
 //! | [`heap`] | `heap/` | blocks, private to a task or shared |
 //! | named objects | `names.rs`, `objects.rs` | find each other's data |
+//! | [`inspect`], [`leftovers`] | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
 //! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
 //!
 //! ```
@@ -27,24 +28,42 @@
 //! ```
 #![allow(unsafe_code)]
 
+mod boxed;
 mod create;
 mod error;
+mod ground;
+mod hash_map;
+mod hasher;
 mod header;
 pub mod heap;
+pub mod inspect;
+pub mod leftovers;
+mod list;
 mod names;
 mod objects;
 mod park;
 mod shareable;
+mod string;
 mod sweep;
 mod task_table;
+mod undo;
+mod vec;
+pub(crate) mod watch;
 
+pub use boxed::Box;
 pub use create::RegionOptions;
 pub use error::{AttachError, CreateError, DetachError, NameError, ObjectError};
+pub use ground::{PushError, StorageError};
+pub use hash_map::HashMap;
 pub use heap::{AllocError, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
+pub use list::List;
 pub use shareable::{Shareable, TornSafe, fingerprint};
+pub use string::String;
 pub use sweep::Swept;
 pub use task_table::Orphans;
+pub use undo::{Transaction, Undo, UndoError};
+pub use vec::Vec;
 
 pub(crate) use park::Parked;
 pub(crate) use task_table::Slot;
@@ -303,7 +322,7 @@ impl Region {
 
     /// The label that [`RegionOptions::label`] gave, or the region's name.
     #[must_use]
-    pub fn label(&self) -> String {
+    pub fn label(&self) -> std::string::String {
         self.inner.identity().label()
     }
 

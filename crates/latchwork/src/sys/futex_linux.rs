@@ -60,6 +60,26 @@ pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usiz
     usize::try_from(woken).unwrap_or(0)
 }
 
+/// Sets `word` to 0 and wakes all who sleep on it, in one step: nobody can be between sleep and
+/// wake, and no kill comes between the two. The store is a Release, at least: the kernel's exchange
+/// is a full barrier. Afterwards the word is not touched any more.
+pub(crate) fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    let address = ptr::from_ref(word);
+    // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not wanted.
+    let operation = 0;
+    // SAFETY: the kernel stores to the word, which is an atomic.
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE_OP | private, i32::MAX, 0_usize, address, operation)
+    };
+    if result < 0 {
+        crate::fatal(format_args!("futex wake failed: {}", std::io::Error::last_os_error()));
+    }
+}
+
 /// One word of a [`wait_many`].
 pub(crate) type WaitWord = sys::Wait;
 
@@ -108,6 +128,18 @@ mod tests {
         let deadline = Deadline::after(Duration::from_millis(2));
         assert_eq!(wait_many(&[shared_word(&word, 0)], Some(deadline)), Wait::TimedOut);
         assert!(deadline.has_passed());
+    }
+
+    #[test]
+    fn a_word_is_cleared_as_its_sleepers_are_woken() {
+        let word = AtomicU32::new(u32::MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| while wait(&word, u32::MAX, Sharing::Shared, None) == Wait::Interrupted {});
+            }
+            clear_and_wake_all(&word, Sharing::Shared);
+        });
+        assert_eq!(word.into_inner(), 0);
     }
 
     #[test]

@@ -31,18 +31,28 @@ impl Place {
 
     /// What a descriptor of a process refers to.
     pub(crate) fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
-        Self::look(&PathBuf::from(format!("/proc/{process}/fd/{descriptor}")), OFlags::empty())
+        Self::look(
+            &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
+            OFlags::empty(),
+        )
     }
 
     fn look(path: &Path, flags: OFlags) -> Result<Self> {
-        let file = rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
+        let file = rustix::fs::openat(
+            CWD,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC | flags,
+            Mode::empty(),
+        )?;
         let status = rustix::fs::fstat(&file)?;
         Ok(Self {
             file,
             device: status.st_dev,
             inode: status.st_ino,
             bytes: u64::try_from(status.st_size).unwrap_or(0),
-            memory: u64::try_from(status.st_blocks).unwrap_or(0).saturating_mul(512),
+            memory: u64::try_from(status.st_blocks)
+                .unwrap_or(0)
+                .saturating_mul(512),
             regular: FileType::from_raw_mode(status.st_mode) == FileType::RegularFile,
         })
     }
@@ -53,7 +63,12 @@ impl Place {
             return Err(Errno::NODEV);
         }
         let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
-        rustix::fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())
+        rustix::fs::openat(
+            CWD,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+            Mode::empty(),
+        )
     }
 
     /// Whether both are one file.
@@ -73,7 +88,10 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<OsString>> {
 }
 
 fn numbers(directory: &Path) -> Result<Vec<u32>> {
-    Ok(names(directory)?.iter().filter_map(|name| name.to_str()?.parse().ok()).collect())
+    Ok(names(directory)?
+        .iter()
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
 }
 
 /// The processes of this PID namespace that we can see.
@@ -95,13 +113,17 @@ pub(crate) fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
 }
 
 /// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if
-/// there is no such thread.
+/// there is no such thread, or nothing but its exit status.
 pub(crate) fn thread_started(process: u32, thread: u32) -> Option<u64> {
-    const START_TIME_AFTER_NAME: usize = 19;
+    const START_TIME_AFTER_STATE: usize = 18;
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
     // The name, in parentheses, can itself contain some, and spaces, and any bytes.
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
-    let ticks: u64 = fields.split_ascii_whitespace().nth(START_TIME_AFTER_NAME)?.parse().ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    let ticks: u64 = fields.nth(START_TIME_AFTER_STATE)?.parse().ok()?;
     Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
 }

@@ -1,7 +1,7 @@
 //! The only place that makes system calls.
 //!
 //! Each module is one seam to the kernel or to libc: thin, without policy. Under loom only the
-//! futex exists, as a model.
+//! futex and the robust list exist, as models.
 
 mod abort;
 #[cfg(not(loom))]
@@ -11,9 +11,25 @@ mod futex_linux;
 #[cfg(loom)]
 mod futex_loom;
 #[cfg(not(loom))]
+pub(crate) mod inspect;
+#[cfg(not(loom))]
+pub(crate) mod limits;
+#[cfg(not(loom))]
 pub(crate) mod memory;
 #[cfg(not(loom))]
+pub(crate) mod probe;
+#[cfg(not(loom))]
+pub(crate) mod proc_file;
+#[cfg(not(loom))]
+pub(crate) mod process;
+#[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub(crate) mod robust_list;
+#[cfg(not(loom))]
+pub(crate) mod scheduling;
+#[cfg(not(loom))]
+pub(crate) mod signals;
+#[cfg(not(loom))]
+pub(crate) mod sockets;
 #[cfg(not(loom))]
 pub(crate) mod thread;
 

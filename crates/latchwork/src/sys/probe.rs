@@ -45,7 +45,10 @@ pub(crate) fn futex_operation(operation: c_int) -> Result<()> {
 pub(crate) fn futex_waitv() -> Result<()> {
     let none = ptr::null::<u8>();
     // SAFETY: no words to wait for.
-    refused_with(Errno::INVAL, answer(unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) }))
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) }),
+    )
 }
 
 /// The commands that `membarrier` knows, as bits.
@@ -57,7 +60,10 @@ pub(crate) fn membarrier_commands() -> Result<u32> {
 /// Whether the kernel has restartable sequences.
 pub(crate) fn rseq() -> Result<()> {
     // SAFETY: an area of 0 bytes is refused, whether or not the thread has one.
-    refused_with(Errno::INVAL, answer(unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) }))
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) }),
+    )
 }
 
 /// Bytes of the area that libc registered for every thread; 0 if it did not.
@@ -112,13 +118,20 @@ pub(crate) fn sealed_memory_file() -> Result<()> {
 
 /// Linux 6.3: memory files that can never be executed.
 pub(crate) fn memory_file_noexec() -> Result<()> {
-    rustix::fs::memfd_create("latchwork-probe", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL).map(drop)
+    rustix::fs::memfd_create(
+        "latchwork-probe",
+        MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL,
+    )
+    .map(drop)
 }
 
 /// Linux 6.10.
 pub(crate) fn mseal() -> Result<()> {
     // SAFETY: no flag is defined, so that all of them are refused.
-    refused_with(Errno::INVAL, answer(unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) }))
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) }),
+    )
 }
 
 /// Whether a mapping at a wanted address spares what is there (Linux 4.17).
@@ -127,7 +140,12 @@ pub(crate) fn map_fixed_noreplace() -> Result<()> {
     // SAFETY: a fresh mapping of the kernel's choice, which nobody else knows, and which the second
     // call does not replace.
     unsafe {
-        let taken = rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::empty(), MapFlags::PRIVATE)?;
+        let taken = rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            bytes,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE,
+        )?;
         let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         let second = rustix::mm::mmap_anonymous(taken, bytes, ProtFlags::empty(), again);
         let result = match second {
@@ -152,7 +170,13 @@ pub(crate) fn clone_into_cgroup() -> Result<()> {
     // Valid in form, and beyond any limit on open files: the kernel gives up before there is a child.
     arguments[CGROUP] = i32::MAX as u64;
     // SAFETY: the arguments have the size that is passed.
-    let returned = unsafe { libc::syscall(libc::SYS_clone3, arguments.as_ptr(), size_of_val(&arguments)) };
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            size_of_val(&arguments),
+        )
+    };
     if returned == 0 {
         // SAFETY: ends a child that nobody wanted, at once, with no handler of the parent's run.
         unsafe { libc::_exit(0) };
@@ -168,7 +192,10 @@ pub(crate) fn clone_into_cgroup() -> Result<()> {
 pub(crate) fn pidfd() -> Result<()> {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    refused_with(Errno::CHILD, rustix::process::waitid(WaitId::PidFd(rustix::fd::AsFd::as_fd(&own)), options))
+    refused_with(
+        Errno::CHILD,
+        rustix::process::waitid(WaitId::PidFd(rustix::fd::AsFd::as_fd(&own)), options),
+    )
 }
 
 /// Memory that a fork finds empty (Linux 4.14).
@@ -193,7 +220,11 @@ pub(crate) fn free_memory_files(directory: &Path) -> Result<u64> {
 pub(crate) fn publish_unnamed(directory: &Path) -> Result<()> {
     let file = super::memory::unnamed_file(directory, 0o600)?;
     // Hidden, and not a region's name: `ps` and `gc` of others pass it by.
-    let unique = format!(".latchwork-probe-{}-{}", super::thread::thread_id(), super::clock::since_boot());
+    let unique = format!(
+        ".latchwork-probe-{}-{}",
+        super::thread::thread_id(),
+        super::clock::since_boot()
+    );
     let path = directory.join(unique);
     super::memory::publish_file(rustix::fd::AsFd::as_fd(&file), &path)?;
     super::memory::unlink(&path)
@@ -202,20 +233,27 @@ pub(crate) fn publish_unnamed(directory: &Path) -> Result<()> {
 /// Whether a thread of this process can have a real-time policy: tried by one that ends at once.
 pub(crate) fn real_time() -> Result<()> {
     let attempt = || {
-        let parameter = libc::sched_param { sched_priority: 1, ..zeroed() };
+        // SAFETY: a structure of integers; musl's has further ones, which mean nothing.
+        let mut parameter: libc::sched_param = unsafe { core::mem::zeroed() };
+        parameter.sched_priority = 1;
         let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
         // The system call, since musl's function refuses.
         // SAFETY: the kernel reads the parameter; 0 is the calling thread.
-        answer(unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameter) }).map(drop)
+        answer(unsafe {
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                policy,
+                &raw const parameter,
+            )
+        })
+        .map(drop)
     };
-    let thread = std::thread::Builder::new().name("latchwork-probe".into()).spawn(attempt).map_err(|_| Errno::AGAIN)?;
+    let thread = std::thread::Builder::new()
+        .name("latchwork-probe".into())
+        .spawn(attempt)
+        .map_err(|_| Errno::AGAIN)?;
     thread.join().unwrap_or(Err(Errno::IO))
-}
-
-/// Musl's structure has further fields, which mean nothing.
-fn zeroed() -> libc::sched_param {
-    // SAFETY: a structure of integers.
-    unsafe { core::mem::zeroed() }
 }
 
 /// The capabilities in effect, as bits.
@@ -227,10 +265,16 @@ pub(crate) fn capabilities() -> Result<rustix::thread::CapabilitySet> {
 /// below it.
 pub(crate) fn writable_cgroup() -> Result<PathBuf> {
     let groups = read_text("/proc/self/cgroup")?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).ok_or(Errno::OPNOTSUPP)?;
+    let group = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .ok_or(Errno::OPNOTSUPP)?;
     // Beside version 1, the unified hierarchy has a place of its own.
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-    let root = roots.iter().find(|root| Path::new(root).join("cgroup.procs").exists()).ok_or(Errno::OPNOTSUPP)?;
+    let root = roots
+        .iter()
+        .find(|root| Path::new(root).join("cgroup.procs").exists())
+        .ok_or(Errno::OPNOTSUPP)?;
     let path = Path::new(root).join(group);
     for file in [path.clone(), path.join("cgroup.procs")] {
         rustix::fs::accessat(CWD, &file, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -245,7 +289,10 @@ pub(crate) fn read_text(path: &str) -> Result<String> {
 
 /// The kernel's release, such as `6.18.0-1-amd64`.
 pub(crate) fn kernel_release() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// The C library and its version, as far as it tells.
@@ -254,10 +301,17 @@ pub(crate) fn libc_name() -> String {
     unsafe {
         let function = libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr());
         if function.is_null() {
-            return if cfg!(target_env = "musl") { "musl".into() } else { "an unknown C library".into() };
+            return if cfg!(target_env = "musl") {
+                "musl".into()
+            } else {
+                "an unknown C library".into()
+            };
         }
         let version: extern "C" fn() -> *const core::ffi::c_char = core::mem::transmute(function);
-        format!("glibc {}", core::ffi::CStr::from_ptr(version()).to_string_lossy())
+        format!(
+            "glibc {}",
+            core::ffi::CStr::from_ptr(version()).to_string_lossy()
+        )
     }
 }
 

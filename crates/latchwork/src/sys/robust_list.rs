@@ -50,7 +50,9 @@ pub(crate) struct Node {
     pub(crate) word: AtomicU32,
     /// For the lock's own use.
     pub(crate) state: AtomicU32,
-    reserved: [AtomicU32; 2],
+    /// As above.
+    pub(crate) sleepers: AtomicU32,
+    reserved: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
     #[cfg(not(target_env = "musl"))]
@@ -81,7 +83,8 @@ impl Node {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
-            reserved: [const { AtomicU32::new(0) }; 2],
+            sleepers: AtomicU32::new(0),
+            reserved: AtomicU32::new(0),
             kind: AtomicU32::new(KIND),
             #[cfg(not(target_env = "musl"))]
             spins: AtomicU32::new(0),

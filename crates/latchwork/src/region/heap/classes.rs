@@ -148,7 +148,7 @@ pub(super) const fn class_of(size: usize) -> usize {
 pub(super) fn class_of_aligned(size: usize, align: usize) -> usize {
     let mut class = class_of(size.max(align));
     // Ends at the next power of two at the latest.
-    while CLASSES[class].size as usize % align != 0 {
+    while !(CLASSES[class].size as usize).is_multiple_of(align) {
         class += 1;
     }
     class
@@ -204,7 +204,7 @@ mod tests {
             let align = 1usize << shift;
             for size in [1, 100, 129, 5000, 20_000, SMALL_MAX] {
                 let c = &CLASSES[class_of_aligned(size, align)];
-                assert!(c.size as usize >= size && c.size as usize % align == 0);
+                assert!(c.size as usize >= size && (c.size as usize).is_multiple_of(align));
                 assert_eq!(c.first as usize % align, 0);
             }
         }

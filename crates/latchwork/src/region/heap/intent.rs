@@ -119,7 +119,9 @@ impl Heap {
         let remote = unlinked != 0 && self.is_anothers_small(task, unlinked);
         let intent = &task.heap.intent;
         // Relaxed, but for `flags`: while that is 0 nobody reads them.
-        intent.location.store(ptr::from_ref(location).expose_provenance(), Relaxed);
+        intent
+            .location
+            .store(ptr::from_ref(location).expose_provenance(), Relaxed);
         // Relaxed: nobody else stores to it, by contract.
         intent.before.store(location.load(Relaxed), Relaxed);
         intent.after.store(value, Relaxed);

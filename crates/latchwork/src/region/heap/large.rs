@@ -105,25 +105,23 @@ impl Heap {
         align: u32,
     ) -> Option<u32> {
         let mut start = self.aligned(from, align);
-        'start: while start.checked_add(spans)? <= end {
-            for span in start..start + spans {
-                let state = State(self.entry(span).load(Relaxed));
-                if state == State::FREE {
-                    continue;
-                }
+        while start.checked_add(spans)? <= end {
+            let taken = (start..start + spans)
+                .map(|span| (span, State(self.entry(span).load(Relaxed))))
+                .find(|&(_, state)| state != State::FREE);
+            let next = match taken {
                 // A length that is being changed only makes the search skip too
                 // much or too little.
-                let skip = match state.kind() {
-                    Some(Kind::Head) => self.run_of(span, state).max(1),
-                    _ => 1,
-                };
-                start = self.aligned(span.saturating_add(skip), align);
-                continue 'start;
-            }
-            match self.build(task, start, spans) {
-                Ok(()) => return Some(start),
-                Err(taken) => start = self.aligned(taken + 1, align),
-            }
+                Some((span, state)) if state.kind() == Some(Kind::Head) => {
+                    span.saturating_add(self.run_of(span, state).max(1))
+                }
+                Some((span, _)) => span + 1,
+                None => match self.build(task, start, spans) {
+                    Ok(()) => return Some(start),
+                    Err(taken) => taken + 1,
+                },
+            };
+            start = self.aligned(next, align);
         }
         None
     }
@@ -211,11 +209,9 @@ impl Heap {
     pub(super) fn set_large_shared(&self, head: u32, shared: bool) {
         // Release: orders it after the intent that it belongs to. A change that
         // comes between is of the owner alone, since the caller holds the block.
-        let _ = self
-            .entry(head)
-            .fetch_update(Release, Relaxed, |entry| {
-                let state = State(entry);
-                (state.kind() == Some(Kind::Head)).then(|| state.with_shared(shared).0)
-            });
+        let _ = self.entry(head).fetch_update(Release, Relaxed, |entry| {
+            let state = State(entry);
+            (state.kind() == Some(Kind::Head)).then(|| state.with_shared(shared).0)
+        });
     }
 }

@@ -90,6 +90,7 @@ mod large;
 mod layout;
 mod recover;
 mod small;
+mod snapshot;
 mod state;
 mod stats;
 mod task;
@@ -99,6 +100,7 @@ mod tests;
 pub use classes::FINGERPRINT;
 pub use layout::{HeapLayout, SPAN_BYTES};
 pub use recover::OnDeath;
+pub use snapshot::HeapUse;
 pub use stats::{Corruption, HeapStats};
 pub use task::{Owner, TaskHeap, TaskRef};
 
@@ -225,11 +227,7 @@ impl Heap {
 
     #[cold]
     #[inline(never)]
-    fn alloc_unusual(
-        &self,
-        task: &TaskRef<'_>,
-        layout: Layout,
-    ) -> Result<NonNull<u8>, AllocError> {
+    fn alloc_unusual(&self, task: &TaskRef<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         if layout.size() <= SMALL_MAX && layout.align() <= SMALL_MAX {
             let class = class_of_aligned(layout.size(), layout.align());
             return match self.alloc_from_current(task, class) {
@@ -370,7 +368,10 @@ impl Heap {
     fn task_heap(&self, slot: u16) -> Option<&TaskHeap> {
         // SAFETY: by the contract of `from_raw`.
         (u32::from(slot) < self.layout.slots).then(|| unsafe {
-            self.tasks.first.byte_add(slot as usize * self.tasks.stride).as_ref()
+            self.tasks
+                .first
+                .byte_add(slot as usize * self.tasks.stride)
+                .as_ref()
         })
     }
 
@@ -555,8 +556,5 @@ impl Heap {
 #[cold]
 #[inline(never)]
 fn misuse(what: &str, address: usize) -> ! {
-    use std::io::Write as _;
-    // Nothing is to be done where standard error is closed.
-    let _ = writeln!(std::io::stderr(), "latchwork: {what} {address:#x}");
-    std::process::abort()
+    crate::fatal(format_args!("{what} {address:#x}"))
 }

@@ -6,11 +6,11 @@
 
 #![allow(unsafe_code)]
 
+use super::Heap;
 use super::classes::{CLASS_COUNT, CLASSES};
 use super::layout::place;
 use super::state::{Kind, State};
 use super::task::Owner;
-use super::Heap;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
 /// What becomes of the private blocks of a task that has died.

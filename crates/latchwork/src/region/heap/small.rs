@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use super::classes::{CLASSES, Class};
 use super::layout::{SPAN_BYTES, place};
 use super::state::{Kind, State};
-use super::task::{PENDING_WORDS, Owner, TaskRef};
+use super::task::{Owner, PENDING_WORDS, TaskRef};
 use super::{AllocError, Freed, Heap, misuse};
 use crate::atomic::{
     AtomicU64,
@@ -118,12 +118,15 @@ impl Heap {
                 self.drain_pending(task);
                 continue;
             }
-            let span = match self.pop_listed(task, class) {
-                Some(span) => span,
-                None => match self.adopt_orphan(task, class) {
-                    Some(span) => span,
-                    None => self.claim_small(task, class, requested)?,
-                },
+            let span = self
+                .pop_listed(task, class)
+                .or_else(|| self.adopt_orphan(task, class))
+                .map_or_else(|| self.claim_small(task, class, requested), Ok);
+            let span = match span {
+                Ok(span) => span,
+                // Running out of memory has made the task look at all its spans.
+                Err(_) if self.advance_cursor(task, class) => continue,
+                Err(error) => self.pop_listed(task, class).ok_or(error)?,
             };
             self.make_current(task, class, span);
         }
@@ -240,7 +243,8 @@ impl Heap {
         }
         desc.cursor.store(word, Relaxed);
         kill_point!();
-        desc.used.store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
+        desc.used
+            .store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
         kill_point!();
         Freed::Own(span)
     }
@@ -370,7 +374,8 @@ impl Heap {
             bits.remote(word).fetch_and(!freed, AcqRel);
             step!();
             let gone = (taken & freed).count_ones();
-            desc.used.store(desc.used.load(Relaxed).wrapping_sub(gone), Relaxed);
+            desc.used
+                .store(desc.used.load(Relaxed).wrapping_sub(gone), Relaxed);
             desc.cursor.store(word, Relaxed);
             kill_point!();
         }

@@ -1,9 +1,9 @@
 //! What is in the heap, and whether it is sound.
 
+use super::Heap;
 use super::classes::CLASSES;
 use super::layout::{SPAN_BYTES, place};
 use super::state::Kind;
-use super::Heap;
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
 /// What is in a heap.
@@ -125,8 +125,7 @@ impl Heap {
                 Some(Kind::Free) if state.0 == 0 => 1,
                 Some(Kind::Free) => return fail("a free span's state is not 0"),
                 Some(Kind::Small) => {
-                    self.check_small(span, state.class())
-                        .or_else(fail)?;
+                    self.check_small(span, state.class()).or_else(fail)?;
                     1
                 }
                 Some(Kind::Head) => {

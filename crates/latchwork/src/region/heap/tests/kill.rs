@@ -146,8 +146,16 @@ impl World {
         let others = self.others.borrow();
         let own = self.own.borrow();
         let loose: Vec<_> = self.loose.borrow().clone();
-        let loose: Vec<_> = loose.into_iter().filter(|&b| self.region.is_live(b)).collect();
-        let mut all: Vec<_> = linked.iter().chain(&*others).chain(&loose).copied().collect();
+        let loose: Vec<_> = loose
+            .into_iter()
+            .filter(|&b| self.region.is_live(b))
+            .collect();
+        let mut all: Vec<_> = linked
+            .iter()
+            .chain(&*others)
+            .chain(&loose)
+            .copied()
+            .collect();
         if policy != OnDeath::Free {
             all.extend(&*own);
         }
@@ -157,7 +165,10 @@ impl World {
             assert_intact(heap, block);
         }
         for &block in &linked {
-            assert!(heap.is_shared(block.addr().get()), "a linked block is private");
+            assert!(
+                heap.is_shared(block.addr().get()),
+                "a linked block is private"
+            );
         }
         let stats = heap.stats();
         let live = stats.private_blocks + stats.shared_blocks;
@@ -174,7 +185,11 @@ impl World {
         heap.check().unwrap();
         let stats = heap.stats();
         // What A allocated in its last moments, C inherits or nobody knows.
-        let kept = if policy == OnDeath::Keep { live - known } else { 0 };
+        let kept = if policy == OnDeath::Keep {
+            live - known
+        } else {
+            0
+        };
         assert_eq!((stats.private_blocks, stats.shared_blocks), (0, kept));
         if kept == 0 {
             assert_eq!(stats.free_spans, heap.committed() as usize, "{stats:?}");
@@ -185,12 +200,12 @@ impl World {
 const SCENARIOS: &[(&str, usize, Scenario)] = &[
     ("allocate in a new span", 1, |_| {
         Box::new(|w| {
-            w.alloc(A, 64);
+            w.region.alloc(owner(A), 64);
         })
     }),
     ("allocate in a new span of one word", 1, |_| {
         Box::new(|w| {
-            w.alloc(A, 2048);
+            w.region.alloc(owner(A), 2048);
         })
     }),
     ("allocate in a span that was used before", 1, |w| {
@@ -198,13 +213,13 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.region.free(owner(B), block);
         }
         Box::new(|w| {
-            w.alloc(A, 64);
+            w.region.alloc(owner(A), 64);
         })
     }),
     ("allocate in the current span", 1, |w| {
         w.own(64);
         Box::new(|w| {
-            w.alloc(A, 64);
+            w.region.alloc(owner(A), 64);
         })
     }),
     ("allocate in a listed span", 1, |w| {
@@ -213,13 +228,13 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
         w.region.free(owner(A), blocks[2]);
         w.own.borrow_mut().drain(1..3);
         Box::new(|w| {
-            w.alloc(A, 30_000);
+            w.region.alloc(owner(A), 30_000);
         })
     }),
     ("allocate in an orphan span", 1, |w| {
         w.orphaned(1024, 0);
         Box::new(|w| {
-            w.alloc(A, 1024);
+            w.region.alloc(owner(A), 1024);
         })
     }),
     ("allocate what others have freed", 1, |w| {
@@ -229,7 +244,7 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.region.free(owner(B), blocks[i]);
         }
         Box::new(|w| {
-            w.alloc(A, 30_000);
+            w.region.alloc(owner(A), 30_000);
         })
     }),
     ("allocate and grow", 1, |w| {
@@ -237,7 +252,7 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.others(B, 64 << 10);
         }
         Box::new(|w| {
-            w.alloc(A, 1024);
+            w.region.alloc(owner(A), 1024);
         })
     }),
     ("allocate when memory has run out", 1, |w| {
@@ -250,17 +265,17 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.loose(B, 64 << 10);
         }
         Box::new(|w| {
-            w.alloc(A, 30_000);
+            w.region.alloc(owner(A), 30_000);
         })
     }),
     ("allocate one span", 1, |_| {
         Box::new(|w| {
-            w.alloc(A, 64 << 10);
+            w.region.alloc(owner(A), 64 << 10);
         })
     }),
     ("allocate a run", 1, |_| {
         Box::new(|w| {
-            w.alloc(A, 150 << 10);
+            w.region.alloc(owner(A), 150 << 10);
         })
     }),
     ("free the only block", 0, |w| {
@@ -347,6 +362,10 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
         unsafe { w.region.heap.keep(block) };
         Box::new(move |w| w.publish(A, block, 0))
     }),
+    ("publish another task's block", 0, |w| {
+        let block = w.loose(B, 64);
+        Box::new(move |w| w.publish(A, block, 0))
+    }),
     ("retire an own block", 0, |w| {
         w.own(64);
         let block = w.linked(A, 64, 0);
@@ -390,6 +409,10 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
         let (old, new) = (w.linked(B, 1024, 0), w.loose(A, 1024));
         Box::new(move |w| w.replace(A, old, new, 0))
     }),
+    ("replace in an orphan span by a run", 0, |w| {
+        let (old, new) = (w.orphaned(64, 0), w.loose(A, 150 << 10));
+        Box::new(move |w| w.replace(A, old, new, 0))
+    }),
     ("replace a run", 0, |w| {
         let (old, new) = (w.linked(B, 150 << 10, 0), w.loose(A, 200 << 10));
         Box::new(move |w| w.replace(A, old, new, 0))
@@ -430,10 +453,16 @@ fn killed_world(scenario: Scenario, at: u32, meanwhile: Meanwhile) -> (World, bo
 
 fn forget_linked(world: &World) {
     let linked = world.linked_blocks();
-    world.loose.borrow_mut().retain(|block| !linked.contains(block));
+    world
+        .loose
+        .borrow_mut()
+        .retain(|block| !linked.contains(block));
     // A freed loose block may have been given to a bystander.
     let others = world.others.borrow();
-    world.loose.borrow_mut().retain(|block| !others.contains(block));
+    world
+        .loose
+        .borrow_mut()
+        .retain(|block| !others.contains(block));
 }
 
 const POLICIES: [OnDeath; 3] = [
@@ -517,6 +546,42 @@ fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
             }
         }
     }
+}
+
+/// Frees `block` of A as B, killed before A is told of it.
+fn free_untold(region: &Region, block: NonNull<u8>) {
+    let killed = kill_at(0, || region.free(owner(B), block)).is_none();
+    assert!(killed && !region.is_live(block));
+}
+
+#[test]
+fn block_whose_freer_was_killed_is_found_when_memory_runs_out() {
+    let region = Region::new(3);
+    let blocks: Vec<_> = (0..6).map(|_| region.alloc(owner(A), 30_000)).collect();
+    for &block in &blocks[1..6] {
+        free_untold(&region, block);
+        region.recover(owner(B), OnDeath::Free);
+    }
+    let again: Vec<_> = (1..6).map(|_| region.alloc(owner(A), 30_000)).collect();
+    assert!(!again.contains(&blocks[0]));
+    region.heap.check().unwrap();
+}
+
+#[test]
+fn orphan_span_whose_freer_was_killed_is_found_when_memory_runs_out() {
+    let region = Region::new(2);
+    let blocks: Vec<_> = (0..4).map(|_| region.alloc(owner(A), 30_000)).collect();
+    region.recover(owner(A), OnDeath::Keep);
+    for block in blocks {
+        // As a task does that took A for the owner just before A was recovered.
+        let address = block.addr().get();
+        let Some(Found::Small { span, class, .. }) = region.heap.find(address) else {
+            unreachable!("it is allocated");
+        };
+        region.heap.free_remote_commit(span, class, address);
+    }
+    assert_eq!(region.heap.stats().orphan_spans, 2);
+    region.alloc(owner(C), 2 * SPAN_BYTES);
 }
 
 /// Says where a test failed.

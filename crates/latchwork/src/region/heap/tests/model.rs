@@ -13,14 +13,33 @@ const SPANS: u32 = 48;
 
 #[derive(Clone, Debug)]
 enum Op {
-    Alloc { task: usize, size: usize, align: u32 },
+    Alloc {
+        task: usize,
+        size: usize,
+        align: u32,
+    },
     /// Frees the `which`th block that no link holds, whoever's it is.
-    Free { task: usize, which: usize },
-    Keep { which: usize },
+    Free {
+        task: usize,
+        which: usize,
+    },
+    Keep {
+        which: usize,
+    },
     /// Publishes, or replaces if the link is taken.
-    Publish { task: usize, which: usize, link: usize },
-    Retire { task: usize, link: usize },
-    Die { task: usize, policy: usize },
+    Publish {
+        task: usize,
+        which: usize,
+        link: usize,
+    },
+    Retire {
+        task: usize,
+        link: usize,
+    },
+    Die {
+        task: usize,
+        policy: usize,
+    },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -83,7 +102,11 @@ impl Model {
     }
 
     fn pick(&self, which: usize) -> Option<NonNull<u8>> {
-        let free: Vec<_> = self.blocks.iter().filter(|(_, b)| b.link.is_none()).collect();
+        let free: Vec<_> = self
+            .blocks
+            .iter()
+            .filter(|(_, b)| b.link.is_none())
+            .collect();
         let &(&address, _) = free.get(which.checked_rem(free.len())?)?;
         NonNull::new(address as *mut u8)
     }

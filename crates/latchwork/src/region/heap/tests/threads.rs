@@ -1,10 +1,11 @@
 //! Tasks as threads that run at the same time.
 
-use crate::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 use std::thread;
 
 use super::*;
+use crate::atomic::AtomicUsize;
 
 /// A block on its way to another thread.
 struct Sent(NonNull<u8>);
@@ -55,7 +56,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
                     let layout = Layout::from_size_align(size, 16).unwrap();
                     if let Ok(block) = region.heap.alloc(&region.task(me), layout) {
                         fill(&region.heap, block);
-                        if next(&mut seed) % 2 == 0 {
+                        if next(&mut seed).is_multiple_of(2) {
                             // The receiver may have ended: then it is lost to it.
                             let Err(mpsc::SendError(Sent(block))) = next_task.send(Sent(block))
                             else {
@@ -151,7 +152,10 @@ fn tasks_that_die_and_come_back_leave_shared_blocks_to_others() {
         .filter_map(|link| NonNull::new(link.load(Relaxed) as *mut u8))
         .collect();
     let stats = region.heap.stats();
-    assert_eq!((stats.private_blocks, stats.shared_blocks), (0, linked.len()));
+    assert_eq!(
+        (stats.private_blocks, stats.shared_blocks),
+        (0, linked.len())
+    );
     for block in linked {
         assert_intact(&region.heap, block);
         region.free(owner(9), block);

@@ -1,0 +1,5 @@
+#!/bin/sh
+# Lints are errors, in all targets.
+. "$(dirname "$0")/lib.sh"
+say "clippy"
+cargo clippy --workspace --all-targets --locked -- -D warnings

@@ -1,0 +1,10 @@
+#!/bin/sh
+# The library compiles for the other architecture. Needs `rustup target add aarch64-unknown-linux-gnu`.
+. "$(dirname "$0")/lib.sh"
+target=aarch64-unknown-linux-gnu
+say "check for $target"
+if [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
+    cargo check --workspace --all-targets --locked --target "$target" --target-dir target/cross
+else
+    echo "skipped: the standard library for $target is not installed (rustup target add $target)"
+fi

@@ -1,0 +1,5 @@
+#!/bin/sh
+# Formatting is rustfmt's.
+. "$(dirname "$0")/lib.sh"
+say "rustfmt"
+cargo fmt --all --check

@@ -1,0 +1,23 @@
+#!/bin/sh
+# The rules of the house that a compiler does not check: who makes system calls, who names atomics,
+# who may use unsafe, and that no layer reaches up.
+. "$(dirname "$0")/lib.sh"
+say "layers"
+src=crates/latchwork/src
+failed=0
+forbid() { # what, pattern, files…
+    what=$1; pattern=$2; shift 2
+    if hits=$(grep -nE "$pattern" "$@" 2>/dev/null); then
+        printf '%s:\n%s\n' "$what" "$hits"; failed=1
+    fi
+}
+all=$(find $src -name '*.rs')
+not_sys=$(echo "$all" | grep -v "^$src/sys/")
+forbid "a system call outside sys" 'libc::(syscall|mmap|fork|clone|kill|prctl|waitpid|waitid)\(|rustix::(mm|process|thread|net|fs)::[a-z_]+\(' $not_sys
+forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all" | grep -v -e "$src/atomic.rs" -e "$src/region/shareable.rs")
+forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|coproc)::[a-z_]+::|use crate::(queue|coproc)' \
+    $(echo "$all" | grep -E "$src/(sys/|mutex/|atomic|time|sharing|task|sleep|condvar|completion|barrier|once|spin)")
+forbid "a region that reaches up" 'use crate::(queue|coproc)' $(find $src/region -name '*.rs')
+forbid "a queue that reaches up" 'use crate::coproc' $(find $src/queue -name '*.rs')
+[ $failed = 0 ] && echo "in order"
+exit $failed

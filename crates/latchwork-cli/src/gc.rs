@@ -1,0 +1,147 @@
+//! `latchwork gc`: removing the named regions that no process has any more.
+
+use crate::Failure;
+use crate::style::{self, Align, Cell, Table};
+use latchwork::region::leftovers::{Caution, Leftover, Outcome, remove_unused};
+use serde::Serialize;
+use std::io::Write;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Look at these regions only [default: all]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Say what would be removed, and remove nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    dry_run: bool,
+    files: Vec<File>,
+}
+
+#[derive(Serialize)]
+struct File {
+    path: String,
+    memory_bytes: u64,
+    outcome: &'static str,
+    /// Why it failed.
+    error: Option<String>,
+    /// Why only the file lock could tell whether it is in use.
+    caution: Option<String>,
+}
+
+/// Fails if a file could not be looked at, or not be removed.
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    let leftovers = remove_unused(&args.names, args.dry_run).map_err(Failure::Directory)?;
+    let failed = leftovers
+        .iter()
+        .any(|leftover| matches!(leftover.outcome, Outcome::Failed { .. }));
+    match args.json {
+        true => print_json(args, &leftovers, out)?,
+        false => print_table(&leftovers, out)?,
+    }
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+fn word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Removed => "removed",
+        Outcome::Removable => "removable",
+        Outcome::InUse => "in use",
+        Outcome::Foreign => "foreign",
+        _ => "failed",
+    }
+}
+
+fn error(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Failed { call, error } => Some(format!("{call}: {error}")),
+        _ => None,
+    }
+}
+
+fn caution(leftover: &Leftover) -> Option<String> {
+    Some(match leftover.caution.as_ref()? {
+        Caution::OtherBuild { fingerprint } => {
+            format!("made by a build with layout {fingerprint:016x}: judged by its file lock alone")
+        }
+        Caution::OtherPidNamespace { namespace } => {
+            format!("of PID namespace {namespace}: judged by its file lock alone")
+        }
+        _ => "damaged: judged by its file lock alone".into(),
+    })
+}
+
+fn print_json(args: &Args, leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<()> {
+    let file = |leftover: &Leftover| File {
+        path: leftover.path.display().to_string(),
+        memory_bytes: leftover.memory_bytes,
+        outcome: word(&leftover.outcome),
+        error: error(&leftover.outcome),
+        caution: caution(leftover),
+    };
+    let report = Report {
+        schema: "latchwork-gc/1",
+        dry_run: args.dry_run,
+        files: leftovers.iter().map(file).collect(),
+    };
+    serde_json::to_writer_pretty(&mut *out, &report)?;
+    writeln!(out)
+}
+
+fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<()> {
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("", Align::Left),
+        ("", Align::Right),
+        ("", Align::Left),
+    ]);
+    let (mut gone, mut freed) = (0, 0);
+    for leftover in leftovers {
+        let style = match leftover.outcome {
+            Outcome::Removed | Outcome::Removable => style::GOOD,
+            Outcome::InUse | Outcome::Foreign => style::FAINT,
+            _ => style::BAD,
+        };
+        if matches!(leftover.outcome, Outcome::Removed | Outcome::Removable) {
+            gone += 1;
+            freed += leftover.memory_bytes;
+        }
+        let remark = match &leftover.outcome {
+            Outcome::Foreign => Some("not a region: left alone".into()),
+            outcome => error(outcome).or_else(|| caution(leftover)),
+        };
+        table.push(vec![
+            Cell::new(style, word(&leftover.outcome)),
+            Cell::plain(leftover.path.display()),
+            Cell::plain(style::bytes(leftover.memory_bytes)),
+            Cell::plain(remark.unwrap_or_default()),
+        ]);
+    }
+    table.write(out)?;
+    let regions = style::count(gone, "region", "regions");
+    match leftovers
+        .iter()
+        .any(|leftover| leftover.outcome == Outcome::Removable)
+    {
+        true => writeln!(
+            out,
+            "{regions} would be removed, {} freed.",
+            style::bytes(freed)
+        ),
+        false if gone == 0 => writeln!(out, "Nothing to remove."),
+        false => writeln!(out, "{regions} removed, {} freed.", style::bytes(freed)),
+    }
+}

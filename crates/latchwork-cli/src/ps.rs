@@ -1,0 +1,291 @@
+//! `latchwork ps`: regions, their tasks, and the processes that these run in.
+
+mod json;
+
+use crate::process::{Process, thread_cpu_time};
+use crate::style::{self, Align, Cell, Table};
+use latchwork::region::inspect::{self, Contents, LockState, RegionReport, TaskReport, TaskState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Show these regions only [default: all]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a region's table and `/proc` say together.
+struct View<'a> {
+    region: &'a RegionReport,
+    /// The processes of its tasks, and those that have it open, as far as they exist here.
+    processes: BTreeMap<u32, Process>,
+    /// What each of its tasks that lives has used, by slot.
+    cpu_times: BTreeMap<u16, Duration>,
+}
+
+/// Shows what can be seen; that some cannot be is no failure.
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
+    let survey = inspect::survey();
+    let chosen =
+        |region: &&RegionReport| args.names.is_empty() || args.names.contains(&region.name);
+    let views: Vec<_> = survey
+        .regions
+        .iter()
+        .filter(chosen)
+        .map(View::new)
+        .collect();
+    if args.json {
+        json::print(&views, survey.hidden_processes, out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if views.is_empty() {
+        let nothing = if args.names.is_empty() {
+            "There are no regions."
+        } else {
+            "There is no such region."
+        };
+        writeln!(out, "{nothing}")?;
+    }
+    for (index, view) in views.iter().enumerate() {
+        if index > 0 {
+            writeln!(out)?;
+        }
+        view.print(out)?;
+    }
+    if survey.hidden_processes > 0 {
+        let hidden = style::count(
+            survey.hidden_processes,
+            "process of another user is",
+            "processes of other users are",
+        );
+        writeln!(
+            out,
+            "\n{}",
+            Cell::new(
+                style::FAINT,
+                format!("{hidden} hidden: run as root to see their anonymous regions.")
+            )
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl<'a> View<'a> {
+    fn new(region: &'a RegionReport) -> Self {
+        let ours = region
+            .contents
+            .as_ref()
+            .ok()
+            .filter(|contents| contents.pid_namespace_is_ours);
+        let tasks = ours.map_or(&[][..], |contents| &contents.tasks);
+        // A dead task's PID may be another process's by now.
+        let living = tasks.iter().filter(|task| task.state == TaskState::Alive);
+        let pids: BTreeSet<u32> = living
+            .clone()
+            .map(|task| task.process)
+            .chain(region.openings.iter().map(|opening| opening.process))
+            .collect();
+        Self {
+            region,
+            processes: pids
+                .iter()
+                .filter_map(|pid| Some((*pid, Process::read(*pid)?)))
+                .collect(),
+            cpu_times: living
+                .filter_map(|task| Some((task.slot, thread_cpu_time(task.process, task.thread)?)))
+                .collect(),
+        }
+    }
+
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        let region = self.region;
+        let place = match &region.path {
+            Some(path) => path.display().to_string(),
+            None => "anonymous".into(),
+        };
+        write!(
+            out,
+            "{}  {}",
+            Cell::new(style::STRONG, &region.name),
+            Cell::new(style::FAINT, place)
+        )?;
+        match &region.contents {
+            Err(error) => writeln!(
+                out,
+                "  {}  {}",
+                style::bytes(region.memory_bytes),
+                Cell::new(style::BAD, error.to_string())
+            )?,
+            Ok(contents) => {
+                let objects = style::count(contents.objects.len(), "object", "objects");
+                let heap = format!(
+                    "{} of {} allocated",
+                    style::bytes(contents.heap.allocated_bytes),
+                    style::bytes(contents.max_bytes)
+                );
+                writeln!(
+                    out,
+                    "  at {:#x}, {} in memory, {heap}, {objects}",
+                    contents.base,
+                    style::bytes(region.memory_bytes)
+                )?;
+                for remark in remarks(contents) {
+                    writeln!(out, "  {}", Cell::new(style::DOUBTFUL, remark))?;
+                }
+            }
+        }
+        let rows = self.rows();
+        if rows.is_empty() {
+            return writeln!(
+                out,
+                "  {}",
+                Cell::new(style::FAINT, "no process is seen to have it")
+            );
+        }
+        let mut table = Table::new(&[
+            ("PID", Align::Right),
+            ("PPID", Align::Right),
+            ("S", Align::Left),
+            ("RSS", Align::Right),
+            ("SLOT", Align::Right),
+            ("TID", Align::Right),
+            ("TASK", Align::Left),
+            ("CPU", Align::Right),
+            ("NAME", Align::Left),
+            ("COMMAND", Align::Left),
+        ]);
+        for row in rows {
+            table.push(row);
+        }
+        table.write(out)
+    }
+
+    /// Process by process, children after and below their parents, and each with its tasks.
+    fn rows(&self) -> Vec<Vec<Cell>> {
+        let tasks = self
+            .region
+            .contents
+            .as_ref()
+            .map_or(&[][..], |contents| &contents.tasks);
+        let mut rows = Vec::new();
+        for (pid, depth) in self.tree() {
+            let mine: Vec<_> = tasks
+                .iter()
+                .filter(|task| task.state == TaskState::Alive && task.process == pid)
+                .collect();
+            let mut processes =
+                std::iter::once(self.processes.get(&pid)).chain(std::iter::repeat(None));
+            for task in &mine {
+                rows.push(self.row(processes.next().flatten(), Some(task), depth));
+            }
+            if mine.is_empty() {
+                rows.push(self.row(processes.next().flatten(), None, depth));
+            }
+        }
+        rows.extend(
+            tasks
+                .iter()
+                .filter(|task| task.state != TaskState::Alive)
+                .map(|task| self.row(None, Some(task), 0)),
+        );
+        rows
+    }
+
+    /// The processes in the order in which they are shown, with their depths.
+    fn tree(&self) -> Vec<(u32, usize)> {
+        fn below(
+            processes: &BTreeMap<u32, Process>,
+            parent: Option<u32>,
+            depth: usize,
+            order: &mut Vec<(u32, usize)>,
+        ) {
+            for process in processes.values() {
+                let shown = processes.get(&process.parent).map(|parent| parent.pid);
+                // The snapshot is not of one instant: PIDs that were reused could even form a ring.
+                if shown == parent && process.pid != process.parent && depth < processes.len() {
+                    order.push((process.pid, depth));
+                    below(processes, Some(process.pid), depth + 1, order);
+                }
+            }
+        }
+        let mut order = Vec::new();
+        below(&self.processes, None, 0, &mut order);
+        order
+    }
+
+    fn row(&self, process: Option<&Process>, task: Option<&TaskReport>, depth: usize) -> Vec<Cell> {
+        let orphan = task.filter(|task| task.state != TaskState::Alive);
+        let pid = process
+            .map(|process| process.pid)
+            .or(orphan.map(|task| task.process));
+        let cpu = task.and_then(|task| self.cpu_times.get(&task.slot));
+        let name = task
+            .map(|task| task.name.as_str())
+            .filter(|name| !name.is_empty());
+        vec![
+            // Only the first row of a process names it.
+            pid.map_or_else(|| Cell::plain(""), Cell::plain),
+            process.map_or_else(|| Cell::plain(""), |process| Cell::plain(process.parent)),
+            process.map_or_else(|| Cell::plain(""), |process| Cell::plain(process.state)),
+            process.map_or_else(
+                || Cell::plain(""),
+                |process| Cell::plain(style::bytes(process.rss_bytes)),
+            ),
+            Cell::or_dash(task.map(|task| task.slot)),
+            Cell::or_dash(task.map(|task| task.thread).filter(|thread| *thread != 0)),
+            task.map_or_else(|| Cell::new(style::FAINT, "none"), |task| state(task.state)),
+            Cell::or_dash(cpu.map(|cpu| format!("{:.2} s", cpu.as_secs_f64()))),
+            Cell::plain(format!("{:1$}{2}", "", 2 * depth, name.unwrap_or("-"))),
+            process.map_or_else(|| Cell::plain(""), |process| Cell::plain(&process.command)),
+        ]
+    }
+}
+
+fn state(state: TaskState) -> Cell {
+    match state {
+        TaskState::Alive => Cell::new(style::GOOD, "alive"),
+        TaskState::Unswept => Cell::new(style::BAD, "dead"),
+        _ => Cell::new(style::DOUBTFUL, "unseen"),
+    }
+}
+
+/// What is out of the ordinary about a region.
+fn remarks(contents: &Contents) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !contents.pid_namespace_is_ours {
+        remarks.push(format!(
+            "its tasks are of PID namespace {}: they cannot be looked up here",
+            contents.pid_namespace
+        ));
+    }
+    for lock in &contents.locks {
+        match lock.state {
+            LockState::OwnerDied => remarks.push(format!(
+                "its {} lock was held by a task that died; the next one repairs",
+                lock.name
+            )),
+            LockState::Held { thread } => {
+                remarks.push(format!("its {} lock is held by thread {thread}", lock.name))
+            }
+            _ => {}
+        }
+    }
+    let dead = contents
+        .tasks
+        .iter()
+        .filter(|task| task.state == TaskState::Unswept)
+        .count();
+    if dead > 0 {
+        let tasks = style::count(dead, "task died", "tasks died");
+        remarks.push(format!(
+            "{tasks} and the next one to attach or wait will settle what was left"
+        ));
+    }
+    remarks
+}

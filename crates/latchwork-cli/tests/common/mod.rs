@@ -1,0 +1,216 @@
+//! What the tests of the command share: running it under a watchdog, regions of other processes,
+//! and files that pose as regions. All of it is cleaned up on drop.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use latchwork::region::RegionOptions;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// A name that no other test, and no other run, uses.
+pub fn unique(what: &str) -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "test-{}-{}-{what}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+pub fn path_of(name: &str) -> PathBuf {
+    Path::new("/dev/shm").join(format!("latchwork-{name}"))
+}
+
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_latchwork"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs the command; one that hangs is killed, and fails the test.
+pub fn run(args: &[&str]) -> Output {
+    watched(command().args(args).spawn().unwrap())
+}
+
+pub fn watched(child: Child) -> Output {
+    let pid = Pid::from_child(&child);
+    let (send, receive) = mpsc::channel();
+    let waiter = std::thread::spawn(move || send.send(child.wait_with_output()));
+    let output = receive.recv_timeout(Duration::from_secs(120));
+    if output.is_err() {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    waiter.join().unwrap().unwrap_or_default();
+    output.expect("the command hangs").unwrap()
+}
+
+pub fn stdout(output: &Output) -> String {
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Runs the command with `--json`; it must end by itself and print one object.
+pub fn json(args: &[&str]) -> serde_json::Value {
+    let output = run(&[args, &["--json"]].concat());
+    assert!(
+        output.status.code().is_some(),
+        "{args:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_str(&stdout(&output)).unwrap()
+}
+
+/// The one region of this name that `ps` shows.
+pub fn region(name: &str) -> serde_json::Value {
+    let report = json(&["ps", name]);
+    let [region] = report["regions"].as_array().unwrap().as_slice() else {
+        panic!("{report:#}")
+    };
+    region.clone()
+}
+
+/// The outcome that `gc` reports for a name.
+pub fn gc(name: &str, more: &[&str]) -> String {
+    let report = json(&[&["gc", name], more].concat());
+    report["files"][0]["outcome"].as_str().unwrap().to_owned()
+}
+
+/// Removes what lies under a region's name.
+pub struct Named(pub String);
+
+impl Named {
+    pub fn new(what: &str) -> Self {
+        Self(unique(what))
+    }
+
+    /// A file that is named like a region.
+    pub fn file(what: &str, bytes: &[u8]) -> Self {
+        let named = Self::new(what);
+        std::fs::write(named.path(), bytes).unwrap();
+        named
+    }
+
+    pub fn path(&self) -> PathBuf {
+        path_of(&self.0)
+    }
+
+    pub fn exists(&self) -> bool {
+        self.path().symlink_metadata().is_ok()
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let path = self.path();
+        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+    }
+}
+
+/// The bytes of a small region with an object that nobody has any more.
+pub fn region_bytes() -> Vec<u8> {
+    let named = Named::new("model");
+    let options = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .max_tasks(8)
+        .max_names(8);
+    let region = options.create_named(&named.0).unwrap();
+    region.object("answer", || 42u64).unwrap();
+    region.detach().unwrap();
+    std::fs::read(named.path()).unwrap()
+}
+
+const ROLE: &str = "LATCHWORK_TEST_REGION";
+pub const ANONYMOUS: &str = "anonymous:";
+
+/// Another process that has a region, with two tasks, until it is killed or dropped.
+pub struct Holder {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// Kept open: the harness in the child goes on writing.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Holder {
+    /// Makes a region of this name, or an anonymous one if the name starts so, and an object in it.
+    pub fn of(name: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "common::holder_process", "--nocapture"])
+            .env(ROLE, name)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let ready = stdout
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.ends_with("ready"));
+        let stdin = child.stdin.take();
+        let holder = Self {
+            child,
+            stdin,
+            _stdout: stdout,
+        };
+        assert!(ready, "the holder failed");
+        holder
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// No test: what a [`Holder`] runs.
+#[test]
+fn holder_process() {
+    let Ok(name) = std::env::var(ROLE) else {
+        return;
+    };
+    let options = RegionOptions::new().max_bytes(4 << 20);
+    let region = match name.strip_prefix(ANONYMOUS) {
+        Some(label) => options.label(label).create_anonymous().unwrap(),
+        None => options.create_named(&name).unwrap(),
+    };
+    region.join("first").unwrap();
+    region.object("answer", || 42u64).unwrap();
+    let other = region.clone();
+    let (joined, wait) = mpsc::channel();
+    let (end, ended) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        other.join("second").unwrap();
+        joined.send(()).unwrap();
+        let _ = ended.recv();
+    });
+    wait.recv().unwrap();
+    println!("ready");
+    // Until our parent drops its end, or dies.
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    drop(end);
+    thread.join().unwrap();
+}

@@ -1,0 +1,217 @@
+//! Files that pose as regions: neither `ps` nor `gc` crashes or hangs on them, and both say what
+//! they are.
+
+mod common;
+
+use common::{Named, gc, region, region_bytes, run};
+use rustix::fs::{CWD, FileType, Mode};
+use std::os::unix::fs::symlink;
+
+const MAX_TASKS: usize = 12;
+const MAX_BYTES: usize = 32;
+const MAX_NAMES: usize = 48;
+
+/// `ps` reports it with this error, and `gc --dry-run` with this outcome; both end by themselves.
+fn assert_seen(named: &Named, error: &str, outcome: &str) {
+    let seen = region(&named.0);
+    assert!(seen["contents"].is_null(), "{seen:#}");
+    let said = seen["error"].as_str().unwrap();
+    assert!(said.contains(error), "{}: {said}", named.0);
+    assert_eq!(gc(&named.0, &["--dry-run"]), outcome, "{}", named.0);
+    assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
+}
+
+struct Random(u64);
+
+impl Random {
+    /// Printed, so that a failure can be repeated.
+    fn new() -> Self {
+        let seed = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap()
+            .as_nanos() as u64
+            | 1;
+        eprintln!("seed {seed:#x}");
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| (self.next() >> 32) as u8).collect()
+    }
+}
+
+#[test]
+fn random_bytes_are_no_region() {
+    assert_seen(
+        &Named::file("random", &Random::new().bytes(20_000)),
+        "not a latchwork region",
+        "foreign",
+    );
+}
+
+#[test]
+fn random_bytes_behind_our_magic_are_another_builds_or_damaged() {
+    let mut bytes = Random::new().bytes(20_000);
+    bytes[..8].copy_from_slice(b"latchwrk");
+    assert_seen(&Named::file("magic", &bytes), "layout", "removable");
+}
+
+#[test]
+fn a_cut_header_is_truncated() {
+    assert_seen(
+        &Named::file("cut", &region_bytes()[..60]),
+        "bytes",
+        "removable",
+    );
+    assert_seen(
+        &Named::file("page", &region_bytes()[..4096]),
+        "bytes",
+        "removable",
+    );
+}
+
+#[test]
+fn capacities_beyond_all_bounds_are_damage() {
+    for (what, at, value) in [
+        ("bytes", MAX_BYTES, &[0xff; 8][..]),
+        ("tasks", MAX_TASKS, &[0xff; 2]),
+        ("names", MAX_NAMES, &[0xff; 4]),
+        ("none", MAX_TASKS, &[0; 2]),
+    ] {
+        let mut bytes = region_bytes();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        assert_seen(&Named::file(what, &bytes), "damaged", "removable");
+    }
+}
+
+#[test]
+fn the_largest_capacities_without_the_tables_are_truncated() {
+    let mut bytes = region_bytes();
+    bytes[MAX_BYTES..MAX_BYTES + 8].copy_from_slice(&(1u64 << 40).to_ne_bytes());
+    assert_seen(&Named::file("large", &bytes), "bytes", "removable");
+}
+
+/// A petty file can claim a terabyte: the work is bounded by the memory that is really there.
+#[test]
+fn a_sparse_giant_is_read_in_no_time() {
+    let mut bytes = region_bytes();
+    bytes[MAX_BYTES..MAX_BYTES + 8].copy_from_slice(&(1u64 << 40).to_ne_bytes());
+    bytes[MAX_TASKS..MAX_TASKS + 2].copy_from_slice(&4096u16.to_ne_bytes());
+    bytes[MAX_NAMES..MAX_NAMES + 4].copy_from_slice(&65_536u32.to_ne_bytes());
+    let named = Named::file("giant", &bytes);
+    std::fs::File::options()
+        .write(true)
+        .open(named.path())
+        .unwrap()
+        .set_len(1 << 41)
+        .unwrap();
+    let seen = region(&named.0);
+    let contents = &seen["contents"];
+    assert_eq!(contents["max_bytes"], 1u64 << 40, "{seen:#}");
+    assert!(
+        contents["heap_allocated_bytes"].as_u64().unwrap()
+            <= seen["memory_bytes"].as_u64().unwrap()
+    );
+    assert_eq!(gc(&named.0, &["--dry-run"]), "removable");
+}
+
+/// Whatever the tables say behind a sound identity, it is shown or refused.
+#[test]
+fn garbage_in_the_tables_is_shown_and_harms_nobody() {
+    let model = region_bytes();
+    let identity = 120;
+    let mut random = Random::new();
+    for fill in [Some(0xff), Some(0x80), Some(0x40), None] {
+        let mut bytes = model.clone();
+        match fill {
+            Some(byte) => bytes[identity..].fill(byte),
+            None => {
+                let garbage = random.bytes(bytes.len() - identity);
+                bytes[identity..].copy_from_slice(&garbage);
+            }
+        }
+        let named = Named::file("garbage", &bytes);
+        let seen = region(&named.0);
+        let contents = &seen["contents"];
+        assert!(
+            contents["tasks"].as_array().unwrap().len() <= 8
+                && contents["objects"].as_array().unwrap().len() <= 8,
+            "{seen:#}"
+        );
+        assert!(
+            contents["tasks"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|task| task["state"] != "alive"),
+            "{seen:#}"
+        );
+        assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
+        assert_eq!(gc(&named.0, &[]), "removed");
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
+    let model = region_bytes();
+    let named = Named::file("shrinking", &model);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(named.path())
+        .unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use std::os::unix::fs::FileExt;
+            let mut random = Random::new();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                file.set_len(random.next() % model.len() as u64).unwrap();
+                file.write_all_at(&model, 0).unwrap();
+            }
+        });
+        for _ in 0..300 {
+            // Here, since a process for each look would leave few of them.
+            let _ = latchwork::region::inspect::inspect_path(&named.path()).unwrap();
+        }
+        for _ in 0..10 {
+            assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
+            assert!(matches!(
+                run(&["gc", "--dry-run", &named.0]).status.code(),
+                Some(0 | 1)
+            ));
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn what_is_no_regular_file_is_left_alone() {
+    let fifo = Named::new("fifo");
+    rustix::fs::mknodat(CWD, fifo.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let directory = Named::new("directory");
+    std::fs::create_dir(directory.path()).unwrap();
+    let socket = Named::new("socket");
+    let listener = std::os::unix::net::UnixListener::bind(socket.path()).unwrap();
+    let target = Named::file("target", &region_bytes());
+    let link = Named::new("link");
+    symlink(target.path(), link.path()).unwrap();
+    let dangling = Named::new("dangling");
+    symlink("/nowhere/at/all", dangling.path()).unwrap();
+    for named in [&fifo, &directory, &socket, &link, &dangling] {
+        assert_seen(named, "not a latchwork region", "foreign");
+        assert_eq!(gc(&named.0, &[]), "foreign");
+        assert!(named.exists());
+    }
+    assert!(
+        target.exists(),
+        "a link does not lead to another region's removal"
+    );
+    drop(listener);
+}

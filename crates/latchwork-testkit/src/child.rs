@@ -1,0 +1,222 @@
+//! Child processes that can be killed at any instruction, and never outlive their test.
+//!
+//! A child asks for SIGKILL at its parent thread's death before it does anything else, its handle
+//! kills and reaps it on drop, and the watchdog knows all of them.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+/// The exit code of a child whose body panicked.
+const PANICKED: i32 = 101;
+
+/// Process IDs of the living children of this process, 0 for none.
+static CHILDREN: [AtomicI32; 512] = [const { AtomicI32::new(0) }; 512];
+/// This process is a child.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+static HOOK: Once = Once::new();
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code: 0 if its body returned, 101 if it panicked.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// A process of one thread that runs a closure of its parent.
+#[derive(Debug)]
+pub struct Child {
+    pid: i32,
+    exit: Option<Exit>,
+}
+
+impl Child {
+    /// Runs `body` in a fork of this process. The child ends with `_exit`: no destructors, no atexit
+    /// handlers. It is killed when the calling *thread* ends.
+    ///
+    /// # Panics
+    /// If the process cannot be made.
+    pub fn fork(body: impl FnOnce()) -> Self {
+        // SAFETY: the child runs `body` and leaves with `_exit`. libc repairs its own locks in the
+        // child; tests take their turns, so no other thread of theirs is inside std's.
+        Self::start(|| unsafe { libc::fork() }, body)
+    }
+
+    /// As [`Self::fork`], by the bare system call: libc learns nothing of it. Its cached thread ID
+    /// and its robust list are the parent's. For a body that survives that: it may not allocate if
+    /// another thread could have been allocating.
+    ///
+    /// # Panics
+    /// If the process cannot be made.
+    pub fn clone_raw(body: impl FnOnce()) -> Self {
+        // SAFETY: no CLONE_VM and no new stack: it returns twice, as fork does.
+        Self::start(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }, body)
+    }
+
+    fn start(fork: impl FnOnce() -> i32, body: impl FnOnce()) -> Self {
+        HOOK.call_once(report_panics_of_children);
+        // SAFETY: getpid has no preconditions.
+        let parent = unsafe { libc::getpid() };
+        let pid = fork();
+        if pid == 0 {
+            become_child(parent);
+            let code = if catch_unwind(AssertUnwindSafe(body)).is_ok() { 0 } else { PANICKED };
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(code) };
+        }
+        assert!(pid > 0, "fork: {}", std::io::Error::last_os_error());
+        for place in &CHILDREN {
+            // Relaxed: the list is for the watchdog, and each entry stands for itself.
+            if place.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                break;
+            }
+        }
+        Self { pid, exit: None }
+    }
+
+    /// Its process ID.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a signal, unless the child has been reaped.
+    pub fn signal(&self, signal: i32) {
+        if self.exit.is_none() {
+            // SAFETY: an unreaped child's ID is its own.
+            unsafe { libc::kill(self.pid, signal) };
+        }
+    }
+
+    /// Kills it, now or in the past, and reaps it.
+    pub fn kill(&mut self) -> Exit {
+        self.signal(libc::SIGKILL);
+        self.wait()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Exit {
+        loop {
+            if let Some(exit) = self.reap(0) {
+                return exit;
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn try_wait(&mut self) -> Option<Exit> {
+        self.reap(libc::WNOHANG)
+    }
+
+    /// Waits for its end, which must be a good one.
+    ///
+    /// # Panics
+    /// If it panicked or was killed.
+    pub fn succeed(mut self) {
+        let exit = self.wait();
+        assert_eq!(exit, Exit::Code(0), "child {}", self.pid);
+    }
+
+    /// Whether it is asleep in a futex system call at this moment.
+    #[must_use]
+    pub fn is_in_futex(&self) -> bool {
+        // Running: "running"; else the number of the call first, which the kernel gives for a
+        // blocked task only.
+        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap_or_default();
+        let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
+        [libc::SYS_futex, SYS_FUTEX_WAITV].map(Some).contains(&number) && state_of(self.pid) == Some('S')
+    }
+
+    fn reap(&mut self, flags: i32) -> Option<Exit> {
+        if self.exit.is_some() {
+            return self.exit;
+        }
+        let mut status = 0;
+        // SAFETY: waits for our own child and writes the variable.
+        let pid = unsafe { libc::waitpid(self.pid, &raw mut status, flags | libc::__WALL) };
+        if pid == self.pid {
+            self.exit = exit_of(status);
+        }
+        if self.exit.is_some() {
+            forget(self.pid);
+        }
+        self.exit
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.exit.is_none() {
+            self.kill();
+        }
+    }
+}
+
+const SYS_FUTEX_WAITV: i64 = 449;
+
+/// How a wait status says that a process ended; `None` if it only stopped.
+pub(crate) fn exit_of(status: i32) -> Option<Exit> {
+    if libc::WIFEXITED(status) {
+        Some(Exit::Code(libc::WEXITSTATUS(status)))
+    } else if libc::WIFSIGNALED(status) {
+        Some(Exit::Signal(libc::WTERMSIG(status)))
+    } else {
+        None
+    }
+}
+
+/// A task's state as ps shows it.
+pub(crate) fn state_of(pid: i32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+fn become_child(parent: i32) {
+    // SAFETY: none has preconditions.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // The parent died before that?
+        if libc::getppid() != parent {
+            libc::_exit(1);
+        }
+    }
+    IS_CHILD.store(true, Ordering::Relaxed);
+    for place in &CHILDREN {
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// libtest captures what a panic prints, in memory that the child takes with it: a child's panic is
+/// written to the real standard error.
+fn report_panics_of_children() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if IS_CHILD.load(Ordering::Relaxed) {
+            let text = format!("child {}: {info}\n", std::process::id());
+            // SAFETY: writes our buffer to an open descriptor, or fails.
+            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        } else {
+            usual(info);
+        }
+    }));
+}
+
+fn forget(pid: i32) {
+    for place in &CHILDREN {
+        let _ = place.compare_exchange(pid, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+pub(crate) fn living() -> impl Iterator<Item = i32> {
+    CHILDREN.iter().map(|place| place.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
+}
+
+pub(crate) fn kill_all() {
+    for pid in living() {
+        // SAFETY: unreaped children of ours.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+    }
+}

@@ -1,0 +1,81 @@
+//! Memory that forks share.
+#![allow(unsafe_code)]
+
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+/// A value in anonymous memory that this process and its later forks share.
+///
+/// A test's journal lives here, so that what is tested is not also the witness.
+#[derive(Debug)]
+pub struct Page<T> {
+    value: NonNull<T>,
+}
+
+// SAFETY: shared access gives `&T` only.
+unsafe impl<T: Sync> Send for Page<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Page<T> {}
+
+/// Types that are valid when all their bytes are zero, and that processes may share.
+///
+/// # Safety
+/// All-zero is a valid value, and the type holds no pointers.
+pub unsafe trait Zeroed: Sync {}
+macro_rules! zeroed {
+    ($($ty:ident),*) => {$(
+        // SAFETY: an atomic integer.
+        unsafe impl Zeroed for core::sync::atomic::$ty {}
+    )*};
+}
+zeroed!(AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
+// SAFETY: as its elements.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+// SAFETY: as its parts.
+unsafe impl<A: Zeroed, B: Zeroed> Zeroed for (A, B) {}
+// SAFETY: as its parts.
+unsafe impl<A: Zeroed, B: Zeroed, C: Zeroed> Zeroed for (A, B, C) {}
+
+impl<T: Zeroed> Page<T> {
+    /// All zero.
+    ///
+    /// # Panics
+    /// If there is no memory.
+    #[must_use]
+    pub fn new() -> Self {
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
+        let address = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                size_of::<T>().max(1),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(address, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        Self { value: NonNull::new(address.cast()).expect("mmap gave address 0") }
+    }
+}
+
+impl<T: Zeroed> Default for Page<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Deref for Page<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: mapped until drop, page-aligned, and zero is valid by `Zeroed`.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T> Drop for Page<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this size; the borrow checker knows of no reference left.
+        unsafe { libc::munmap(self.value.as_ptr().cast(), size_of::<T>().max(1)) };
+    }
+}

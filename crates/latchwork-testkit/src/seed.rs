@@ -1,0 +1,35 @@
+//! Random decisions that can be repeated.
+
+use core::fmt;
+
+/// What a test's random decisions are drawn from: `LATCHWORK_SEED`, or chosen anew in each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// The seed of the environment, or a new one.
+    ///
+    /// # Panics
+    /// If `LATCHWORK_SEED` is set, but is no number (decimal, or hexadecimal after `0x`).
+    #[must_use]
+    pub fn from_env() -> Self {
+        let Ok(text) = std::env::var("LATCHWORK_SEED") else { return Self(fastrand::u64(..)) };
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        Self(number.unwrap_or_else(|error| panic!("LATCHWORK_SEED={text} is no number: {error}")))
+    }
+
+    /// A generator; each `stream` of a seed is another one.
+    #[must_use]
+    pub fn rng(self, stream: u64) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.0 ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+}
+
+impl fmt::Display for Seed {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:#x}", self.0)
+    }
+}

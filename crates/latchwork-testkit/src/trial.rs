@@ -1,0 +1,61 @@
+//! One kill test.
+
+use crate::{Seed, Watchdog};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// The frame of a kill test: kill tests of one program run one after another (each wants all CPUs),
+/// under a watchdog, with a seed that is printed first.
+#[derive(Debug)]
+pub struct Trial {
+    name: &'static str,
+    seed: Seed,
+    watchdog: Watchdog,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Trial {
+    /// Waits for its turn and begins.
+    #[must_use]
+    pub fn begin(name: &'static str) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let seed = Seed::from_env();
+        println!("{name}: LATCHWORK_SEED={seed}");
+        let watchdog = Watchdog::start(format!("{name}, LATCHWORK_SEED={seed}"));
+        Self { name, seed, watchdog, _turn: turn }
+    }
+
+    /// The test's name.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What its random decisions are drawn from.
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.seed
+    }
+
+    /// Tells the watchdog that the test is alive.
+    pub fn progress(&self) {
+        self.watchdog.progress();
+    }
+
+    /// A number of kills (or of anything else that the long run has more of), multiplied by
+    /// `LATCHWORK_KILLS`.
+    #[must_use]
+    pub fn times(&self, usual: u64) -> u64 {
+        let factor: f64 = std::env::var("LATCHWORK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+        ((usual as f64 * factor) as u64).max(1)
+    }
+
+    /// Waits until `condition` holds, watched by the watchdog alone.
+    pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            std::thread::yield_now();
+        }
+        self.progress();
+    }
+}

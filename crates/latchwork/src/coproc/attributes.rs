@@ -1,0 +1,398 @@
+//! What a coproc is to be like.
+
+use super::SpawnError;
+use super::record::whole_characters;
+use crate::region::Orphans;
+use crate::sys::process::Sharing;
+use crate::sys::scheduling::{CpuMask, MAX_CPUS, Policy};
+use crate::sys::sockets::MAX_DESCRIPTORS;
+use crate::sys::{limits, proc_file, process, scheduling};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes of a name that are kept.
+pub(super) const NAME_BYTES: usize = 64;
+/// The stack of a coproc that asks for no other.
+pub(super) const STACK_BYTES: usize = 8 << 20;
+
+/// How the kernel schedules a coproc: a policy with what it goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// `SCHED_OTHER`, the usual one.
+    Other {
+        /// −20 (most) to 19 (least); below the creator's own it needs a privilege.
+        nice: i32,
+    },
+    /// `SCHED_BATCH`: as other, taken to be busy with long computations.
+    Batch {
+        /// As for [`Self::Other`].
+        nice: i32,
+    },
+    /// `SCHED_IDLE`: only when nobody else wants the processor.
+    Idle,
+    /// `SCHED_FIFO`: before all that is not real-time, until it blocks. Needs a privilege.
+    Fifo {
+        /// 1 (least) to 99.
+        priority: i32,
+    },
+    /// `SCHED_RR`: as FIFO, in slices among equals. Needs a privilege.
+    RoundRobin {
+        /// 1 (least) to 99.
+        priority: i32,
+    },
+}
+
+/// What a coproc is to be like; by default as its creator was when the runtime started.
+///
+/// An attribute that cannot be set is reported by the spawn, by name
+/// ([`SpawnError::Attribute`]), and the coproc runs nothing.
+///
+/// ```
+/// use latchwork::coproc::{Attributes, Scheduling};
+///
+/// let attributes = Attributes::new()
+///     .name("worker")
+///     .scheduling(Scheduling::Batch { nice: 5 })
+///     .affinity([0])
+///     .cpu_time(60)
+///     .die_with_parent();
+/// # let _ = attributes;
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "attributes do nothing until something is spawned with them"]
+pub struct Attributes {
+    name: Option<String>,
+    address_space: Option<u64>,
+    core_size: Option<u64>,
+    cpu_time: Option<u64>,
+    stack_size: Option<usize>,
+    scheduling: Option<Scheduling>,
+    affinity: Option<Vec<usize>>,
+    cgroup: Option<PathBuf>,
+    die_with_parent: bool,
+    orphans: Orphans,
+    descriptors: Vec<Arc<OwnedFd>>,
+    sharing: Option<Sharing>,
+    pub(super) detached: bool,
+}
+
+impl Attributes {
+    /// A clean start, joinable, with nothing special.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What ps, top and `/proc` show: 15 bytes in `comm`, as much of 64 as the program's own
+    /// arguments leave room for in `cmdline`, and 32 in the region's task table.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// The most address space in bytes (`RLIMIT_AS`, soft and hard). What the creator has mapped
+    /// counts, and so does the whole [maximum](crate::region::RegionOptions::max_bytes) of each
+    /// region.
+    pub fn address_space(mut self, bytes: u64) -> Self {
+        self.address_space = Some(bytes);
+        self
+    }
+
+    /// The largest core file in bytes (`RLIMIT_CORE`, soft and hard); 0 for none.
+    pub fn core_size(mut self, bytes: u64) -> Self {
+        self.core_size = Some(bytes);
+        self
+    }
+
+    /// The most processor time in seconds, at least 1 (`RLIMIT_CPU`). SIGXCPU comes when it is used
+    /// up, and SIGKILL five seconds of processor time later: the hard limit lies above the soft
+    /// one, since with equal ones the kernel kills without a warning.
+    pub fn cpu_time(mut self, seconds: u64) -> Self {
+        self.cpu_time = Some(seconds);
+        self
+    }
+
+    /// The size of the stack in bytes, rounded up to whole pages; the default is 8 MiB. A guard
+    /// page lies below it.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// The scheduling policy, with priority or niceness.
+    pub fn scheduling(mut self, scheduling: Scheduling) -> Self {
+        self.scheduling = Some(scheduling);
+        self
+    }
+
+    /// The processors that it may run on, by number, below 1024.
+    pub fn affinity(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
+        self.affinity = Some(cpus.into_iter().collect());
+        self
+    }
+
+    /// The control group that it is to be in: the group's directory.
+    pub fn cgroup(mut self, directory: impl AsRef<Path>) -> Self {
+        self.cgroup = Some(directory.as_ref().to_owned());
+        self
+    }
+
+    /// Nobody will join it: its end is cleaned up after by itself.
+    pub fn detached(mut self) -> Self {
+        self.detached = true;
+        self
+    }
+
+    /// It is killed when its creator's process ends, however that ends. (Not when the creating
+    /// *thread* ends, as with `PR_SET_PDEATHSIG`.) A second thread in it watches.
+    pub fn die_with_parent(mut self) -> Self {
+        self.die_with_parent = true;
+        self
+    }
+
+    /// What becomes of the blocks that only it knows, should it die.
+    pub fn orphans(mut self, policy: Orphans) -> Self {
+        self.orphans = policy;
+        self
+    }
+
+    /// Passes a descriptor, closed on exec; may be called several times. The coproc gets them in
+    /// this order from [`descriptors`](super::descriptors).
+    pub fn descriptor(mut self, descriptor: impl Into<OwnedFd>) -> Self {
+        self.descriptors.push(Arc::new(descriptor.into()));
+        self
+    }
+
+    /// A snapshot start: the coproc is a copy of the calling thread, with the memory as it is now,
+    /// and all open descriptors; it takes the longer, the more memory there is. See
+    /// [`Coprocs::snapshot`](super::Coprocs::snapshot) on what that means for a program with
+    /// threads.
+    pub fn snapshot(mut self) -> Self {
+        self.sharing.get_or_insert(Sharing::empty());
+        self
+    }
+
+    /// Shares one table of descriptors with the creator: what one opens or closes, the other has
+    /// open or closed. Implies [`Self::snapshot`], as do the other two sharing attributes: the
+    /// kernel shares with the process that is copied.
+    ///
+    /// The death of a coproc that shares descriptors closes none: readers of its pipes see no
+    /// end-of-file, and locks by `fcntl` stay.
+    ///
+    /// # Safety
+    /// The coproc closes no descriptor that something in its creator owns: an
+    /// `OwnedFd` that is dropped in the copied memory closes the original's.
+    #[allow(unsafe_code)]
+    pub unsafe fn share_files(self) -> Self {
+        self.share(Sharing::FILES)
+    }
+
+    /// Shares the working directory, the root and the umask with the creator, both ways. Implies
+    /// [`Self::snapshot`].
+    pub fn share_fs(self) -> Self {
+        self.share(Sharing::FS)
+    }
+
+    /// Shares the list of System V semaphore adjustments, as threads do: they are undone when the
+    /// last of the sharers ends. Implies [`Self::snapshot`].
+    pub fn share_sysv_undo(self) -> Self {
+        self.share(Sharing::SYSV_UNDO)
+    }
+
+    fn share(mut self, sharing: Sharing) -> Self {
+        self.sharing = Some(self.sharing.unwrap_or(Sharing::empty()) | sharing);
+        self
+    }
+
+    /// What to share in a snapshot start; `None` for a clean one.
+    pub(super) fn sharing(&self) -> Option<Sharing> {
+        self.sharing
+    }
+
+    /// Whether a coproc that was made ahead will do.
+    pub(super) fn fit_for_pool(&self) -> bool {
+        let Self { name: _, orphans: _, detached: _, sharing, descriptors, cgroup, die_with_parent, stack_size, .. } = self;
+        let plain = self.address_space.is_none() && self.core_size.is_none() && self.cpu_time.is_none();
+        let plain = plain && self.scheduling.is_none() && self.affinity.is_none() && !die_with_parent;
+        plain && sharing.is_none() && descriptors.is_empty() && cgroup.is_none() && stack_size.is_none()
+    }
+
+    pub(super) fn display_name(&self) -> &str {
+        self.name.as_deref().unwrap_or("coproc")
+    }
+
+    /// The attributes as the coproc finds them in its record.
+    pub(super) fn settings(&self) -> Result<Settings, SpawnError> {
+        let plain = Settings::named(self.display_name());
+        Ok(Settings {
+            address_space: self.address_space,
+            core_size: self.core_size,
+            cpu_time: self.cpu_time,
+            stack_bytes: self.stack_size.unwrap_or(STACK_BYTES),
+            scheduling: self.scheduling,
+            affinity: self.affinity.as_deref().map(mask).transpose()?,
+            cgroup: self.cgroup.is_some(),
+            die_with_parent: self.die_with_parent,
+            orphans: self.orphans,
+            ..plain
+        })
+    }
+
+    /// The descriptors to pass: those that were asked for, and the control group's list.
+    pub(super) fn open(&self) -> Result<Descriptors<'_>, SpawnError> {
+        let cgroup = self.cgroup.as_deref().map(proc_file::open_cgroup).transpose();
+        let cgroup = cgroup.map_err(|error| Attribute::Cgroup.failed(error))?;
+        if self.descriptors.len() + usize::from(cgroup.is_some()) > MAX_DESCRIPTORS {
+            return Err(Attribute::Descriptor.failed(Errno::TOOBIG));
+        }
+        Ok(Descriptors { passed: &self.descriptors, cgroup })
+    }
+}
+
+fn mask(cpus: &[usize]) -> Result<CpuMask, SpawnError> {
+    let mut mask = [0; MAX_CPUS / 64];
+    for cpu in cpus {
+        let word = mask.get_mut(cpu / 64).ok_or_else(|| Attribute::Affinity.failed(Errno::INVAL))?;
+        *word |= 1 << (cpu % 64);
+    }
+    Ok(mask)
+}
+
+/// The open descriptors that go with a request.
+pub(super) struct Descriptors<'a> {
+    passed: &'a [Arc<OwnedFd>],
+    cgroup: Option<OwnedFd>,
+}
+
+impl Descriptors<'_> {
+    pub(super) fn borrow(&self) -> Vec<BorrowedFd<'_>> {
+        use rustix::fd::AsFd;
+        self.passed.iter().map(|descriptor| descriptor.as_fd()).chain(self.cgroup.as_ref().map(AsFd::as_fd)).collect()
+    }
+}
+
+/// The attributes that can fail, as a record names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Attribute {
+    Process,
+    Region,
+    StackSize,
+    Cgroup,
+    Affinity,
+    Scheduling,
+    Nice,
+    CpuTime,
+    CoreSize,
+    AddressSpace,
+    DieWithParent,
+    Descriptor,
+}
+
+impl Attribute {
+    const NAMES: [(Self, &'static str); 12] = [
+        (Self::Process, "process"),
+        (Self::Region, "region"),
+        (Self::StackSize, "stack_size"),
+        (Self::Cgroup, "cgroup"),
+        (Self::Affinity, "affinity"),
+        (Self::Scheduling, "scheduling"),
+        (Self::Nice, "nice"),
+        (Self::CpuTime, "cpu_time"),
+        (Self::CoreSize, "core_size"),
+        (Self::AddressSpace, "address_space"),
+        (Self::DieWithParent, "die_with_parent"),
+        (Self::Descriptor, "descriptor"),
+    ];
+
+    /// The error for an attribute by its number in a record.
+    pub(super) fn error(number: u32, errno: u32) -> SpawnError {
+        let error = Errno::from_raw_os_error(errno.cast_signed());
+        let attribute = Self::NAMES.iter().find(|(attribute, _)| *attribute as u32 == number);
+        SpawnError::Attribute { attribute: attribute.map_or("unknown", |(_, name)| name), error }
+    }
+
+    pub(super) fn failed(self, error: Errno) -> SpawnError {
+        Self::error(self as u32, error.raw_os_error().cast_unsigned())
+    }
+}
+
+/// Attributes as plain data, for the record.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Settings {
+    name: [u8; NAME_BYTES],
+    name_length: usize,
+    address_space: Option<u64>,
+    core_size: Option<u64>,
+    cpu_time: Option<u64>,
+    pub(super) stack_bytes: usize,
+    scheduling: Option<Scheduling>,
+    affinity: Option<CpuMask>,
+    /// The last descriptor is the control group's list of members.
+    pub(super) cgroup: bool,
+    pub(super) die_with_parent: bool,
+    pub(super) orphans: Orphans,
+}
+
+impl Settings {
+    /// The default ones.
+    pub(super) fn named(text: &str) -> Self {
+        let mut name = [0; NAME_BYTES];
+        let name_length = whole_characters(text, NAME_BYTES);
+        name[..name_length].copy_from_slice(&text.as_bytes()[..name_length]);
+        Self {
+            name,
+            name_length,
+            address_space: None,
+            core_size: None,
+            cpu_time: None,
+            stack_bytes: STACK_BYTES,
+            scheduling: None,
+            affinity: None,
+            cgroup: false,
+            die_with_parent: false,
+            orphans: Orphans::Free,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        str::from_utf8(&self.name[..self.name_length.min(NAME_BYTES)]).unwrap_or_default()
+    }
+
+    /// Sets all that the kernel knows of, in the coproc. What limits the coproc's own start (its
+    /// address space) comes last.
+    pub(super) fn apply(&self, cgroup: Option<BorrowedFd<'_>>) -> Result<(), (Attribute, Errno)> {
+        let named = |attribute| move |error| (attribute, error);
+        if let Some(members) = cgroup {
+            proc_file::enter_cgroup(members).map_err(named(Attribute::Cgroup))?;
+        }
+        if let Some(mask) = &self.affinity {
+            scheduling::set_affinity(mask).map_err(named(Attribute::Affinity))?;
+        }
+        if let Some(wanted) = self.scheduling {
+            let (policy, priority, nice) = match wanted {
+                Scheduling::Other { nice } => (Policy::Other, 0, Some(nice)),
+                Scheduling::Batch { nice } => (Policy::Batch, 0, Some(nice)),
+                Scheduling::Idle => (Policy::Idle, 0, None),
+                Scheduling::Fifo { priority } => (Policy::Fifo, priority, None),
+                Scheduling::RoundRobin { priority } => (Policy::RoundRobin, priority, None),
+            };
+            scheduling::set_policy(policy, priority).map_err(named(Attribute::Scheduling))?;
+            nice.map_or(Ok(()), scheduling::set_nice).map_err(named(Attribute::Nice))?;
+        }
+        self.cpu_time.map_or(Ok(()), limits::limit_cpu).map_err(named(Attribute::CpuTime))?;
+        self.core_size.map_or(Ok(()), limits::limit_core).map_err(named(Attribute::CoreSize))?;
+        self.address_space.map_or(Ok(()), limits::limit_address_space).map_err(named(Attribute::AddressSpace))
+    }
+
+    pub(super) fn apply_name(&self, arguments: &core::ops::Range<usize>) {
+        process::set_name(self.name().as_bytes());
+        // SAFETY: this process's arguments; a coproc has none of its own to use.
+        #[allow(unsafe_code)]
+        unsafe {
+            proc_file::set_title(arguments, self.name().as_bytes());
+        }
+    }
+}

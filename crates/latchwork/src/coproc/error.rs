@@ -1,0 +1,94 @@
+//! What can go wrong with coprocs, by operation.
+
+use crate::region::{AttachError, ObjectError};
+use rustix::io::Errno;
+
+/// Why coprocs cannot be started at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The server process could not be made.
+    #[error("{call} failed: {error}")]
+    System {
+        /// What was tried.
+        call: &'static str,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// The copies of this process that were made all hung: another thread holds a lock of the
+    /// allocator, of the loader or of standard output all the time. Start before other threads do.
+    #[error("{attempts} copies of this process hung on locks of other threads; start the runtime before other threads")]
+    Unproven {
+        /// How many were tried.
+        attempts: u32,
+    },
+    /// The server process ended before it was ready.
+    #[error("the server process ended while it started")]
+    Died,
+    /// The region has no room for a record, or the caller cannot be a task of it.
+    #[error(transparent)]
+    Region(#[from] ObjectError),
+}
+
+/// Why there is no new coproc.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// An attribute could not be set; the coproc ran nothing. `process` and `region` stand for the
+    /// clone itself and for joining the region.
+    #[error("attribute {attribute}: {error}")]
+    Attribute {
+        /// The attribute, by the name of its builder function (`nice`: that of `scheduling`).
+        attribute: &'static str,
+        /// The kernel's answer.
+        error: Errno,
+    },
+    /// The argument is not a whole named object of the region.
+    #[error("the argument is not a named object of the region")]
+    Argument,
+    /// The runtime belongs to another process: this one is the child of a fork, and needs its own.
+    #[error("the runtime belongs to another process")]
+    OtherProcess,
+    /// The server process is gone and cannot be replaced.
+    #[error("the server process is gone: {0}")]
+    Server(#[from] StartError),
+    /// The new process died before it ran anything.
+    #[error("the process died before it ran anything")]
+    Died,
+    /// The region has no room for a record, or the caller cannot be a task of it.
+    #[error(transparent)]
+    Region(#[from] ObjectError),
+}
+
+impl From<AttachError> for SpawnError {
+    fn from(error: AttachError) -> Self {
+        Self::Region(error.into())
+    }
+}
+
+/// Why the end of a coproc is not known.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// The deadline has passed.
+    #[error("it had not ended by the deadline")]
+    TimedOut,
+    /// It was started detached.
+    #[error("it is detached")]
+    Detached,
+    /// It died, and something else in this process, or none of it, has waited for it: the runtime
+    /// belongs to another process, or somebody calls `waitpid` with `__WALL`.
+    #[error("it died, and how is unknown: another waited for it")]
+    Taken,
+    /// The region cannot be used.
+    #[error(transparent)]
+    Region(#[from] AttachError),
+    /// A system call failed.
+    #[error("{call} failed: {error}")]
+    System {
+        /// What was tried.
+        call: &'static str,
+        /// The kernel's answer.
+        error: Errno,
+    },
+}

@@ -1,0 +1,95 @@
+//! Coprocs that nobody will ask about any more, and whose processes the kernel still keeps.
+//!
+//! One list per process, so that coprocs that outlive their runtime are cleaned up after, too. It is
+//! tended at each spawn and join, a few graves at a time.
+#![allow(unsafe_code)]
+
+use super::record::Ref;
+use crate::atomic::{AtomicPtr, Ordering};
+use crate::mutex::Mutex;
+use crate::sys::process;
+use crate::sys::thread::process_id;
+use core::ptr;
+use std::collections::VecDeque;
+
+/// A process to reap.
+pub(super) struct Grave {
+    pub(super) pid: u32,
+    /// Freed when the process is gone.
+    pub(super) record: Option<Ref>,
+    /// The task has ended, the process ends at once.
+    pub(super) ending: bool,
+}
+
+struct Yard {
+    process: u32,
+    graves: Mutex<VecDeque<Grave>>,
+}
+
+static YARD: AtomicPtr<Yard> = AtomicPtr::new(ptr::null_mut());
+
+/// The yard of this process. One that was copied by a fork is left alone for ever: its graves are
+/// the parent's, and its lock may have been copied while held.
+fn yard() -> &'static Yard {
+    let process = process_id();
+    loop {
+        // Acquire: pairs with the Release below.
+        let current = YARD.load(Ordering::Acquire);
+        // SAFETY: made below, and never freed.
+        if let Some(yard) = unsafe { current.as_ref() }
+            && yard.process == process
+        {
+            return yard;
+        }
+        let new = Box::into_raw(Box::new(Yard { process, graves: Mutex::new(VecDeque::new()) }));
+        if YARD.compare_exchange(current, new, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: made just now, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(new) });
+        }
+    }
+}
+
+/// Leaves a process to be reaped.
+pub(super) fn bury(grave: Grave) {
+    yard().graves.lock().push_back(grave);
+}
+
+/// Looks at a few graves.
+pub(super) fn tend() {
+    const AT_A_TIME: usize = 2;
+    let mut graves = yard().graves.lock();
+    for _ in 0..AT_A_TIME.min(graves.len()) {
+        if let Some(grave) = graves.pop_front() {
+            if gone(grave.pid, false) {
+                grave.close();
+            } else {
+                graves.push_back(grave);
+            }
+        }
+    }
+}
+
+/// Looks at all graves, and waits for the processes that end at once.
+pub(super) fn tend_all() {
+    let graves: Vec<Grave> = yard().graves.lock().drain(..).collect();
+    for grave in graves {
+        if gone(grave.pid, grave.ending) {
+            grave.close();
+        } else {
+            bury(grave);
+        }
+    }
+}
+
+fn gone(pid: u32, block: bool) -> bool {
+    !matches!(process::reap(pid, block), Ok(None))
+}
+
+impl Grave {
+    fn close(self) {
+        if let Some(record) = self.record {
+            // SAFETY: the process is gone, and its handle with it.
+            unsafe { record.free() };
+        }
+    }
+}

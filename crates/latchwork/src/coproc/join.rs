@@ -1,0 +1,355 @@
+//! The handle on a coproc: waiting for its end, signals, its result.
+//!
+//! *Why no death is missed.* A coproc that runs is a task of the region, and whoever waits for it
+//! sleeps on its life-word, which changes when it leaves the region in good order, and when it dies,
+//! by whatever cause, `exec` included. A long sleep is the region's `park`, which watches all tasks,
+//! since the kernel tells one sleeper of a death and this one may die, too; a first short one
+//! watches the one life-word alone, since most joins end in it.
+#![allow(unsafe_code)]
+
+use super::graveyard::{self, Grave};
+use super::record::{self, Ref};
+use super::{JoinError, child};
+use crate::atomic::Ordering;
+use crate::mutex::Mutex;
+use crate::sys::limits::Usage;
+use crate::sys::process::{self, Ended};
+use crate::sys::{futex, thread};
+use crate::time::Deadline;
+use core::fmt;
+use core::time::Duration;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::sync::Arc;
+
+/// How long a sleep watches the life-word of one task alone.
+const SHORT: Duration = Duration::from_millis(2);
+
+/// How a coproc ended, and what it used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it used: until its function had ended ([`Coproc::join`]), or in all
+    /// ([`Coproc::join_reaped`], and whenever it died).
+    pub usage: Usage,
+}
+
+impl Exit {
+    /// Whether it returned 0, or exited with 0.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self.outcome, Outcome::Returned(0) | Outcome::Exited(0))
+    }
+}
+
+/// How a coproc ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Its function returned this.
+    Returned(i32),
+    /// Its function panicked; the beginning of the message.
+    Panicked(String),
+    /// It called `exit` with this status, or became another program by `exec`, which did. Neither
+    /// its creator's `atexit` handlers ran nor, after `_exit`, any.
+    Exited(i32),
+    /// A signal killed it.
+    Signalled {
+        /// Its number.
+        signal: i32,
+        /// A core file was written.
+        core: bool,
+    },
+}
+
+/// Why a signal was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KillError {
+    /// The process has ended.
+    #[error("the process has ended")]
+    Ended,
+    /// The kernel refused.
+    #[error("pidfd_send_signal failed: {0}")]
+    System(Errno),
+}
+
+/// A coproc, as its creator sees it.
+///
+/// Dropping it detaches: the coproc goes on, and is cleaned up after when it ends. The handle is of
+/// use in the process that spawned alone.
+#[must_use = "a coproc whose handle is dropped is detached"]
+pub struct Coproc {
+    record: Ref,
+    pid: u32,
+    name: String,
+    detached: bool,
+    creator: u32,
+    process: Mutex<Process>,
+}
+
+#[derive(Default)]
+struct Process {
+    descriptor: Option<Arc<OwnedFd>>,
+    /// The kernel has forgotten it, and its ID may be another's.
+    reaped: Option<Result<(Ended, Usage), ()>>,
+}
+
+impl Coproc {
+    pub(super) fn new(record: Ref, name: &str, detached: bool) -> Self {
+        let pid = record.pid.load(Ordering::Relaxed);
+        let creator = thread::process_id();
+        Self { record, pid, name: name.to_owned(), detached, creator, process: Mutex::default() }
+    }
+
+    /// The process ID. It may be another's once the coproc has ended and was joined; to send a
+    /// signal use [`Self::kill`].
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The name that [`Attributes::name`](super::Attributes::name) gave.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether its function still runs. A coproc that became another program counts as ended.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.is_gone()
+    }
+
+    /// Waits until its function has ended, or it died.
+    ///
+    /// Returns as soon as the result is there and the coproc has left the region: its locks are
+    /// free, or reported to their next owners. The kernel may be busy for a while taking the
+    /// process apart; the zombie is reaped in passing, later. [`Self::join_reaped`] waits for that,
+    /// too. If the coproc died, what it left in the region has been swept.
+    ///
+    /// # Errors
+    /// [`JoinError::Detached`]; see [`JoinError`].
+    pub fn join(self) -> Result<Exit, JoinError> {
+        self.wait(None)
+    }
+
+    /// As [`Self::join`], until `deadline`; may be called again.
+    ///
+    /// # Errors
+    /// [`JoinError::TimedOut`]; see [`JoinError`].
+    pub fn join_until(&self, deadline: Deadline) -> Result<Exit, JoinError> {
+        self.wait(Some(deadline))
+    }
+
+    /// Waits until the kernel has taken the process apart: its descriptors are closed, its threads
+    /// gone, and its usage is complete.
+    ///
+    /// # Errors
+    /// As for [`Self::join`].
+    pub fn join_reaped(self) -> Result<Exit, JoinError> {
+        let published = self.wait(None)?;
+        let (_, usage) = self.reap(None)?;
+        Ok(Exit { usage, ..published })
+    }
+
+    /// Sends a signal. It never meets another process: the kernel keeps the ID until it was reaped,
+    /// and the signal goes through a pidfd.
+    ///
+    /// # Errors
+    /// [`KillError`].
+    pub fn kill(&self, signal: Signal) -> Result<(), KillError> {
+        // A coproc from the pool drops the signals that came before its work did.
+        while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
+            let pause = Deadline::after(Duration::from_micros(200));
+            futex::wait(&self.record.state, record::ASSIGNED, futex::Sharing::Shared, Some(pause));
+        }
+        let descriptor = self.descriptor().map_err(|error| match error {
+            JoinError::System { error, .. } => KillError::System(error),
+            _ => KillError::Ended,
+        })?;
+        rustix::process::pidfd_send_signal(&*descriptor, signal).map_err(|error| match error {
+            Errno::SRCH => KillError::Ended,
+            error => KillError::System(error),
+        })
+    }
+
+    /// Lets it go on by itself; the same as dropping the handle.
+    pub fn detach(self) {}
+
+    /// Whether the task is gone, in good order or not.
+    pub(super) fn is_gone(&self) -> bool {
+        self.record.task().is_none_or(|task| self.record.region.inner().life_word(task).is_none())
+    }
+
+    pub(super) fn region(&self) -> &crate::region::Region {
+        &self.record.region
+    }
+
+    fn wait(&self, deadline: Option<Deadline>) -> Result<Exit, JoinError> {
+        if self.detached {
+            return Err(JoinError::Detached);
+        }
+        if self.is_alive() {
+            // While it runs, and before this thread sleeps.
+            graveyard::tend();
+        }
+        if !self.wait_until_gone(deadline)? {
+            return Err(JoinError::TimedOut);
+        }
+        if let Some(outcome) = self.published() {
+            return Ok(Exit { outcome, usage: self.record.usage() });
+        }
+        // It died. Somebody may wait for what it held.
+        let _ = self.record.region.inner().sweep();
+        let (ended, usage) = self.reap(deadline)?;
+        let outcome = match ended {
+            Ended::Exited(status) => Outcome::Exited(status),
+            Ended::Signalled { signal, core } => Outcome::Signalled { signal, core },
+        };
+        Ok(Exit { outcome, usage })
+    }
+
+    fn wait_until_gone(&self, deadline: Option<Deadline>) -> Result<bool, JoinError> {
+        let Some(task) = self.record.task() else { return Ok(true) };
+        let inner = self.record.region.inner();
+        if let Some((word, value)) = inner.life_word(task) {
+            let short = Deadline::after(SHORT);
+            futex::wait(word, value, futex::Sharing::Shared, Some(deadline.map_or(short, |deadline| deadline.min(short))));
+        }
+        loop {
+            let deaths = inner.deaths();
+            if inner.life_word(task).is_none() {
+                return Ok(true);
+            }
+            if deadline.is_some_and(Deadline::has_passed) {
+                return Ok(false);
+            }
+            inner.park(inner.task()?, &[], deaths, deadline);
+        }
+    }
+
+    /// The result, of a coproc that is gone.
+    fn published(&self) -> Option<Outcome> {
+        if self.record.state() != record::DONE {
+            return None;
+        }
+        // Relaxed: written before `DONE`.
+        match self.record.code.load(Ordering::Relaxed) {
+            child::RESULT_PANICKED => Some(Outcome::Panicked(self.record.message())),
+            _ => Some(Outcome::Returned(self.record.detail.load(Ordering::Relaxed).cast_signed())),
+        }
+    }
+
+    /// A descriptor of the process, which is not reaped.
+    fn descriptor(&self) -> Result<Arc<OwnedFd>, JoinError> {
+        let mut process = self.process.lock();
+        if process.reaped.is_some() || self.creator != thread::process_id() {
+            return Err(JoinError::Taken);
+        }
+        if let Some(descriptor) = &process.descriptor {
+            return Ok(Arc::clone(descriptor));
+        }
+        match process::open_process(self.pid) {
+            // Unless somebody else has reaped it, and it is another process's.
+            Ok(descriptor) if process::is_child(&descriptor) => {
+                Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
+            }
+            Ok(_) | Err(Errno::SRCH) => Err(JoinError::Taken),
+            Err(error) => Err(JoinError::System { call: "pidfd_open", error }),
+        }
+    }
+
+    /// Waits for the end of the process and reaps it.
+    fn reap(&self, deadline: Option<Deadline>) -> Result<(Ended, Usage), JoinError> {
+        loop {
+            if let Some(ended) = self.try_reap()? {
+                return Ok(ended);
+            }
+            // Not under the lock: a coproc that became another program may run for long.
+            match self.descriptor() {
+                Ok(descriptor) => match process::wait_for_end(&*descriptor, deadline) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(JoinError::TimedOut),
+                    Err(error) => return Err(JoinError::System { call: "poll", error }),
+                },
+                // Another thread has reaped it meanwhile.
+                Err(JoinError::Taken) if self.process.lock().reaped.is_some() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn try_reap(&self) -> Result<Option<(Ended, Usage)>, JoinError> {
+        let mut process = self.process.lock();
+        if process.reaped.is_none() {
+            process.reaped = match process::reap(self.pid, false) {
+                Ok(None) => return Ok(None),
+                Ok(Some(ended)) => Some(Ok(ended)),
+                Err(Errno::CHILD) => Some(Err(())),
+                Err(error) => return Err(JoinError::System { call: "wait4", error }),
+            };
+        }
+        match process.reaped {
+            Some(Ok(ended)) => Ok(Some(ended)),
+            _ => Err(JoinError::Taken),
+        }
+    }
+}
+
+impl Drop for Coproc {
+    fn drop(&mut self) {
+        // In the child of a fork the record and the process are the parent's.
+        if self.creator != thread::process_id() {
+            return;
+        }
+        let reaped = self.process.get_mut().reaped.is_some();
+        let gone = reaped || self.is_gone();
+        // A task that is gone without a result may have become another program, which goes on.
+        let ending = gone && self.record.state() == record::DONE;
+        if gone {
+            // SAFETY: the task is gone: the coproc does not touch its record any more.
+            unsafe { self.record.free() };
+        }
+        if !reaped {
+            let record = if gone { None } else { Some(self.record.clone()) };
+            graveyard::bury(Grave { pid: self.pid, record, ending });
+        }
+    }
+}
+
+impl fmt::Debug for Coproc {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Coproc").field("name", &self.name).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// Waits until one of several coprocs has ended; gives its index, for [`Coproc::join`].
+///
+/// # Errors
+/// [`JoinError::TimedOut`] once `deadline` has passed, at once if there are none and no deadline.
+pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize, JoinError> {
+    let Some(first) = coprocs.first() else {
+        if let Some(deadline) = deadline {
+            std::thread::sleep(deadline.remaining());
+        }
+        return Err(JoinError::TimedOut);
+    };
+    let inner = first.region().inner();
+    let one_region = coprocs.iter().all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
+    loop {
+        let deaths = inner.deaths();
+        if let Some(index) = coprocs.iter().position(|coproc| coproc.is_gone()) {
+            return Ok(index);
+        }
+        if deadline.is_some_and(Deadline::has_passed) {
+            return Err(JoinError::TimedOut);
+        }
+        // The tasks of other regions are looked at from time to time.
+        let check = Deadline::after(Duration::from_millis(10));
+        let until = if one_region { deadline } else { Some(deadline.map_or(check, |deadline| deadline.min(check))) };
+        inner.park(inner.task()?, &[], deaths, until);
+    }
+}

@@ -1,0 +1,79 @@
+//! Co-processes: processes that share as much as they need.
+//!
+//! A coproc is a process of its own (its memory, its descriptors, its place in ps) that shares a
+//! [region](crate::region) with its creator, at the same address. It is started like a thread, with
+//! attributes set before its function runs, and joined like one; and it may be killed at any
+//! instruction, which its creator learns, and which leaves the region usable.
+//!
+//! ```
+//! use latchwork::coproc::{Attributes, Coprocs, Outcome};
+//! use latchwork::mutex::{Mutex, Robust};
+//! use latchwork::region::{Region, RegionOptions};
+//!
+//! fn add(region: &Region, hits: &Mutex<u64, Robust>) -> i32 {
+//!     *region.pin(hits).lock().unwrap() += 1;
+//!     7
+//! }
+//!
+//! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+//! let coprocs = Coprocs::new(&region)?;
+//! let hits = region.object("hits", || Mutex::robust(0u64))?;
+//! let coproc = coprocs.spawn(add, &hits, &Attributes::new().name("adder"))?;
+//! assert_eq!(coproc.join()?.outcome, Outcome::Returned(7));
+//! assert_eq!(*hits.lock()?, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Two ways to start
+//!
+//! | | clean (the default) | snapshot |
+//! | --- | --- | --- |
+//! | is a copy of | the process when the runtime started | the calling thread, now |
+//! | takes the longer, the | larger the process was *then* | larger the process is now |
+//! | descriptors | 0, 1, 2, the region, those passed | all |
+//! | locks of other threads | free | copied held, never released |
+//! | statics | as they were then | as they are now |
+//! | runs | a function with an argument in the region, or by value | that, or a closure |
+//!
+//! Start the runtime early, before other threads and large data. (A later start is checked, see
+//! [`Coprocs::new`].) Code that is loaded later by `dlopen` is not there in a clean start.
+//!
+//! In both, signal handlers are reset as by `exec` and no signal is blocked; the process group, the
+//! terminal, the environment and the working directory are the creator's. A coproc ends by `_exit`:
+//! its creator's `atexit` handlers never run in it, whether its function returns, panics or calls
+//! `exit` (with glibc; elsewhere `exit` runs them).
+//!
+//! # The creator's other children
+//!
+//! Coprocs have no exit signal: they send no SIGCHLD, and `waitpid(-1)` does not see them. The
+//! runtime waits for them by itself.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `zygote.rs` | the small process that makes clean coprocs |
+//! | `pool.rs` | coprocs that were made ahead |
+//! | `spawn.rs` | the runtime and the ways to start |
+//! | `attributes.rs` | what a coproc is to be like |
+//! | `record.rs` | what creator and coproc tell each other |
+//! | `child.rs` | the life of a coproc |
+//! | `join.rs`, `graveyard.rs` | waiting for its end |
+//! | `supervisor.rs` | starting again what died |
+
+mod attributes;
+mod child;
+mod clone;
+mod error;
+mod graveyard;
+mod join;
+mod pool;
+mod record;
+mod spawn;
+mod zygote;
+
+pub use crate::sys::limits::Usage;
+pub use attributes::{Attributes, Scheduling};
+pub use child::descriptors;
+pub use error::{JoinError, SpawnError, StartError};
+pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
+pub use rustix::process::Signal;
+pub use spawn::{Coprocs, Options};

@@ -1,0 +1,107 @@
+//! Coprocs that were made ahead: joined to the region, and asleep until there is work.
+#![allow(unsafe_code)]
+
+use super::graveyard::{self, Grave};
+use super::record::{self, Ref, Request};
+use super::zygote::Zygote;
+use crate::atomic::Ordering;
+use crate::sys::futex::{self, Sharing};
+use crate::sys::process;
+use std::collections::VecDeque;
+
+#[derive(Default)]
+pub(super) struct Pool {
+    size: usize,
+    /// Ready, or being made.
+    members: VecDeque<Ref>,
+}
+
+impl Pool {
+    pub(super) fn new(size: usize) -> Self {
+        Self { size, members: VecDeque::with_capacity(size) }
+    }
+
+    /// Has a ready coproc start on `request`; gives it back if none is ready.
+    pub(super) fn take(&mut self, request: Request) -> Result<Ref, Request> {
+        for _ in 0..self.members.len() {
+            let Some(member) = self.members.pop_front() else { break };
+            match member.state() {
+                record::REQUESTED if !has_ended(&member) => self.members.push_back(member),
+                record::READY if lives(&member) => {
+                    // SAFETY: the coproc reads it after `ASSIGNED`.
+                    unsafe { *member.request() = request };
+                    // AcqRel: the Release pairs with the coproc's look at its state.
+                    let state = &member.state;
+                    if state.compare_exchange(record::READY, record::ASSIGNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                        futex::wake(state, 1, Sharing::Shared);
+                        return Ok(member);
+                    }
+                    // It has closed meanwhile.
+                    // SAFETY: it does not read its request any more.
+                    let request = unsafe { core::ptr::read(member.request()) };
+                    discard(member);
+                    return self.take(request);
+                }
+                _ => discard(member),
+            }
+        }
+        Err(request)
+    }
+
+    /// Asks for as many as are missing, once half of them are.
+    pub(super) fn refill(&mut self, zygote: &Zygote, request: impl Fn() -> Request, region: &crate::region::Region) {
+        if self.members.len() * 2 > self.size || self.size == 0 {
+            return;
+        }
+        let missing = self.size - self.members.len();
+        // Without memory, or without a zygote, there is no pool, and spawns are clean ones.
+        let records: Vec<Ref> = (0..missing).map_while(|_| Ref::new(region, request()).ok()).collect();
+        if zygote.request(&records, &[]).is_ok() {
+            self.members.extend(records);
+        } else {
+            for record in &records {
+                // SAFETY: nobody else knows it, or ever will: the message was not sent.
+                unsafe { record.free() };
+            }
+        }
+    }
+
+    /// Forgets those that a dead zygote did not get to.
+    pub(super) fn forget_unmade(&mut self) {
+        self.members.retain(|member| {
+            let made = member.pid.load(Ordering::Acquire) != 0;
+            if !made {
+                // SAFETY: no process knows it, or ever will.
+                unsafe { member.free() };
+            }
+            made
+        });
+    }
+
+    /// Gives up all members, which have been told to end. The zygote is gone.
+    pub(super) fn close(&mut self) {
+        self.forget_unmade();
+        for member in self.members.drain(..) {
+            discard_when(member, true);
+        }
+    }
+}
+
+/// Whether a ready member is still a task of the region.
+fn lives(member: &Ref) -> bool {
+    member.task().is_some_and(|task| member.region.inner().life_word(task).is_some())
+}
+
+/// Whether a member that is being made died before it was ready.
+fn has_ended(member: &Ref) -> bool {
+    let pid = member.pid.load(Ordering::Relaxed);
+    pid != 0 && !matches!(process::reap(pid, false), Ok(None))
+}
+
+fn discard(member: Ref) {
+    discard_when(member, false);
+}
+
+fn discard_when(member: Ref, ending: bool) {
+    graveyard::bury(Grave { pid: member.pid.load(Ordering::Relaxed), record: Some(member), ending });
+}

@@ -1,0 +1,263 @@
+//! What the creator and a coproc tell each other: a block of the region's heap per coproc.
+//!
+//! | state | meaning | entered by |
+//! | --- | --- | --- |
+//! | 0 `REQUESTED` | to be made, or on its way | creator |
+//! | 1 `READY` | in the pool: waits for its work | coproc |
+//! | 2 `ASSIGNED` | taken from the pool | creator: CAS from `READY` |
+//! | 3 `STARTED` | all attributes are set, its function runs | coproc |
+//! | 4 `FAILED` | an attribute failed; it runs nothing | coproc, or the zygote for it |
+//! | 5 `DONE` | its function has ended, the result is here | coproc |
+//! | 6 `CLOSED` | of a `Coprocs` itself: its ready coprocs are to end | creator, zygote |
+//!
+//! Invariants
+//! 1. The request is written by the creator alone, before `REQUESTED` is sent or `ASSIGNED` is
+//!    stored (Release), and read by the coproc alone, after it has seen that (Acquire).
+//! 2. A coproc that has stored `FAILED` does not touch its record again; one that has stored `DONE`
+//!    leaves the region after that, and does not touch it after that. So the creator may free the
+//!    record at `FAILED`, and once the task is gone, however it went.
+//! 3. The result is written before `DONE`. A task that is gone without `DONE` died.
+#![allow(unsafe_code)]
+
+use super::attributes::{Attribute, Settings};
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::region::heap::Owner;
+use crate::region::{AttachError, ObjectError, Region};
+use crate::sys::futex::{self, Sharing};
+use crate::sys::limits::Usage;
+use crate::sys::sockets::MAX_DESCRIPTORS;
+use core::alloc::Layout;
+use core::cell::UnsafeCell;
+use core::num::NonZero;
+use core::ptr::NonNull;
+use core::time::Duration;
+use rustix::io::Errno;
+
+pub(super) const REQUESTED: u32 = 0;
+pub(super) const READY: u32 = 1;
+pub(super) const ASSIGNED: u32 = 2;
+pub(super) const STARTED: u32 = 3;
+pub(super) const FAILED: u32 = 4;
+pub(super) const DONE: u32 = 5;
+pub(super) const CLOSED: u32 = 6;
+
+/// Bytes of an argument that is passed by value.
+pub(super) const VALUE_BYTES: usize = 256;
+/// Bytes that are kept of the message of a panic.
+const MESSAGE_BYTES: usize = 160;
+
+/// What to run: a monomorphic function of this image, which is at the same address in all clones.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Call {
+    pub(super) run: unsafe fn(&Region, entry: usize, argument: *const u8) -> i32,
+    pub(super) entry: usize,
+    /// 0: the value in the request.
+    pub(super) argument: usize,
+}
+
+/// What a coproc is to be and to do.
+#[derive(Clone)]
+#[repr(C, align(16))]
+pub(super) struct Request {
+    pub(super) call: Option<Call>,
+    pub(super) settings: Settings,
+    /// The process that asks.
+    pub(super) creator: u32,
+    /// Made ahead, for the pool.
+    pub(super) pooled: bool,
+    /// The descriptors to pass, as numbers in the process that is cloned.
+    pub(super) descriptors: [i32; MAX_DESCRIPTORS],
+    pub(super) descriptor_count: usize,
+    pub(super) value: [u128; VALUE_BYTES / 16],
+}
+
+#[repr(C, align(64))]
+pub(super) struct Record {
+    pub(super) state: AtomicU32,
+    /// Set by the kernel when it makes the process; 0 before.
+    pub(super) pid: AtomicU32,
+    /// Slot and generation in the region's task table; 0 before it has joined.
+    task: AtomicU64,
+    /// The attribute that failed and its error, or the result.
+    pub(super) code: AtomicU32,
+    pub(super) detail: AtomicU32,
+    usage: [AtomicU64; 7],
+    message_length: AtomicU32,
+    message: [AtomicU8; MESSAGE_BYTES],
+    request: UnsafeCell<Request>,
+}
+
+// SAFETY: atomics, and a request that one task at a time uses (invariant 1).
+unsafe impl Sync for Record {}
+
+/// A record in a region.
+#[derive(Clone)]
+pub(super) struct Ref {
+    pub(super) region: Region,
+    record: NonNull<Record>,
+}
+
+// SAFETY: the region handle keeps the record mapped, and the record is `Sync`.
+unsafe impl Send for Ref {}
+// SAFETY: as above.
+unsafe impl Sync for Ref {}
+
+impl core::ops::Deref for Ref {
+    type Target = Record;
+    fn deref(&self) -> &Record {
+        // SAFETY: allocated by `new`, freed by `free`, whose callers keep invariant 2.
+        unsafe { self.record.as_ref() }
+    }
+}
+
+impl Ref {
+    /// Allocates a record that outlives the calling task, since the coproc does.
+    pub(super) fn new(region: &Region, request: Request) -> Result<Self, ObjectError> {
+        let block = region.allocate(Layout::new::<Record>())?;
+        let record: NonNull<Record> = block.cast();
+        // SAFETY: a block of the right size and alignment, which nobody else knows.
+        unsafe {
+            record.write(Record {
+                state: AtomicU32::new(REQUESTED),
+                pid: AtomicU32::new(0),
+                task: AtomicU64::new(0),
+                code: AtomicU32::new(0),
+                detail: AtomicU32::new(0),
+                usage: [const { AtomicU64::new(0) }; 7],
+                message_length: AtomicU32::new(0),
+                message: [const { AtomicU8::new(0) }; MESSAGE_BYTES],
+                request: UnsafeCell::new(request),
+            });
+            region.keep(block);
+        }
+        Ok(Self { region: region.clone(), record })
+    }
+
+    /// The record at an address that came over the zygote's socket.
+    ///
+    /// # Safety
+    /// It does, and is in this region.
+    pub(super) unsafe fn at(region: &Region, address: usize) -> Option<Self> {
+        let record = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
+        Some(Self { region: region.clone(), record })
+    }
+
+    pub(super) fn address(&self) -> usize {
+        self.record.as_ptr().expose_provenance()
+    }
+
+    /// Frees the record.
+    ///
+    /// # Safety
+    /// Invariant 2, and no other `Ref` of this process is used again.
+    pub(super) unsafe fn free(&self) {
+        // SAFETY: by the contract. Should the thread be unable to become a task, it is leaked.
+        let _: Result<(), AttachError> = unsafe { self.region.deallocate(self.record.cast()) };
+    }
+}
+
+impl Record {
+    /// The request.
+    ///
+    /// # Safety
+    /// Invariant 1: the caller is the one whose turn it is.
+    #[expect(clippy::mut_from_ref, reason = "the state says whose it is")]
+    pub(super) unsafe fn request(&self) -> &mut Request {
+        // SAFETY: by the contract.
+        unsafe { &mut *self.request.get() }
+    }
+
+    pub(super) fn set_task(&self, task: Owner) {
+        // Relaxed: the state's Release publishes it.
+        self.task.store(u64::from(task.slot()) << 32 | u64::from(task.generation()), Ordering::Relaxed);
+    }
+
+    /// The coproc as a task of the region, once the state is `READY` or later.
+    pub(super) fn task(&self) -> Option<Owner> {
+        let raw = self.task.load(Ordering::Relaxed);
+        NonZero::new(raw as u32).map(|generation| Owner::new((raw >> 32) as u16, generation))
+    }
+
+    pub(super) fn state(&self) -> u32 {
+        // Acquire: pairs with the Release of `enter`.
+        self.state.load(Ordering::Acquire)
+    }
+
+    pub(super) fn enter(&self, state: u32) {
+        // Release: pairs with the Acquire of `state` and of the pool.
+        self.state.store(state, Ordering::Release);
+    }
+
+    /// Enters a state that somebody sleeps for.
+    pub(super) fn announce(&self, state: u32) {
+        let word = &raw const self.state;
+        self.enter(state);
+        futex::wake(word, u32::MAX, Sharing::Shared);
+    }
+
+    /// Reports an attribute that cannot be set.
+    pub(super) fn refuse(&self, attribute: Attribute, error: Errno) {
+        // Relaxed: before `FAILED`.
+        self.code.store(attribute as u32, Ordering::Relaxed);
+        self.detail.store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
+        self.announce(FAILED);
+    }
+
+    pub(super) fn set_usage(&self, usage: &Usage) {
+        let values = [
+            nanoseconds(usage.user_time),
+            nanoseconds(usage.system_time),
+            usage.max_rss_kib,
+            usage.minor_faults,
+            usage.major_faults,
+            usage.voluntary_switches,
+            usage.involuntary_switches,
+        ];
+        for (place, value) in self.usage.iter().zip(values) {
+            // Relaxed: before `DONE`.
+            place.store(value, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        let value = |index: usize| self.usage[index].load(Ordering::Relaxed);
+        Usage {
+            user_time: Duration::from_nanos(value(0)),
+            system_time: Duration::from_nanos(value(1)),
+            max_rss_kib: value(2),
+            minor_faults: value(3),
+            major_faults: value(4),
+            voluntary_switches: value(5),
+            involuntary_switches: value(6),
+        }
+    }
+
+    pub(super) fn set_message(&self, message: &str) {
+        let kept = whole_characters(message, MESSAGE_BYTES);
+        for (place, byte) in self.message.iter().zip(message.bytes().take(kept)) {
+            // Relaxed: before `DONE`.
+            place.store(byte, Ordering::Relaxed);
+        }
+        self.message_length.store(kept as u32, Ordering::Relaxed);
+    }
+
+    pub(super) fn message(&self) -> String {
+        let length = (self.message_length.load(Ordering::Relaxed) as usize).min(MESSAGE_BYTES);
+        let bytes: Vec<u8> = self.message[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The most bytes of `text` that are whole characters and at most `max`.
+pub(super) fn whole_characters(text: &str, max: usize) -> usize {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    end
+}

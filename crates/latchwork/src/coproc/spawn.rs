@@ -1,0 +1,427 @@
+//! The runtime, and the ways to start a coproc.
+#![allow(unsafe_code)]
+
+use super::attributes::{Attribute, Attributes, Settings};
+use super::child::{self, Seed};
+use super::error::{SpawnError, StartError};
+use super::join::Coproc;
+use super::pool::Pool;
+use super::record::{self, Call, Ref, Request, VALUE_BYTES};
+use super::zygote::{EXISTENCE_CHECK, Zygote};
+use super::{clone, graveyard};
+use crate::atomic::Ordering;
+use crate::mutex::Mutex;
+use crate::region::{Region, Shareable};
+use crate::sys::process::{self, Sharing, Stack};
+use crate::sys::sockets::MAX_DESCRIPTORS;
+use crate::sys::{futex, proc_file, thread};
+use crate::time::Deadline;
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::Range;
+use rustix::fd::AsRawFd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// How often a spawn makes a new zygote, should the last one have died under it.
+const ZYGOTES: usize = 3;
+
+/// How a runtime is to be.
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until a runtime is started with them"]
+pub struct Options {
+    pool: usize,
+}
+
+impl Options {
+    /// No pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a
+    /// slot of its task table) and sleep. A spawn without other attributes than name, orphans and
+    /// detached takes one of them, which is about as fast as starting a thread. More are made in
+    /// the background when half of them are gone; when none is left, spawns are clean ones.
+    pub fn pool(mut self, coprocs: usize) -> Self {
+        self.pool = coprocs;
+        self
+    }
+}
+
+/// The runtime that makes coprocs for one region.
+///
+/// Clones refer to the same one. When the last one is dropped, the server process and the ready
+/// coprocs end; coprocs that run go on, and their handles stay valid. A coproc may make a runtime
+/// of its own. In the child of a fork the runtime answers [`SpawnError::OtherProcess`], and the
+/// child makes its own.
+#[derive(Clone)]
+pub struct Coprocs {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    region: Region,
+    creator: u32,
+    arguments: Range<usize>,
+    /// Tells ready coprocs when to end, and where a zygote says that it is ready.
+    control: Ref,
+    zygote: Mutex<Option<Arc<Zygote>>>,
+    pool: Mutex<Pool>,
+    has_pool: bool,
+}
+
+impl Coprocs {
+    /// Starts the runtime, without a pool.
+    ///
+    /// It makes a copy of this process, as it is now, from which all clean coprocs will be copied:
+    /// start it early. Where there are other threads already, the copy first proves that none of
+    /// them holds a lock of the allocator, the loader or std; if one does, another copy is made,
+    /// and after some attempts [`StartError::Unproven`] is returned. Locks of other libraries are
+    /// not looked at.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn new(region: &Region) -> Result<Self, StartError> {
+        Self::with_options(region, &Options::new())
+    }
+
+    /// Starts the runtime. See [`Self::new`].
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn with_options(region: &Region, options: &Options) -> Result<Self, StartError> {
+        let creator = thread::process_id();
+        let control = Ref::new(region, blank(creator, false))?;
+        let zygote = Zygote::start(&control).inspect_err(|_| {
+            // SAFETY: the zygote, if there ever was one, is gone.
+            unsafe { control.free() };
+        })?;
+        let coprocs = Self {
+            shared: Arc::new(Shared {
+                region: region.clone(),
+                creator,
+                arguments: proc_file::stat().map_or(0..0, |stat| stat.arguments),
+                control,
+                zygote: Mutex::new(Some(Arc::clone(&zygote))),
+                pool: Mutex::new(Pool::new(options.pool)),
+                has_pool: options.pool > 0,
+            }),
+        };
+        coprocs.refill(&zygote);
+        Ok(coprocs)
+    }
+
+    /// The region that its coprocs share.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.shared.region
+    }
+
+    /// Starts a coproc that runs `entry` on a named object of the region, as
+    /// [`Region::object`] and [`Region::find`] give it: other references might end before the
+    /// coproc does.
+    ///
+    /// Returns once all attributes are set (or, from a pool, at once). May be called by several
+    /// threads at a time.
+    ///
+    /// # Errors
+    /// [`SpawnError::Attribute`] names the attribute that could not be set; see [`SpawnError`].
+    pub fn spawn<A: Shareable>(
+        &self,
+        entry: fn(&Region, &A) -> i32,
+        argument: &A,
+        attributes: &Attributes,
+    ) -> Result<Coproc, SpawnError> {
+        if !self.shared.region.is_object(argument) {
+            return Err(SpawnError::Argument);
+        }
+        // SAFETY: a whole named object, which only unsafe code frees.
+        unsafe { self.spawn_unchecked(entry, argument, attributes) }
+    }
+
+    /// Starts a coproc that runs `entry` on a copy of plain data, of at most 256 bytes and an
+    /// alignment of at most 16: an index, a few numbers.
+    ///
+    /// # Errors
+    /// As for [`Self::spawn`].
+    pub fn spawn_value<A: Shareable + Copy>(
+        &self,
+        entry: fn(&Region, A) -> i32,
+        argument: A,
+        attributes: &Attributes,
+    ) -> Result<Coproc, SpawnError> {
+        const { assert!(size_of::<A>() <= VALUE_BYTES && align_of::<A>() <= 16, "pass larger arguments in a named object") };
+        unsafe fn run<A: Copy>(region: &Region, entry: usize, argument: *const u8) -> i32 {
+            // SAFETY: `spawn_value` stored a function of this type, and a value of this one.
+            unsafe {
+                let entry = core::mem::transmute::<usize, fn(&Region, A) -> i32>(entry);
+                entry(region, argument.cast::<A>().read())
+            }
+        }
+        let mut request = blank(self.shared.creator, false);
+        request.call = Some(Call { run: run::<A>, entry: entry as usize, argument: 0 });
+        // SAFETY: large and aligned enough, as asserted.
+        unsafe { request.value.as_mut_ptr().cast::<A>().write(argument) };
+        self.start(request, attributes)
+    }
+
+    /// As [`Self::spawn`], on anything.
+    ///
+    /// # Safety
+    /// The coproc can use the argument, at this address, for as long as it runs: it lies in the
+    /// region and nobody frees it or changes it meanwhile; or, for a snapshot start, it is memory
+    /// of this process, of which the coproc has a copy.
+    ///
+    /// # Errors
+    /// As for [`Self::spawn`].
+    pub unsafe fn spawn_unchecked<A>(
+        &self,
+        entry: fn(&Region, &A) -> i32,
+        argument: &A,
+        attributes: &Attributes,
+    ) -> Result<Coproc, SpawnError> {
+        unsafe fn run<A>(region: &Region, entry: usize, argument: *const u8) -> i32 {
+            // SAFETY: `spawn_unchecked` stored a function of this type, and an address of this one.
+            unsafe {
+                let entry = core::mem::transmute::<usize, fn(&Region, &A) -> i32>(entry);
+                entry(region, &*argument.cast::<A>())
+            }
+        }
+        let argument = core::ptr::from_ref(argument).expose_provenance();
+        let call = Call { run: run::<A>, entry: entry as usize, argument };
+        self.start(Request { call: Some(call), ..blank(self.shared.creator, false) }, attributes)
+    }
+
+    /// Starts a coproc that runs a closure on a copy of this process's memory as it is now (see
+    /// [`Attributes::snapshot`], which this implies).
+    ///
+    /// # Safety
+    /// What the closure reaches exists twice from here on, but what is *shared* memory exists once:
+    /// the coproc uses no guard, no owner and no exclusive reference that leads into a region or
+    /// another shared mapping. What it has captured is dropped here and there; so, with
+    /// [`Attributes::share_files`], it captures no owned descriptor.
+    ///
+    /// In a process with threads, locks that others hold at this moment are held for ever in the
+    /// coproc, the allocator's included: it then keeps to what is async-signal-safe. (That is no
+    /// matter of safety, but of getting stuck.)
+    ///
+    /// # Errors
+    /// As for [`Self::spawn`].
+    pub unsafe fn snapshot<F: FnOnce() -> i32>(&self, body: F, attributes: &Attributes) -> Result<Coproc, SpawnError> {
+        unsafe fn run<F: FnOnce() -> i32>(_: &Region, _: usize, argument: *const u8) -> i32 {
+            // SAFETY: `snapshot` stored the address of a closure of this type; this is its copy.
+            unsafe { argument.cast::<F>().read()() }
+        }
+        let body = ManuallyDrop::new(body);
+        let argument = core::ptr::from_ref(&body).expose_provenance();
+        let call = Call { run: run::<F>, entry: 0, argument };
+        let started = self.start(
+            Request { call: Some(call), ..blank(self.shared.creator, false) },
+            &attributes.clone().snapshot(),
+        );
+        drop(ManuallyDrop::into_inner(body));
+        started
+    }
+
+    fn start(&self, mut request: Request, attributes: &Attributes) -> Result<Coproc, SpawnError> {
+        if self.shared.creator != thread::process_id() {
+            return Err(SpawnError::OtherProcess);
+        }
+        request.settings = attributes.settings()?;
+        let record = match attributes.sharing() {
+            Some(sharing) => self.start_snapshot(request, attributes, sharing)?,
+            None => self.start_clean(request, attributes)?,
+        };
+        graveyard::tend();
+        Ok(Coproc::new(record, attributes.display_name(), attributes.detached))
+    }
+
+    fn start_clean(&self, mut request: Request, attributes: &Attributes) -> Result<Ref, SpawnError> {
+        if self.shared.has_pool && attributes.fit_for_pool() {
+            request.pooled = true;
+            let taken = self.shared.pool.lock().take(request);
+            match taken {
+                Ok(record) => {
+                    if let Some(zygote) = &*self.shared.zygote.lock() {
+                        self.refill(zygote);
+                    }
+                    return Ok(record);
+                }
+                Err(back) => request = back,
+            }
+            request.pooled = false;
+        }
+        let descriptors = attributes.open()?;
+        for _ in 0..ZYGOTES {
+            let zygote = self.zygote()?;
+            let record = Ref::new(&self.shared.region, request.clone())?;
+            let asked = zygote.request(core::slice::from_ref(&record), &descriptors.borrow());
+            let started = match asked {
+                Ok(()) => handshake(&record, Some(&zygote)),
+                Err(Errno::PIPE | Errno::CONNRESET) => Err(Unstarted::Unmade),
+                Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
+            };
+            match started {
+                Ok(()) => {
+                    if self.shared.has_pool {
+                        self.refill(&zygote);
+                    }
+                    return Ok(record);
+                }
+                Err(Unstarted::Unmade) => {
+                    // SAFETY: no process knows it, or ever will.
+                    unsafe { record.free() };
+                    self.replace(&zygote);
+                }
+                Err(Unstarted::Refused(error)) => {
+                    give_up(record);
+                    return Err(error);
+                }
+            }
+        }
+        Err(SpawnError::Server(StartError::Died))
+    }
+
+    fn start_snapshot(&self, mut request: Request, attributes: &Attributes, sharing: Sharing) -> Result<Ref, SpawnError> {
+        let descriptors = attributes.open()?;
+        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
+            *place = descriptor.as_raw_fd();
+            request.descriptor_count += 1;
+        }
+        let stack = Stack::map(request.settings.stack_bytes).map_err(|error| Attribute::StackSize.failed(error))?;
+        let record = Ref::new(&self.shared.region, request)?;
+        let seed = Seed {
+            record: &record,
+            control: None,
+            arguments: self.shared.arguments.clone(),
+            close: [None, None],
+            reset_signals: true,
+            duplicate: true,
+        };
+        // SAFETY: `begin` never returns; what it may use in a process with threads is the user's
+        // contract.
+        let made = unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
+        let started = match made {
+            Ok(_) => handshake(&record, None),
+            Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
+        };
+        match started {
+            Ok(()) => Ok(record),
+            Err(Unstarted::Unmade) => Err(SpawnError::Died),
+            Err(Unstarted::Refused(error)) => {
+                give_up(record);
+                Err(error)
+            }
+        }
+    }
+
+    fn zygote(&self) -> Result<Arc<Zygote>, StartError> {
+        let mut zygote = self.shared.zygote.lock();
+        if let Some(zygote) = &*zygote {
+            return Ok(Arc::clone(zygote));
+        }
+        Ok(Arc::clone(zygote.insert(Zygote::start(&self.shared.control)?)))
+    }
+
+    /// Forgets a zygote that has died.
+    fn replace(&self, dead: &Arc<Zygote>) {
+        let mut zygote = self.shared.zygote.lock();
+        if zygote.as_ref().is_some_and(|current| Arc::ptr_eq(current, dead)) {
+            *zygote = None;
+            dead.end();
+            self.shared.pool.lock().forget_unmade();
+            let _ = self.shared.region.inner().sweep();
+        }
+    }
+
+    fn refill(&self, zygote: &Zygote) {
+        let shared = &*self.shared;
+        shared.pool.lock().refill(zygote, || blank(shared.creator, true), &shared.region);
+    }
+}
+
+/// A request for nothing.
+fn blank(creator: u32, pooled: bool) -> Request {
+    Request {
+        call: None,
+        settings: Settings::named("ready"),
+        creator,
+        pooled,
+        descriptors: [-1; MAX_DESCRIPTORS],
+        descriptor_count: 0,
+        value: [0; VALUE_BYTES / 16],
+    }
+}
+
+/// Why a coproc has not started.
+enum Unstarted {
+    /// The zygote died before it made it.
+    Unmade,
+    Refused(SpawnError),
+}
+
+/// Waits until a coproc runs or is refused.
+fn handshake(record: &Ref, zygote: Option<&Zygote>) -> Result<(), Unstarted> {
+    let inner = record.region.inner();
+    loop {
+        let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
+        let made = record.pid.load(Ordering::Acquire);
+        match record.state() {
+            record::STARTED | record::DONE => return Ok(()),
+            record::FAILED => {
+                // Relaxed: written before `FAILED`.
+                let (code, detail) = (record.code.load(Ordering::Relaxed), record.detail.load(Ordering::Relaxed));
+                return Err(Unstarted::Refused(Attribute::error(code, detail)));
+            }
+            _ => {}
+        }
+        if made == 0 && matches!(zygote_life, Some(None)) {
+            return Err(Unstarted::Unmade);
+        }
+        let state = futex::shared_word(&record.state, record::REQUESTED);
+        let check = Some(Deadline::after(EXISTENCE_CHECK));
+        let ended = match zygote_life.flatten() {
+            Some((word, value)) => futex::wait_many(&[state, futex::shared_word(word, value)], check),
+            None => futex::wait_many(&[state], check),
+        };
+        let dead = ended == futex::Wait::TimedOut && made != 0 && !matches!(process::reap(made, false), Ok(None));
+        if dead && record.state() == record::REQUESTED {
+            return Err(Unstarted::Refused(SpawnError::Died));
+        }
+    }
+}
+
+/// Leaves a coproc that was refused, and its record, to be cleaned up.
+fn give_up(record: Ref) {
+    match record.pid.load(Ordering::Relaxed) {
+        // SAFETY: there is no process, and the zygote is done with it.
+        0 => unsafe { record.free() },
+        pid => graveyard::bury(graveyard::Grave { pid, record: Some(record), ending: true }),
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // In the child of a fork all of it is the parent's.
+        if self.creator != thread::process_id() {
+            return;
+        }
+        self.control.announce(record::CLOSED);
+        if let Some(zygote) = self.zygote.get_mut().take() {
+            zygote.end();
+        }
+        self.pool.get_mut().close();
+        graveyard::tend_all();
+        // The zygote's part in the region.
+        let _ = self.region.inner().sweep();
+        // SAFETY: the zygote is gone, and so are the ready coprocs, which alone read it.
+        unsafe { self.control.free() };
+    }
+}
+
+impl fmt::Debug for Coprocs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Coprocs").field("region", &self.shared.region).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,295 @@
+//! The zygote: a small process of one thread that makes clean coprocs.
+//!
+//! It is a clone of the process that starts the runtime, and each coproc is a clone of it, so that a
+//! start costs what *it* has in memory, however its parent has grown since, and none of the parent's
+//! threads' locks are copied held. Coprocs are its siblings (`CLONE_PARENT`): the parent waits for
+//! them itself. Its exit signal is none, and so is theirs.
+//!
+//! *A late start.* In a process with threads one of these may hold a lock of the allocator, the
+//! loader or std at the instant of the clone, and in the copy it is held for ever. So the copy
+//! first takes each of them once, under the eye of its parent, which kills it if it hangs and makes
+//! another. (std's output is locked by the cloning thread itself.) Locks of other libraries, and
+//! the parent's own, are beyond this proof.
+//!
+//! *Its end.* It ends when its socket does, or when its parent does, and then has the ready coprocs
+//! of the pool end, too. If it is killed, the next spawn that needs it makes another one.
+//!
+//! *Signals.* All are blocked in it, so that those for the terminal's group pass it by.
+#![allow(unsafe_code)]
+
+use super::attributes::{Attribute, STACK_BYTES};
+use super::child::{self, Seed};
+use super::error::StartError;
+use super::record::{self, Ref};
+use super::clone;
+use crate::atomic::Ordering;
+use crate::region::heap::Owner;
+use crate::region::{AttachError, ObjectError, watch};
+use crate::sys::process::{self, Sharing, Stack};
+use crate::sys::sockets::{self, Readable};
+use crate::sys::{futex, proc_file, signals};
+use crate::time::Deadline;
+use core::ops::Range;
+use core::time::Duration;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// How long the first copy may take to prove itself; each further one may take twice as long.
+const PROOF: Duration = Duration::from_secs(1);
+const ATTEMPTS: u32 = 4;
+/// How often somebody who waits for a process looks whether it still exists: a process that has no
+/// life-word yet cannot tell of its death.
+pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
+const ZYGOTE_STACK: usize = 256 << 10;
+/// Records that one message names at most.
+const BATCH: usize = 64;
+
+/// The parent's end.
+#[derive(Debug)]
+pub(super) struct Zygote {
+    socket: OwnedFd,
+    pub(super) pid: u32,
+    pub(super) task: Owner,
+}
+
+/// What the zygote needs of its parent's memory.
+struct Plan<'a> {
+    control: &'a Ref,
+    socket: BorrowedFd<'a>,
+    parent: u32,
+    arguments: Range<usize>,
+    prove: bool,
+}
+
+impl Zygote {
+    /// Makes a zygote from the process as it is now. `control` tells its coprocs when to end.
+    pub(super) fn start(control: &Ref) -> Result<Arc<Self>, StartError> {
+        let stat = proc_file::stat();
+        // Where /proc cannot be read there may be other threads.
+        let prove = stat.as_ref().is_none_or(|stat| stat.threads > 1);
+        let arguments = stat.map_or(0..0, |stat| stat.arguments);
+        let parent = crate::sys::thread::process_id();
+        for attempt in 0..ATTEMPTS {
+            let (ours, theirs) = sockets::pair().map_err(system("socketpair"))?;
+            let stack = Stack::map(ZYGOTE_STACK).map_err(system("mmap"))?;
+            control.enter(record::REQUESTED);
+            let plan = Plan { control, socket: theirs.as_fd(), parent, arguments: arguments.clone(), prove };
+            // SAFETY: `serve` proves that it can use what it uses, and never returns.
+            let pid = unsafe { clone::clone_caller(&stack, Sharing::empty(), serve, &plan, &control.pid) };
+            let pid = pid.map_err(system("clone"))?;
+            let patience = Deadline::after(PROOF * 2u32.pow(attempt));
+            match wait_until_ready(control, pid, patience) {
+                Ok(true) => {
+                    let task = control.task().ok_or(StartError::Died)?;
+                    return Ok(Arc::new(Self { socket: ours, pid, task }));
+                }
+                Ok(false) => {
+                    process::kill_child(pid);
+                    let _ = process::reap(pid, true);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(StartError::Unproven { attempts: ATTEMPTS })
+    }
+
+    /// Asks for processes, one for each record; descriptors go with a single one.
+    pub(super) fn request(&self, records: &[Ref], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+        for batch in records.chunks(BATCH) {
+            let mut message = [0; BATCH * 8];
+            for (place, record) in message.chunks_exact_mut(8).zip(batch) {
+                place.copy_from_slice(&record.address().to_ne_bytes());
+            }
+            sockets::send(&self.socket, &message[..batch.len() * 8], descriptors)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it. Afterwards it makes no more processes.
+    pub(super) fn end(&self) {
+        process::kill_child(self.pid);
+        let _ = process::reap(self.pid, true);
+    }
+}
+
+fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
+    move |error| StartError::System { call, error }
+}
+
+/// Whether the zygote is ready by then.
+fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool, StartError> {
+    loop {
+        match control.state() {
+            record::STARTED => return Ok(true),
+            record::FAILED => {
+                let _ = process::reap(pid, true);
+                let error = Errno::from_raw_os_error(control.detail.load(Ordering::Relaxed).cast_signed());
+                return Err(StartError::System { call: "starting the server process", error });
+            }
+            _ => {}
+        }
+        match process::reap(pid, false) {
+            Ok(None) => {}
+            _ => return Err(StartError::Died),
+        }
+        if patience.has_passed() {
+            return Ok(false);
+        }
+        let check = Deadline::after(EXISTENCE_CHECK).min(patience);
+        futex::wait(&control.state, record::REQUESTED, futex::Sharing::Shared, Some(check));
+    }
+}
+
+/// The life of the zygote.
+fn serve(plan: &Plan<'_>) -> ! {
+    let control = plan.control;
+    let parent = match prepare(plan) {
+        Ok(parent) => parent,
+        Err(error) => {
+            control.detail.store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
+            control.announce(record::FAILED);
+            process::exit(1)
+        }
+    };
+    let stack = Stack::map(STACK_BYTES).ok();
+    let mut server = Server { plan, parent, stack, backlog: VecDeque::with_capacity(BATCH) };
+    control.announce(record::STARTED);
+    while server.turn() {}
+    // The pool's ready coprocs, and this process's own part in the region.
+    control.announce(record::CLOSED);
+    process::exit(0)
+}
+
+/// Cuts what ties this process to its parent; gives a descriptor of the latter.
+fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
+    signals::reset_handlers();
+    let mut kept: Vec<_> = Vec::new();
+    // SAFETY: this process has one thread.
+    kept.extend(unsafe { watch::files() });
+    kept.push(plan.socket.as_raw_fd());
+    // SAFETY: the descriptors' owners are the parent's; here nothing uses or drops them.
+    unsafe { process::close_all_but(&mut kept) };
+    let parent = process::open_process(plan.parent)?;
+    if process::parent() != plan.parent {
+        process::exit(0);
+    }
+    process::forget_c_output();
+    process::cut_exit_handlers();
+    if plan.prove {
+        process::touch_libc_locks();
+        let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(|| drop(vec![0u8; 4096]));
+        let thread = thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        let _ = thread.join();
+    }
+    process::set_name(b"zygote");
+    // SAFETY: nobody in this process uses its arguments.
+    unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
+    let control = plan.control;
+    let joined = control.region.join("zygote").and_then(|()| Ok(control.region.inner().task()?.owner()));
+    match joined {
+        Ok(task) => control.set_task(task),
+        Err(AttachError::System { error, .. }) => return Err(error),
+        Err(AttachError::TaskTableFull { .. }) => return Err(Errno::NOSPC),
+        Err(_) => return Err(Errno::NOMEM),
+    }
+    Ok(parent)
+}
+
+struct Server<'a> {
+    plan: &'a Plan<'a>,
+    parent: OwnedFd,
+    /// For all coprocs with the default size: each has a copy of its own.
+    stack: Option<Stack>,
+    /// Ready coprocs to make when nothing else is to be done.
+    backlog: VecDeque<Ref>,
+}
+
+impl Server<'_> {
+    /// Serves one request, or makes one ready coproc; false when the end has come.
+    fn turn(&mut self) -> bool {
+        match sockets::wait_readable(self.plan.socket, &self.parent, self.backlog.is_empty()) {
+            Ok(Readable::First) => self.receive(),
+            Ok(Readable::Neither) => {
+                if let Some(record) = self.backlog.pop_front() {
+                    self.make(&record, &[]);
+                }
+                true
+            }
+            Ok(Readable::Second) | Err(_) => false,
+        }
+    }
+
+    fn receive(&mut self) -> bool {
+        let mut message = [0; BATCH * 8];
+        let mut descriptors = Vec::new();
+        let Ok(length @ 1..) = sockets::receive(self.plan.socket, &mut message, &mut descriptors) else { return false };
+        for address in message[..length].as_chunks::<8>().0 {
+            // SAFETY: the parent sends addresses of records.
+            let record = unsafe { Ref::at(&self.plan.control.region, usize::from_ne_bytes(*address)) };
+            let Some(record) = record else { continue };
+            // SAFETY: on its way to a coproc, which has not been made.
+            if unsafe { record.request() }.pooled {
+                self.backlog.push_back(record);
+            } else {
+                self.make(&record, &descriptors);
+            }
+        }
+        true
+    }
+
+    fn make(&self, record: &Ref, descriptors: &[OwnedFd]) {
+        // SAFETY: as above.
+        let request = unsafe { record.request() };
+        for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors) {
+            *place = descriptor.as_raw_fd();
+        }
+        request.descriptor_count = descriptors.len();
+        let made = self.stack_of(request.settings.stack_bytes).and_then(|stack| {
+            let seed = Seed {
+                record,
+                control: Some(self.plan.control),
+                arguments: self.plan.arguments.clone(),
+                close: [Some(self.plan.socket), Some(self.parent.as_fd())],
+                reset_signals: false,
+                duplicate: false,
+            };
+            // SAFETY: this process has one thread, and `begin` never returns.
+            unsafe { clone::clone(&stack, Sharing::PARENT, child::begin, &seed, &record.pid) }
+                .map_err(|error| (Attribute::Process, error))
+        });
+        if let Err((attribute, error)) = made {
+            record.refuse(attribute, error);
+        }
+    }
+
+    fn stack_of(&self, bytes: usize) -> Result<Cow<'_>, (Attribute, Errno)> {
+        match &self.stack {
+            Some(stack) if bytes == STACK_BYTES => Ok(Cow::Common(stack)),
+            _ => Stack::map(bytes).map(Cow::Own).map_err(|error| (Attribute::StackSize, error)),
+        }
+    }
+}
+
+/// A stack for a clone.
+enum Cow<'a> {
+    Common(&'a Stack),
+    Own(Stack),
+}
+
+impl core::ops::Deref for Cow<'_> {
+    type Target = Stack;
+    fn deref(&self) -> &Stack {
+        match self {
+            Self::Common(stack) => stack,
+            Self::Own(stack) => stack,
+        }
+    }
+}
+
+impl From<AttachError> for StartError {
+    fn from(error: AttachError) -> Self {
+        Self::Region(ObjectError::Attach(error))
+    }
+}

@@ -1,0 +1,233 @@
+//! The doors through which the loom models in `tests/loom_*.rs` reach what is internal otherwise.
+//!
+//! Exists under `--cfg loom` only. A model first says, by a [`Scene`], what the modelled kernel does
+//! and which [`Fault`] the code shall have; a model with a fault is a *negative twin*, and must fail.
+#![allow(unsafe_code)]
+
+pub(crate) mod mortal;
+
+pub use mortal::{as_task, somebody_died, step};
+
+use crate::sys::futex;
+use crate::time::Deadline;
+use std::cell::Cell;
+
+/// Whom a wake-up takes when several wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeOrder {
+    /// First come, first woken.
+    #[default]
+    Oldest,
+    /// Last come, first woken.
+    Newest,
+}
+
+/// A mistake, built into one line of the code, that a model must notice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The wait-wake mutex is released without Release.
+    UnlockRelaxed,
+    /// The wait-wake mutex is taken without Acquire, where nobody holds it.
+    LockRelaxed,
+    /// A waiter of the wait-wake mutex takes it as if nobody else slept.
+    RelockUncontended,
+    /// The wait-wake mutex is released as if nobody slept.
+    UnlockWakesNobody,
+    /// A notification of a condition variable does not move the ticket on.
+    CondvarTicketStays,
+    /// A notification of a condition variable wakes nobody if one waiter is counted.
+    CondvarSkipsSingleWaiter,
+    /// A waiter of a condition variable reads the ticket after it released the mutex.
+    CondvarTicketReadLate,
+    /// A queue's notification does not move the ticket on.
+    QueueTicketStays,
+    /// A queue's notification wakes nobody if one sleeper is registered.
+    QueueSkipsSingleSleeper,
+    /// A queue's notification takes two registrations for one wake-up.
+    QueueTakesTwoRegistrations,
+    /// A completer wakes nobody if one waiter is counted.
+    CompleterSkipsSingleWaiter,
+    /// A completion is announced without Release.
+    CompleteRelaxed,
+    /// The look of a completer at its waiters may overtake its token.
+    CompleterLooksUnordered,
+    /// A robust lock is not announced while it is taken or released.
+    RobustNotAnnounced,
+    /// A robust lock's announcement ends before the wake-up that follows the release.
+    RobustSettlesBeforeWake,
+    /// Who takes a robust lock forgets that others may sleep.
+    RobustTakerForgetsSleepers,
+    /// A robust lock's unlock that wakes one of several forgets the others.
+    RobustUnlockForgetsSleepers,
+    /// The kernel passes on the wake-up of a dead task only if the word is 0 (as before Linux 6.2).
+    KernelSwallowsWake,
+    /// The state does not tell of the death.
+    RobustHidesDeath,
+}
+
+/// What holds during one model: the modelled kernel's choices, and a fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scene {
+    /// So many of the first waits return without cause.
+    pub spurious: usize,
+    /// Whom a wake-up takes.
+    pub wake_order: WakeOrder,
+    /// The mistake in the code.
+    pub fault: Option<Fault>,
+}
+
+// Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
+std::thread_local! {
+    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, fault: None }) };
+}
+
+impl Scene {
+    /// Explores `body` in this scene, with at most `preemptions` preemptions in an execution.
+    pub fn explore(self, preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+        SCENE.set(self);
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(preemptions);
+        builder.max_branches = 10_000;
+        builder.check(body);
+        SCENE.set(Self::default());
+    }
+
+    /// Runs the test `name` of this program anew, in a process of its own, where it `explores` the
+    /// scene; that must end with a panic that says `expected`.
+    ///
+    /// (In a process of its own since loom aborts after a deadlock: its objects cannot be dropped.)
+    ///
+    /// # Panics
+    /// If nothing was found, or something else.
+    pub fn must_fail(self, name: &str, expected: &str, explores: impl FnOnce(Self)) {
+        const ALONE: &str = "LATCHWORK_TWIN";
+        if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+            return explores(self);
+        }
+        let program = std::env::current_exe().expect("this program has a path");
+        let output = std::process::Command::new(program)
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, name)
+            .env("RUST_BACKTRACE", "0")
+            .output()
+            .expect("this program can be run");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "nobody noticed {:?}", self.fault);
+        assert!(text.contains(expected), "{:?} was found in another way:\n{text}", self.fault);
+    }
+}
+
+/// Declares a test that [must fail](Scene::must_fail): its name, the fault, what the panic says, the
+/// bound on preemptions, the model.
+#[macro_export]
+macro_rules! negative_twin {
+    ($name:ident, $fault:ident, $expected:expr, $preemptions:expr, $body:expr) => {
+        #[test]
+        fn $name() {
+            let scene = $crate::model::Scene { fault: Some($crate::model::Fault::$fault), ..Default::default() };
+            scene.must_fail(stringify!($name), $expected, |scene| scene.explore($preemptions, $body));
+        }
+    };
+}
+
+pub(crate) fn scene() -> Scene {
+    SCENE.get()
+}
+
+pub(crate) fn has(fault: Fault) -> bool {
+    SCENE.get().fault == Some(fault)
+}
+
+/// A deadline; in a model each may pass at any moment.
+pub const SOON: Deadline = Deadline::from_nanoseconds(0);
+
+/// `queue/sleepers.rs`, with the futex in place of `region/park.rs`.
+#[derive(Default)]
+pub struct Sleepers(crate::queue::sleepers::Sleepers);
+
+/// A wake-up to be carried out after the unlock.
+pub struct Wake<'a>(crate::queue::sleepers::Wake<'a>);
+
+impl Sleepers {
+    /// Announces a sleep, under the lock; returns the ticket.
+    pub fn register(&self) -> u32 {
+        self.0.register()
+    }
+
+    /// Releases one sleeper, under the lock.
+    pub fn notify(&self) -> Wake<'_> {
+        Wake(self.0.notify())
+    }
+
+    /// Sleeps until the ticket moves; false at the deadline.
+    pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> bool {
+        futex::wait(self.0.word(), ticket, futex::Sharing::Shared, deadline) != futex::Wait::TimedOut
+    }
+}
+
+impl Wake<'_> {
+    /// Makes the system call, if one is needed; returns whether it was.
+    pub fn carry_out(self) -> bool {
+        let needed = self.0.is_needed();
+        self.0.carry_out();
+        needed
+    }
+}
+
+/// What a robust lock says to its taker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The data is whole.
+    Clean,
+    /// The last owner died.
+    OwnerDied,
+    /// Not taken: it was given up.
+    NotRecoverable,
+    /// Not taken: the deadline passed.
+    TimedOut,
+}
+
+/// A robust lock without data and guards, for a death that runs no destructor.
+#[derive(Default)]
+pub struct RobustLock(crate::mutex::Robust);
+
+impl RobustLock {
+    /// Takes the lock.
+    ///
+    /// # Panics
+    /// If the lock answers what is none of [`Taken`].
+    pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
+        use crate::mutex::{Acquired, RawError};
+        // SAFETY: models keep their locks until all tasks have ended.
+        match unsafe { self.0.lock_raw(deadline) } {
+            Ok(Acquired::Clean) => Taken::Clean,
+            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
+            Err(RawError::NotRecoverable) => Taken::NotRecoverable,
+            Err(RawError::TimedOut) => Taken::TimedOut,
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+
+    /// Declares the data whole.
+    pub fn mark_consistent(&self) {
+        self.0.mark_consistent();
+    }
+
+    /// Releases the lock; unrepaired, it is given up.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    pub unsafe fn unlock(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_raw() };
+    }
+}
+
+/// What of regions the locks name.
+pub mod region {
+    /// See the real one.
+    ///
+    /// # Safety
+    /// None here.
+    pub unsafe trait TornSafe {}
+}

@@ -1,0 +1,701 @@
+//! A hash table in a region, with real pointers.
+//!
+//! The map has one word, the address of its *table*: a block with a few words and an array of
+//! slots, probed linearly. A slot is 0 (never used), 1 (a *tombstone*: its node was removed) or
+//! the address of a node, which holds the hash, the key and the value.
+//!
+//! | word | where | meaning |
+//! | --- | --- | --- |
+//! | `table` | map | address of the table, 0 for none |
+//! | slot | table | see above: this is the truth |
+//! | `pending` | table | the node that an operation is building, replacing or taking apart, or 0 |
+//! | `len`, `used` | table | nodes, and slots that are not 0: derived from the slots |
+//! | `stage` | node | which of key and value are there |
+//!
+//! Invariants
+//! 1. Every node is in one slot, or is `pending`, or both. (A node that is private to its task is
+//!    neither: it goes with the task.)
+//! 2. Between a node's first slot by its hash and its slot no slot is 0.
+//! 3. While `pending` is 0, every node has its key and its value, and `len` and `used` are right.
+//!
+//! *Commit points, and a kill between any two stores.*
+//! - *Insert:* the node becomes `pending` in the step that shares it; key, value, then its slot,
+//!   one store: inserted; then `len`, `pending` to 0.
+//! - *Replace a value:* the old node becomes `pending` and gives up its key to a new node, which is
+//!   private until the heap publishes it in the slot: replaced.
+//! - *Remove:* the node becomes `pending`, its slot a tombstone: removed. Value and key go, then the
+//!   heap sets `pending` to 0 and frees the node in one step.
+//! - *Grow:* a complete table is built, private to the task; the heap replaces the old one by it.
+//!
+//! Whoever finds `pending` set looks for it in the slots: if it is there, it is whole; if not, it is
+//! taken apart as far as it has been built, or has not been taken apart yet. Either way nothing
+//! leaks. Then `len` and `used` are counted anew. Every method that changes the map does this
+//! first; so does `repair`.
+#![allow(unsafe_code)]
+
+use super::hasher::{self, Hasher};
+use super::ground::{self, PushError, StorageError, commit, read};
+use super::{Region, Shareable, String, TornSafe, fingerprint};
+use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
+use core::borrow::Borrow;
+use core::fmt;
+use core::hash::{Hash, Hasher as _};
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::{self, NonNull};
+use core::slice;
+
+
+/// A hash map whose entries live in a region.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{HashMap, RegionOptions, String};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let ages = region.object("ages", || Mutex::robust(HashMap::<String, u32>::new_in(&region)))?;
+/// let mut ages = ages.lock()?;
+/// ages.insert_str("Ada", 36)?;
+/// ages.insert_str("Alan", 41)?;
+/// assert_eq!(ages.get("Ada"), Some(&36));
+/// assert_eq!(ages.remove("Alan"), Some(41));
+/// # drop(ages);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The hash is the same in every process, and keyed with a number that the map draws when it takes
+/// its first memory. It spreads well, but is no defence against somebody who chooses keys knowing
+/// that number. Two programs that share a map must be built with compilers that hash the key type
+/// alike: of a mismatch only failed look-ups come.
+///
+/// *Cost.* Two words; a slot of 8 bytes and a block for each entry. Look-up: one probe on average,
+/// and one pointer to follow.
+///
+/// *Owner death.* Each method takes effect as a whole or not at all. A key or value that was on the
+/// dead task's stack, on its way in or out, takes the blocks that it owns with it: they are leaked.
+/// ([`Self::insert_str`] builds its key in place.) For assigning whole maps see
+/// [`Vec`](super::Vec).
+#[repr(C)]
+pub struct HashMap<K, V> {
+    home: usize,
+    table: AtomicUsize,
+    entries: PhantomData<(K, V)>,
+}
+
+#[repr(C)]
+struct Table {
+    /// A power of two.
+    capacity: usize,
+    seed: u64,
+    len: AtomicUsize,
+    used: AtomicUsize,
+    pending: AtomicUsize,
+}
+
+#[repr(C)]
+struct Node<K, V> {
+    hash: u64,
+    stage: AtomicUsize,
+    key: MaybeUninit<K>,
+    value: MaybeUninit<V>,
+}
+
+const TOMBSTONE: usize = 1;
+
+/// Bits of a node's stage.
+const KEY: usize = 1;
+const VALUE: usize = 2;
+const WHOLE: usize = KEY | VALUE;
+
+const MIN_CAPACITY: usize = 8;
+
+impl<K, V> Unpin for HashMap<K, V> {}
+
+// SAFETY: addresses in the region are the same everywhere, and keys and values are Shareable.
+unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
+    const FINGERPRINT: u64 = fingerprint(
+        "latchwork::HashMap",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[K::FINGERPRINT, V::FINGERPRINT],
+    );
+}
+// SAFETY: every change is one store (see the module comment), and keys and values are TornSafe.
+unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
+
+/// A map's table, as one method sees it.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    head: &'a Table,
+    slots: &'a [AtomicUsize],
+}
+
+impl View<'_> {
+    fn layout(capacity: usize) -> Option<Layout> {
+        let slots = Layout::array::<AtomicUsize>(capacity).ok()?;
+        Some(Layout::new::<Table>().extend(slots).ok()?.0)
+    }
+
+    /// The slots in which a node of this hash may be, in order.
+    #[inline]
+    fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
+        let (before, from) = self.slots.split_at(hash as usize & (self.slots.len() - 1));
+        from.iter().chain(before)
+    }
+
+    /// The slot in which a new node of this hash goes. There always is one: see `make_room`.
+    fn vacancy(&self, hash: u64) -> Option<&AtomicUsize> {
+        self.probe(hash).find(|slot| read(slot) <= TOMBSTONE)
+    }
+
+    /// Whether a node is in a slot.
+    fn has(&self, hash: u64, node: usize) -> bool {
+        self.probe(hash).map(read).take_while(|slot| *slot != 0).any(|slot| slot == node)
+    }
+
+    /// Puts a node in a vacant slot, and the cached counts right if `pending` will be cleared.
+    fn place(&self, hash: u64, node: usize) {
+        let Some(slot) = self.vacancy(hash) else { return };
+        if read(slot) == 0 {
+            commit(&self.head.used, read(&self.head.used) + 1);
+        }
+        commit(slot, node);
+        commit(&self.head.len, read(&self.head.len) + 1);
+    }
+
+    fn recount(&self) {
+        let slots = || self.slots.iter().map(read);
+        commit(&self.head.len, slots().filter(|slot| *slot > TOMBSTONE).count());
+        commit(&self.head.used, slots().filter(|slot| *slot != 0).count());
+    }
+}
+
+impl<K, V> HashMap<K, V> {
+    #[inline]
+    fn view(&self) -> Option<View<'_>> {
+        let table = ground::pointer::<Table>(read(&self.table))?;
+        // SAFETY: the table begins with its head, which tells how many slots follow, and lives
+        // until `table` changes, which takes `&mut self`.
+        unsafe {
+            let head = table.as_ref();
+            let slots = table.add(1).cast().as_ptr();
+            Some(View { head, slots: slice::from_raw_parts(slots, head.capacity) })
+        }
+    }
+
+    /// The number of entries.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.view().map_or(0, |view| read(&view.head.len))
+    }
+
+    /// Whether there are no entries.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Finishes or undoes what a dead owner was doing, and counts the entries anew. Every method
+    /// that changes the map does this by itself; [`Self::len`] may be one off before.
+    #[inline]
+    pub fn repair(&mut self) {
+        self.settle();
+    }
+
+    // Private methods with `&self` change words, too: those with `&mut self` call them.
+
+    #[inline]
+    fn settle(&self) {
+        if let Some(view) = self.view()
+            && let Some(node) = ground::pointer(read(&view.head.pending))
+        {
+            self.settle_pending(view, node);
+        }
+    }
+
+    #[cold]
+    fn settle_pending(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+        // SAFETY: invariant 1: a pending node is there.
+        let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
+        if view.has(hash, ground::address(node)) {
+            commit(stage, WHOLE);
+            commit(&view.head.pending, 0);
+        } else {
+            self.take_apart(view, node);
+        }
+        view.recount();
+    }
+
+    /// Drops what is there of a pending node that is in no slot, and frees it.
+    fn take_apart(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
+        let node_pointer = node.as_ptr();
+        // SAFETY: `stage` says what is there; no slot leads to the node, so nobody else uses it.
+        unsafe {
+            let stage = &(*node_pointer).stage;
+            ground::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
+            ground::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
+        }
+        // If it fails, the node stays pending, for the next one that can become a task.
+        let _ = ground::at(self.home, |ground| {
+            // SAFETY: `pending` belongs to the caller of a method with `&mut self`.
+            unsafe { ground.link(&view.head.pending, 0, None, Some(node.cast())) };
+            Ok(())
+        });
+    }
+
+    /// Takes the node out of its slot, and hands `take` its value before the node goes.
+    fn unlink<R>(
+        &self,
+        view: View<'_>,
+        slot: &AtomicUsize,
+        node: NonNull<Node<K, V>>,
+        take: impl FnOnce(NonNull<Node<K, V>>) -> R,
+    ) -> R {
+        commit(&view.head.pending, ground::address(node));
+        commit(slot, TOMBSTONE);
+        commit(&view.head.len, read(&view.head.len).saturating_sub(1));
+        let taken = take(node);
+        self.take_apart(view, node);
+        taken
+    }
+
+    /// Drops all entries. The table stays.
+    pub fn clear(&mut self) {
+        self.repair();
+        let Some(view) = self.view() else { return };
+        for slot in view.slots {
+            if let Some(node) = ground::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
+                self.unlink(view, slot, node, |_| ());
+            }
+        }
+        // No node is left, so the order does not matter.
+        for slot in view.slots {
+            commit(slot, 0);
+        }
+        commit(&view.head.used, 0);
+    }
+
+    /// The entries, in no particular order.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, K, V> {
+        Iter { slots: self.view().map_or(&[][..], |view| view.slots).iter(), entries: PhantomData }
+    }
+
+    /// The keys, in no particular order.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.iter().map(|(key, _)| key)
+    }
+
+    /// The values, in no particular order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        self.iter().map(|(_, value)| value)
+    }
+
+    /// The values, for change, in no particular order.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
+    where
+        V: Unpin,
+    {
+        self.repair();
+        let slots = self.view().map_or(&[][..], |view| view.slots);
+        slots.iter().filter_map(|slot| {
+            let node = ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
+            // SAFETY: a whole node, met once, of a map that is borrowed exclusively.
+            Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
+        })
+    }
+}
+
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// An empty map for this region. Takes no memory before the first insert.
+    #[must_use]
+    pub fn new_in(region: &Region) -> Self {
+        Self { home: ground::home(region), table: AtomicUsize::new(0), entries: PhantomData }
+    }
+
+    /// Finds a key: its hash, its slot and its node.
+    fn find<Q>(&self, view: View<'_>, hash: u64, key: &Q) -> Option<(usize, NonNull<Node<K, V>>)>
+    where
+        K: Borrow<Q>,
+        Q: Eq + ?Sized,
+    {
+        let mask = view.slots.len() - 1;
+        for distance in 0..view.slots.len() {
+            let index = (hash as usize).wrapping_add(distance) & mask;
+            match read(&view.slots[index]) {
+                0 => return None,
+                TOMBSTONE => {}
+                address => {
+                    let node = ground::pointer::<Node<K, V>>(address)?;
+                    // SAFETY: a node in a slot has its key (the value's bits may have been taken by
+                    // an interrupted replacement, which a key's have not).
+                    let found = unsafe { node.as_ref() };
+                    // SAFETY: as above.
+                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key {
+                        return Some((index, node));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn look_up<Q>(&self, key: &Q) -> Option<NonNull<Node<K, V>>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        let view = self.view()?;
+        Some(self.find(view, hash_of(view, key), key)?.1)
+    }
+
+    /// The value of a key.
+    #[must_use]
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
+        self.look_up(key).map(|node| unsafe { node.as_ref().value.assume_init_ref() })
+    }
+
+    /// The value of a key, for change.
+    #[must_use]
+    pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+        V: Unpin,
+    {
+        self.repair();
+        // SAFETY: as for `get`; and the map is borrowed exclusively.
+        self.look_up(key).map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// Whether there is an entry of this key.
+    #[must_use]
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.look_up(key).is_some()
+    }
+
+    /// Sets the value of a key, and returns the value before. A key that is there already stays,
+    /// and the new one is dropped.
+    ///
+    /// # Errors
+    /// With key and value, if the region has no room or the thread cannot become a task of it.
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>> {
+        let (view, hash) = match self.make_room(1) {
+            Ok(view) => (view, hash_of(view, &key)),
+            Err(error) => return Err(PushError { value: (key, value), error }),
+        };
+        if let Some((index, node)) = self.find(view, hash, &key) {
+            return match self.exchange(view, index, node, value) {
+                Ok(value) => Ok(Some(value)),
+                Err(PushError { value, error }) => Err(PushError { value: (key, value), error }),
+            };
+        }
+        match self.begin(view, hash) {
+            Ok(node) => {
+                self.give_key(node, key);
+                self.finish(view, node, value);
+                Ok(None)
+            }
+            Err(error) => Err(PushError { value: (key, value), error }),
+        }
+    }
+
+    /// The value of a key, made by `make` if there is none yet.
+    ///
+    /// # Errors
+    /// As for [`Self::insert`], with the key; a value that was made is dropped.
+    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> Result<&mut V, PushError<K>>
+    where
+        V: Unpin,
+    {
+        let (view, hash) = match self.make_room(1) {
+            Ok(view) => (view, hash_of(view, &key)),
+            Err(error) => return Err(PushError { value: key, error }),
+        };
+        let mut node = match self.find(view, hash, &key) {
+            Some((_, node)) => node,
+            None => {
+                let value = make();
+                match self.begin(view, hash) {
+                    Ok(node) => {
+                        self.give_key(node, key);
+                        self.finish(view, node, value);
+                        node
+                    }
+                    Err(error) => return Err(PushError { value: key, error }),
+                }
+            }
+        };
+        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// Removes a key, and returns its value.
+    pub fn remove<Q>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.repair();
+        let view = self.view()?;
+        let (index, node) = self.find(view, hash_of(view, key), key)?;
+        Some(self.unlink(view, &view.slots[index], node, take_value))
+    }
+
+    /// Makes room for `additional` more entries.
+    ///
+    /// # Errors
+    /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
+    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
+        self.make_room(additional).map(|_| ())
+    }
+
+    /// Settles what is pending, and sees to it that an eighth of the slots stays empty.
+    fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
+        self.settle();
+        let (used, capacity) = self.view().map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
+        if used.saturating_add(additional) > capacity / 8 * 7 {
+            self.rebuild(self.len().checked_add(additional).ok_or(StorageError::TooLong)?)?;
+        }
+        self.view().ok_or(StorageError::TooLong)
+    }
+
+    /// Builds a table for at least `len` entries, without tombstones, and puts it in the place of
+    /// the old one.
+    #[cold]
+    #[inline(never)]
+    fn rebuild(&self, len: usize) -> Result<(), StorageError> {
+        let old = self.view();
+        // Half full at most, so that the next rebuild is as far away as this one was.
+        let capacity = len.checked_mul(2).and_then(usize::checked_next_power_of_two).ok_or(StorageError::TooLong)?;
+        let capacity = capacity.max(MIN_CAPACITY);
+        let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
+        let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
+        ground::at(self.home, |ground| {
+            let block = ground.alloc(layout)?;
+            let table = block.cast::<Table>();
+            let zero = || AtomicUsize::new(0);
+            // SAFETY: a block of the layout that nobody else knows; zero is an empty slot.
+            let new = unsafe {
+                table.write(Table { capacity, seed, len: zero(), used: zero(), pending: zero() });
+                let slots = table.add(1).cast::<AtomicUsize>();
+                slots.write_bytes(0, capacity);
+                View { head: table.as_ref(), slots: slice::from_raw_parts(slots.as_ptr(), capacity) }
+            };
+            for node in old.iter().flat_map(|old| old.slots).map(read).filter(|slot| *slot > TOMBSTONE) {
+                if let Some(node) = ground::pointer::<Node<K, V>>(node) {
+                    // SAFETY: a node of this map.
+                    new.place(unsafe { node.as_ref().hash }, ground::address(node));
+                }
+            }
+            let old = ground::pointer(read(&self.table));
+            // SAFETY: `table` belongs to the caller of a method with `&mut self`.
+            unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
+            Ok(())
+        })
+    }
+
+    /// An empty node, pending.
+    fn begin(&self, view: View<'_>, hash: u64) -> Result<NonNull<Node<K, V>>, StorageError> {
+        ground::at(self.home, |ground| {
+            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+            let stage = AtomicUsize::new(0);
+            let node = Node::<K, V> { hash, stage, key: MaybeUninit::uninit(), value: MaybeUninit::uninit() };
+            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
+            // of a method with `&mut self`.
+            unsafe {
+                block.cast().write(node);
+                ground.link(&view.head.pending, ground::address(block), Some(block), None);
+            }
+            Ok(block.cast())
+        })
+    }
+
+    fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
+        // SAFETY: the pending node is the caller's.
+        let node = unsafe { node.as_mut() };
+        node.key.write(key);
+        commit(&node.stage, KEY);
+    }
+
+    /// Gives a pending node with a key its value, and puts it in a slot.
+    fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
+        let address = ground::address(node);
+        // SAFETY: the pending node is the caller's.
+        let node = unsafe { node.as_mut() };
+        node.value.write(value);
+        commit(&node.stage, WHOLE);
+        view.place(node.hash, address);
+        commit(&view.head.pending, 0);
+    }
+
+    /// Puts a new node with the old one's key in the old one's slot, and returns the old value.
+    fn exchange(&self, view: View<'_>, index: usize, mut old: NonNull<Node<K, V>>, value: V) -> Result<V, PushError<V>> {
+        let value = ManuallyDrop::new(value);
+        let exchanged = ground::at(self.home, |ground| {
+            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+            // SAFETY: a node of this map, which the caller has to itself.
+            let before = unsafe { old.as_mut() };
+            commit(&view.head.pending, ground::address(old));
+            commit(&before.stage, VALUE);
+            // SAFETY: both move to the new node: the caller's value unless this fails; the key, since
+            // `stage` says that the old node has none. If the new one is never published, `settle`
+            // finds the old one in its slot, whole.
+            let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
+            let stage = AtomicUsize::new(WHOLE);
+            let node = Node { hash: before.hash, stage, key: MaybeUninit::new(key), value: MaybeUninit::new(value) };
+            // SAFETY: a block of the layout that nobody else knows; the slot belongs to the caller
+            // of a method with `&mut self`.
+            unsafe {
+                block.cast().write(node);
+                ground.link(&view.slots[index], ground::address(block), Some(block), None);
+            }
+            Ok(())
+        });
+        if let Err(error) = exchanged {
+            return Err(PushError { value: ManuallyDrop::into_inner(value), error });
+        }
+        let value = take_value(old);
+        self.take_apart(view, old);
+        Ok(value)
+    }
+}
+
+impl<V: Shareable> HashMap<String, V> {
+    /// Sets the value of a key, and returns the value before. The key is built in its place: unlike
+    /// with [`Self::insert`], a kill at any instruction leaks none of it.
+    ///
+    /// # Errors
+    /// With the value, if the region has no room or the thread cannot become a task of it.
+    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>> {
+        let (view, hash) = match self.make_room(1) {
+            Ok(view) => (view, hash_of(view, key)),
+            Err(error) => return Err(PushError { value, error }),
+        };
+        if let Some((index, node)) = self.find(view, hash, key) {
+            return self.exchange(view, index, node, value).map(Some);
+        }
+        match self.begin_str(view, hash, key) {
+            Ok(node) => {
+                self.finish(view, node, value);
+                Ok(None)
+            }
+            Err(error) => Err(PushError { value, error }),
+        }
+    }
+
+    /// The value of a key, made by `make` if there is none yet. See [`Self::insert_str`].
+    ///
+    /// # Errors
+    /// If the region has no room or the thread cannot become a task of it; a value that was made is
+    /// dropped.
+    pub fn get_or_insert_str_with(&mut self, key: &str, make: impl FnOnce() -> V) -> Result<&mut V, StorageError>
+    where
+        V: Unpin,
+    {
+        let view = self.make_room(1)?;
+        let hash = hash_of(view, key);
+        let mut node = match self.find(view, hash, key) {
+            Some((_, node)) => node,
+            None => {
+                let value = make();
+                let node = self.begin_str(view, hash, key)?;
+                self.finish(view, node, value);
+                node
+            }
+        };
+        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// A pending node with this key.
+    fn begin_str(&self, view: View<'_>, hash: u64, key: &str) -> Result<NonNull<Node<String, V>>, StorageError> {
+        let mut node = self.begin(view, hash)?;
+        self.give_key(node, String::empty(self.home));
+        // SAFETY: the pending node is the caller's, and has a key.
+        let place = unsafe { node.as_mut().key.assume_init_mut() };
+        if let Err(error) = place.push_str(key) {
+            self.take_apart(view, node);
+            return Err(error);
+        }
+        Ok(node)
+    }
+}
+
+fn hash_of<Q: Hash + ?Sized>(view: View<'_>, key: &Q) -> u64 {
+    let mut hasher = Hasher::new(view.head.seed);
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Takes the value of a pending node that no slot leads to.
+fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
+    // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not, any
+    // more, before anybody else can see it.
+    unsafe {
+        let node = node.as_mut();
+        let value = node.value.assume_init_read();
+        commit(&node.stage, read(&node.stage) & !VALUE);
+        value
+    }
+}
+
+impl<K, V> Drop for HashMap<K, V> {
+    /// Drops the entries and frees the table. A thread that cannot become a task of the region
+    /// leaks them.
+    fn drop(&mut self) {
+        self.clear();
+        if let Some(table) = ground::pointer(read(&self.table)) {
+            let _ = ground::at(self.home, |ground| {
+                // SAFETY: `&mut self`, and no node is left.
+                unsafe { ground.link(&self.table, 0, None, Some(table)) };
+                Ok(())
+            });
+        }
+    }
+}
+
+/// The entries of a [`HashMap`].
+pub struct Iter<'a, K, V> {
+    slots: slice::Iter<'a, AtomicUsize>,
+    entries: PhantomData<&'a (K, V)>,
+}
+
+impl<'a, K, V> Iterator for Iter<'a, K, V> {
+    type Item = (&'a K, &'a V);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let address = self.slots.by_ref().map(read).find(|slot| *slot > TOMBSTONE)?;
+        // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
+        unsafe {
+            let node = ground::pointer::<Node<K, V>>(address)?.as_ref();
+            Some((node.key.assume_init_ref(), node.value.assume_init_ref()))
+        }
+    }
+}
+
+impl<'a, K, V> IntoIterator for &'a HashMap<K, V> {
+    type Item = (&'a K, &'a V);
+    type IntoIter = Iter<'a, K, V>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMap<K, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_map().entries(self).finish()
+    }
+}

@@ -1,0 +1,113 @@
+//! Finding the regions of the system: by name, and through the descriptors of processes.
+
+use super::{Opening, RegionReport, identity, region_name, report};
+use crate::region::create::{DIRECTORY, PREFIX};
+use crate::sys::inspect::{self as sys, Place};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// The regions of the system, as far as the caller can see them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Survey {
+    /// Named ones first, each kind sorted by name.
+    pub regions: Vec<RegionReport>,
+    /// Processes whose descriptors the caller may not see: anonymous regions of theirs are missing.
+    pub hidden_processes: usize,
+}
+
+/// How the link of a memory file's descriptor begins; [`PREFIX`] and the label follow.
+const MEMORY_FILE: &str = "/memfd:";
+/// What the link of a descriptor ends with when the file has no name (any more).
+const NAMELESS: &str = " (deleted)";
+
+/// Looks for regions: the files under `/dev/shm` that are named like one, and those that processes
+/// have open. Memory that several processes have open is reported once.
+///
+/// Neither waits for a task nor disturbs one. What vanishes meanwhile is left out.
+#[must_use]
+pub fn survey() -> Survey {
+    let mut found = Found::default();
+    for name in sys::names(Path::new(DIRECTORY)).unwrap_or_default() {
+        if name.to_string_lossy().starts_with(PREFIX) {
+            let path = Path::new(DIRECTORY).join(name);
+            if let Ok(place) = Place::at(&path) {
+                found.add(&place, || (region_name(&path), Some(path.clone())));
+            }
+        }
+    }
+    let mut hidden_processes = 0;
+    for process in sys::processes().unwrap_or_default() {
+        match sys::descriptors(process) {
+            Ok(descriptors) => found.add_process(process, &descriptors),
+            Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => hidden_processes += 1,
+            // It has ended.
+            Err(_) => {}
+        }
+    }
+    let mut regions = found.regions;
+    regions.sort_by(|a, b| {
+        (a.path.is_none(), &a.name, a.file).cmp(&(b.path.is_none(), &b.name, b.file))
+    });
+    Survey {
+        regions,
+        hidden_processes,
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    regions: Vec<RegionReport>,
+    /// Where a file stands in `regions`.
+    index: HashMap<(u64, u64), usize>,
+}
+
+impl Found {
+    fn add(
+        &mut self,
+        place: &Place,
+        describe: impl FnOnce() -> (String, Option<PathBuf>),
+    ) -> &mut RegionReport {
+        let index = *self
+            .index
+            .entry((place.device, place.inode))
+            .or_insert_with(|| {
+                let (name, path) = describe();
+                self.regions.push(report(place, name, path));
+                self.regions.len() - 1
+            });
+        &mut self.regions[index]
+    }
+
+    fn add_process(&mut self, process: u32, descriptors: &[(u32, PathBuf)]) {
+        for (descriptor, target) in descriptors {
+            let Some(name) = candidate(target) else {
+                continue;
+            };
+            let Ok(place) = Place::of_descriptor(process, *descriptor) else {
+                continue;
+            };
+            let known = self.index.contains_key(&(place.device, place.inode));
+            // A name proves nothing, and the creator of a named region has it open without one.
+            if !known && !place.open().is_ok_and(|file| identity(&file).is_ok()) {
+                continue;
+            }
+            self.add(&place, || (name, None)).openings.push(Opening {
+                process,
+                descriptor: *descriptor,
+            });
+        }
+    }
+}
+
+/// The name of what may be a region, by the link of a descriptor.
+fn candidate(target: &Path) -> Option<String> {
+    let target = target.to_string_lossy();
+    let target = target.strip_suffix(NAMELESS).unwrap_or(&target);
+    if let Some(name) = target.strip_prefix(MEMORY_FILE) {
+        return name.strip_prefix(PREFIX).map(str::to_owned);
+    }
+    let name = target.strip_prefix(DIRECTORY)?.strip_prefix('/')?;
+    // A file that was opened before it had a name keeps its number.
+    (name.starts_with(PREFIX) || name.starts_with('#')).then(|| region_name(Path::new(name)))
+}

@@ -1,0 +1,475 @@
+//! A doubly linked list in a region, with real pointers.
+//!
+//! The list has one word, the address of its *root*: a block with the ends and a few words.
+//!
+//! | word | where | meaning |
+//! | --- | --- | --- |
+//! | `root` | list | address of the root, 0 for none |
+//! | `head`, `next` | root, nodes | the elements in order: this is the truth |
+//! | `pending` | root | the node that an operation is building or taking apart, or 0 |
+//! | `prev`, `tail`, `len` | nodes, root | derived from the truth |
+//! | `stage` | node | whether the value is there |
+//!
+//! Invariants
+//! 1. Every node is reached from `head`, or is `pending`, or both.
+//! 2. While `pending` is 0, every node has its value, and what is derived is right.
+//!
+//! *Commit points, and a kill between any two stores.* Insert: the node becomes `pending` in the step
+//! that shares it; value, `prev` and `next`; then one store in its predecessor's `next` (or `head`):
+//! inserted; then the derived words, `pending` to 0. Remove: the node becomes `pending`, one store
+//! in its predecessor: removed; the derived words; the value goes, then the heap sets `pending` to 0
+//! and frees the node in one step.
+//!
+//! Whoever finds `pending` set walks the list once, derives everything anew, and takes the node
+//! apart unless the walk met it. Every method that changes the list does this first.
+#![allow(unsafe_code)]
+
+use super::ground::{self, PushError, StorageError, commit, read};
+use super::{Region, Shareable, TornSafe, fingerprint};
+use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+/// A doubly linked list whose elements live in a region. An element never moves.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{List, RegionOptions};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let jobs = region.object("jobs", || Mutex::robust(List::<u32>::new_in(&region)))?;
+/// let mut jobs = jobs.lock()?;
+/// jobs.push_back(2)?;
+/// jobs.push_front(1)?;
+/// jobs.retain(|job| *job != 2);
+/// assert_eq!(jobs.pop_front(), Some(1));
+/// # drop(jobs);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// *Cost.* Two words; a block of 24 bytes and the element for each element.
+///
+/// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each
+/// element). A value that was on the dead task's stack, on its way in or out, takes the blocks that
+/// it owns with it: they are leaked. For assigning whole lists see [`Vec`](super::Vec).
+#[repr(C)]
+pub struct List<T> {
+    home: usize,
+    root: AtomicUsize,
+    elements: PhantomData<T>,
+}
+
+#[repr(C)]
+struct Root {
+    head: AtomicUsize,
+    tail: AtomicUsize,
+    len: AtomicUsize,
+    pending: AtomicUsize,
+}
+
+#[repr(C)]
+struct Node<T> {
+    next: AtomicUsize,
+    prev: AtomicUsize,
+    stage: AtomicUsize,
+    value: MaybeUninit<T>,
+}
+
+/// The stage of a node with its value.
+const VALUE: usize = 1;
+
+type Link<T> = Option<NonNull<Node<T>>>;
+
+impl<T> Unpin for List<T> {}
+
+// SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
+unsafe impl<T: Shareable> Shareable for List<T> {
+    const FINGERPRINT: u64 =
+        fingerprint("latchwork::List", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+}
+// SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
+unsafe impl<T: TornSafe> TornSafe for List<T> {}
+
+impl<T> List<T> {
+    fn root(&self) -> Option<&Root> {
+        // SAFETY: the root is there until the list is dropped.
+        ground::pointer(read(&self.root)).map(|root| unsafe { root.as_ref() })
+    }
+
+    /// # Safety
+    /// The node is one of this list's.
+    unsafe fn node(&self, node: NonNull<Node<T>>) -> &Node<T> {
+        // SAFETY: by the caller's contract; nodes go in methods with `&mut self` only.
+        unsafe { node.as_ref() }
+    }
+
+    fn first(&self) -> Link<T> {
+        ground::pointer(read(&self.root()?.head))
+    }
+
+    fn last(&self) -> Link<T> {
+        ground::pointer(read(&self.root()?.tail))
+    }
+
+    /// The number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.root().map_or(0, |root| read(&root.len))
+    }
+
+    /// Whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.first().is_none()
+    }
+
+    /// The first element.
+    #[must_use]
+    pub fn front(&self) -> Option<&T> {
+        // SAFETY: a node of this list, whole.
+        self.first().map(|node| unsafe { node.as_ref().value.assume_init_ref() })
+    }
+
+    /// The last element.
+    #[must_use]
+    pub fn back(&self) -> Option<&T> {
+        self.iter().next_back()
+    }
+
+    /// The elements in order.
+    #[must_use]
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { front: self.first(), back: self.last(), left: self.len(), elements: PhantomData }
+    }
+
+    /// Finishes or undoes what a dead owner was doing, and derives backward links, end and length
+    /// anew, in O(n). Every method that changes the list does this by itself; before it,
+    /// iteration may miss an element, and the length be one off.
+    #[inline]
+    pub fn repair(&mut self) {
+        self.settle();
+    }
+
+    // Private methods with `&self` change words, too: those with `&mut self` call them.
+
+    #[inline]
+    fn settle(&self) {
+        if let Some(root) = self.root()
+            && let Some(node) = ground::pointer(read(&root.pending))
+        {
+            self.settle_pending(root, node);
+        }
+    }
+
+    #[cold]
+    fn settle_pending(&self, root: &Root, pending: NonNull<Node<T>>) {
+        let (mut len, mut last, mut met) = (0, 0, false);
+        let mut next = self.first();
+        while let Some(node) = next {
+            // SAFETY: a node of this list.
+            let place = unsafe { self.node(node) };
+            commit(&place.prev, last);
+            len += 1;
+            last = ground::address(node);
+            met |= node == pending;
+            next = ground::pointer(read(&place.next));
+        }
+        commit(&root.tail, last);
+        commit(&root.len, len);
+        if met {
+            commit(&root.pending, 0);
+        } else {
+            self.take_apart(root, pending);
+        }
+    }
+
+    /// Drops the value, if it is there, of a pending node that no link leads to, and frees the node.
+    fn take_apart(&self, root: &Root, node: NonNull<Node<T>>) {
+        let pointer = node.as_ptr();
+        // SAFETY: `stage` says what is there; nobody else finds the node.
+        unsafe { ground::drop_part(&(*pointer).stage, VALUE, (&raw mut (*pointer).value).cast::<T>()) };
+        // If it fails, the node stays pending, for the next one that can become a task.
+        let _ = ground::at(self.home, |ground| {
+            // SAFETY: `pending` belongs to the caller of a method with `&mut self`.
+            unsafe { ground.link(&root.pending, 0, None, Some(node.cast())) };
+            Ok(())
+        });
+    }
+
+    /// The word that leads forward to what comes after `prev`.
+    fn forward<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
+        // SAFETY: a node of this list.
+        prev.map_or(&root.head, |prev| unsafe { &self.node(prev).next })
+    }
+
+    /// The word that leads back to what comes before `next`.
+    fn backward<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
+        // SAFETY: a node of this list.
+        next.map_or(&root.tail, |next| unsafe { &self.node(next).prev })
+    }
+
+    /// Takes a node out, and hands `take` its place before it goes.
+    fn unlink<R>(&self, root: &Root, node: NonNull<Node<T>>, take: impl FnOnce(NonNull<Node<T>>) -> R) -> R {
+        // SAFETY: a node of this list.
+        let place = unsafe { self.node(node) };
+        let (prev, next) = (read(&place.prev), read(&place.next));
+        commit(&root.pending, ground::address(node));
+        commit(self.forward(root, ground::pointer(prev)), next);
+        commit(self.backward(root, ground::pointer(next)), prev);
+        commit(&root.len, read(&root.len).saturating_sub(1));
+        let taken = take(node);
+        self.take_apart(root, node);
+        taken
+    }
+
+    /// Drops all elements.
+    pub fn clear(&mut self) {
+        self.repair();
+        while let (Some(root), Some(node)) = (self.root(), self.first()) {
+            self.unlink(root, node, |_| ());
+        }
+    }
+}
+
+impl<T: Shareable> List<T> {
+    /// An empty list for this region. Takes no memory before the first push.
+    #[must_use]
+    pub fn new_in(region: &Region) -> Self {
+        Self { home: ground::home(region), root: AtomicUsize::new(0), elements: PhantomData }
+    }
+
+    /// Inserts an element behind `prev`, or at the front.
+    fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
+        self.settle();
+        let node = match self.ready_root().and_then(|root| self.begin(root).map(|node| (root, node))) {
+            Ok(node) => node,
+            Err(error) => return Err(PushError { value, error }),
+        };
+        let (root, mut node) = node;
+        let prev = prev(self);
+        let forward = self.forward(root, prev);
+        let next = ground::pointer(read(forward));
+        let address = ground::address(node);
+        // SAFETY: the pending node is the caller's.
+        let place = unsafe { node.as_mut() };
+        place.value.write(value);
+        commit(&place.stage, VALUE);
+        commit(&place.next, read(forward));
+        commit(&place.prev, prev.map_or(0, ground::address));
+        commit(forward, address);
+        commit(self.backward(root, next), address);
+        commit(&root.len, read(&root.len) + 1);
+        commit(&root.pending, 0);
+        Ok(())
+    }
+
+    /// The root, made if there is none.
+    fn ready_root(&self) -> Result<&Root, StorageError> {
+        if self.root().is_none() {
+            ground::at(self.home, |ground| {
+                let block = ground.alloc(Layout::new::<Root>())?;
+                let zero = || AtomicUsize::new(0);
+                // SAFETY: a block of the layout that nobody else knows; `root` belongs to the caller
+                // of a method with `&mut self`.
+                unsafe {
+                    block.cast().write(Root { head: zero(), tail: zero(), len: zero(), pending: zero() });
+                    ground.link(&self.root, ground::address(block), Some(block), None);
+                }
+                Ok(())
+            })?;
+        }
+        self.root().ok_or(StorageError::NotMapped)
+    }
+
+    /// An empty node, pending.
+    fn begin(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
+        ground::at(self.home, |ground| {
+            let block = ground.alloc(Layout::new::<Node<T>>())?;
+            let zero = || AtomicUsize::new(0);
+            let node = Node::<T> { next: zero(), prev: zero(), stage: zero(), value: MaybeUninit::uninit() };
+            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
+            // of a method with `&mut self`.
+            unsafe {
+                block.cast().write(node);
+                ground.link(&root.pending, ground::address(block), Some(block), None);
+            }
+            Ok(block.cast())
+        })
+    }
+
+    /// Inserts an element at the front.
+    ///
+    /// # Errors
+    /// With the element, if the region has no room or the thread cannot become a task of it.
+    pub fn push_front(&mut self, value: T) -> Result<(), PushError<T>> {
+        self.link(|_| None, value)
+    }
+
+    /// Appends an element.
+    ///
+    /// # Errors
+    /// As for [`Self::push_front`].
+    pub fn push_back(&mut self, value: T) -> Result<(), PushError<T>> {
+        self.link(Self::last, value)
+    }
+
+    fn take(&self, node: Link<T>) -> Option<T>
+    where
+        T: Unpin,
+    {
+        let (root, node) = (self.root()?, node?);
+        Some(self.unlink(root, node, |mut node| {
+            // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not,
+            // any more, before anybody else can see it.
+            unsafe {
+                let node = node.as_mut();
+                let value = node.value.assume_init_read();
+                commit(&node.stage, 0);
+                value
+            }
+        }))
+    }
+
+    /// Takes the first element.
+    pub fn pop_front(&mut self) -> Option<T>
+    where
+        T: Unpin,
+    {
+        self.repair();
+        self.take(self.first())
+    }
+
+    /// Takes the last element.
+    pub fn pop_back(&mut self) -> Option<T>
+    where
+        T: Unpin,
+    {
+        self.repair();
+        self.take(self.last())
+    }
+
+    /// The first element, for change.
+    #[must_use]
+    pub fn front_mut(&mut self) -> Option<&mut T>
+    where
+        T: Unpin,
+    {
+        self.iter_mut().next()
+    }
+
+    /// The last element, for change.
+    #[must_use]
+    pub fn back_mut(&mut self) -> Option<&mut T>
+    where
+        T: Unpin,
+    {
+        self.repair();
+        // SAFETY: a node of this list, whole, and the list is borrowed exclusively.
+        self.last().map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
+    }
+
+    /// The elements in order, for change.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T>
+    where
+        T: Unpin,
+    {
+        self.repair();
+        let mut next = self.first();
+        core::iter::from_fn(move || {
+            let node = next?;
+            // SAFETY: a node of this list, whole, met once, and the list is borrowed exclusively.
+            unsafe {
+                next = ground::pointer(read(&(*node.as_ptr()).next));
+                Some((*node.as_ptr()).value.assume_init_mut())
+            }
+        })
+    }
+
+    /// Drops the elements for which `keep` says no, in order.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        self.repair();
+        let mut next = self.first();
+        while let (Some(root), Some(node)) = (self.root(), next) {
+            // SAFETY: a node of this list, whole.
+            let place = unsafe { self.node(node) };
+            next = ground::pointer(read(&place.next));
+            // SAFETY: as above.
+            if !keep(unsafe { place.value.assume_init_ref() }) {
+                self.unlink(root, node, |_| ());
+            }
+        }
+    }
+}
+
+impl<T> Drop for List<T> {
+    /// Drops the elements and frees the root. A thread that cannot become a task of the region
+    /// leaks them.
+    fn drop(&mut self) {
+        self.clear();
+        if let Some(root) = ground::pointer(read(&self.root)) {
+            let _ = ground::at(self.home, |ground| {
+                // SAFETY: `&mut self`, and no node is left.
+                unsafe { ground.link(&self.root, 0, None, Some(root)) };
+                Ok(())
+            });
+        }
+    }
+}
+
+/// The elements of a [`List`].
+pub struct Iter<'a, T> {
+    front: Link<T>,
+    back: Link<T>,
+    left: usize,
+    elements: PhantomData<&'a T>,
+}
+
+// SAFETY: it gives shared references to elements.
+unsafe impl<T: Sync> Send for Iter<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Iter<'_, T> {}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: a node of the list, whole, which stays while the list is borrowed.
+        let node = unsafe { self.front?.as_ref() };
+        self.front = ground::pointer(read(&node.next));
+        // SAFETY: as above.
+        Some(unsafe { node.value.assume_init_ref() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (0, Some(self.left))
+    }
+}
+
+impl<T> DoubleEndedIterator for Iter<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: as for `next`.
+        let node = unsafe { self.back?.as_ref() };
+        self.back = ground::pointer(read(&node.prev));
+        // SAFETY: as above.
+        Some(unsafe { node.value.assume_init_ref() })
+    }
+}
+
+impl<'a, T> IntoIterator for &'a List<T> {
+    type Item = &'a T;
+    type IntoIter = Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for List<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self).finish()
+    }
+}

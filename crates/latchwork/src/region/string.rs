@@ -1,0 +1,211 @@
+//! A growable UTF-8 string in a region: a [`Vec`] of bytes that are UTF-8 at every instruction.
+//!
+//! *Commit points.* Appending writes the bytes behind the length, and then the length once: half a
+//! character is never inside. Truncating is one store.
+
+use super::ground::StorageError;
+use super::{Region, Shareable, TornSafe, Vec, fingerprint};
+use core::borrow::Borrow;
+use core::cmp::Ordering;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::ops::Deref;
+
+/// A growable UTF-8 string whose bytes live in a region.
+///
+/// It derefs to `str`, and a `HashMap<String, _>` is searched by `&str`.
+///
+/// ```
+/// use latchwork::region::{RegionOptions, String};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let mut greeting = String::from_str_in("grüß ", &region)?;
+/// greeting.push_str("Gott")?;
+/// assert_eq!(greeting, "grüß Gott");
+/// # drop(greeting);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// *Cost, owner death:* as for [`Vec`]. An append that was interrupted by a kill has appended
+/// everything or nothing.
+#[repr(transparent)]
+pub struct String {
+    bytes: Vec<u8>,
+}
+
+// SAFETY: as its only field.
+#[allow(unsafe_code)]
+unsafe impl Shareable for String {
+    const FINGERPRINT: u64 = fingerprint("latchwork::String", size_of::<Self>(), align_of::<Self>(), &[]);
+}
+// SAFETY: as its only field; and each commit of it is at a boundary of characters.
+#[allow(unsafe_code)]
+unsafe impl TornSafe for String {}
+
+impl String {
+    /// An empty string for this region. Takes no memory before the first push.
+    #[must_use]
+    pub fn new_in(region: &Region) -> Self {
+        Self { bytes: Vec::new_in(region) }
+    }
+
+    pub(super) fn empty(home: usize) -> Self {
+        Self { bytes: Vec::empty(home) }
+    }
+
+    /// A string with this content.
+    ///
+    /// # Errors
+    /// If the region has no room, or the thread cannot become a task of it.
+    pub fn from_str_in(content: &str, region: &Region) -> Result<Self, StorageError> {
+        let mut this = Self::new_in(region);
+        this.push_str(content)?;
+        Ok(this)
+    }
+
+    /// A copy, in the same region.
+    ///
+    /// # Errors
+    /// As for [`Self::from_str_in`].
+    pub fn try_clone(&self) -> Result<Self, StorageError> {
+        let mut copy = Self::empty(self.bytes.home());
+        copy.push_str(self)?;
+        Ok(copy)
+    }
+
+    /// The content.
+    #[inline]
+    #[must_use]
+    #[allow(unsafe_code)]
+    pub fn as_str(&self) -> &str {
+        // SAFETY: only whole `str`s are appended, and only whole characters removed.
+        unsafe { core::str::from_utf8_unchecked(&self.bytes) }
+    }
+
+    /// The bytes that there is room for without growing.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Makes room for at least `additional` more bytes.
+    ///
+    /// # Errors
+    /// As for [`Vec::reserve`].
+    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
+        self.bytes.reserve(additional)
+    }
+
+    /// Appends a string as a whole.
+    ///
+    /// # Errors
+    /// As for [`Vec::reserve`]; then nothing is appended.
+    #[inline]
+    pub fn push_str(&mut self, content: &str) -> Result<(), StorageError> {
+        self.bytes.extend_from_slice(content.as_bytes())
+    }
+
+    /// Appends a character.
+    ///
+    /// # Errors
+    /// As for [`Self::push_str`].
+    pub fn push(&mut self, character: char) -> Result<(), StorageError> {
+        self.push_str(character.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Takes the last character.
+    pub fn pop(&mut self) -> Option<char> {
+        let last = self.chars().next_back()?;
+        self.bytes.truncate(self.len() - last.len_utf8());
+        Some(last)
+    }
+
+    /// Shortens the string to `len` bytes.
+    ///
+    /// # Panics
+    /// If that is in the middle of a character.
+    pub fn truncate(&mut self, len: usize) {
+        assert!(len >= self.len() || self.is_char_boundary(len), "byte {len} is inside a character");
+        self.bytes.truncate(len);
+    }
+
+    /// Removes all characters. The buffer stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// Finishes what a dead owner was doing: nothing, since every change is one store.
+    pub fn repair(&mut self) {
+        self.bytes.repair();
+    }
+}
+
+impl Deref for String {
+    type Target = str;
+    #[inline]
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for String {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+impl Borrow<str> for String {
+    fn borrow(&self) -> &str {
+        self
+    }
+}
+
+impl Hash for String {
+    /// As `str`, since a string can be searched by one.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl PartialEq for String {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl Eq for String {}
+
+impl PartialEq<str> for String {
+    fn eq(&self, other: &str) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<&str> for String {
+    fn eq(&self, other: &&str) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialOrd for String {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for String {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl fmt::Display for String {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+impl fmt::Debug for String {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

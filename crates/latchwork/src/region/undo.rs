@@ -1,0 +1,246 @@
+//! All or nothing: a log of the old values of cells, for updates of several words.
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `count` | records that are valid; 0: no update is under way |
+//! | `place` | the log's own address when the first record was made |
+//! | record | address of a cell, and its value before |
+//!
+//! Invariants
+//! 1. A cell that an update has changed has a valid record, made before the change.
+//! 2. The cells of valid records exist: each was picked out of the data by a function that gets
+//!    nothing but the data, and while records are valid the data is lent out shared only. So
+//!    nothing of it can be removed, and whoever wants to change it rolls back first.
+//! 3. Records are of value only where they were made: a log that was moved (its transaction was
+//!    forgotten) has none.
+//!
+//! *Commit points, and a kill between any two stores.* Store: the record is written behind the
+//! count, then `count`, then the cell: killed before `count`, nothing happened; before the cell, the
+//! record restores what is there. Commit: `count` to 0, one store; before it the successor
+//! restores every cell, after it none. Roll back: the cells from the last record to the first (so
+//! that the oldest value wins), then `count`; killed in between, it is done again.
+#![allow(unsafe_code)]
+
+use super::ground::{self, commit, read};
+use super::{Inner, Shareable, TornSafe, fingerprint};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use crate::task::Me;
+use core::fmt;
+use core::ptr::{self, NonNull};
+
+/// Data whose 64-bit cells can be changed several at a time, all or none, whatever happens to the
+/// task: an undo log of at most `N` changes at a time.
+///
+/// Put it under a robust mutex. The successor of a dead owner [rolls back](Self::roll_back) what
+/// was not committed; every method that gives access for change does so by itself.
+///
+/// ```
+/// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+/// use latchwork::mutex::{LockError, Mutex, Robust};
+/// use latchwork::region::{RegionOptions, Undo};
+///
+/// type Accounts = Undo<[AtomicU64; 2]>;
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let accounts = region.object("accounts", || {
+///     Mutex::robust(Accounts::new([AtomicU64::new(100), AtomicU64::new(0)]))
+/// })?;
+/// let mut accounts = match accounts.lock() {
+///     Err(LockError::OwnerDied(died)) => {
+///         let mut accounts = died.make_consistent();
+///         accounts.roll_back();
+///         accounts
+///     }
+///     other => other?,
+/// };
+/// let mut update = accounts.begin();
+/// update.store(|accounts| &accounts[0], 70)?;
+/// update.store(|accounts| &accounts[1], 30)?;
+/// update.commit();
+/// assert_eq!(accounts.get()[1].load(Relaxed), 30);
+/// # drop(accounts);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// *Cost.* 16 bytes per change that the log has room for; a store costs three stores more.
+///
+/// *Owner death.* Before [`Transaction::commit`] has returned, all changes or none, as the successor
+/// finds by `roll_back`; after it, all.
+#[repr(C)]
+pub struct Undo<T, const N: usize = 16> {
+    count: AtomicUsize,
+    place: AtomicUsize,
+    records: [Record; N],
+    data: T,
+}
+
+#[repr(C)]
+struct Record {
+    cell: AtomicUsize,
+    before: AtomicU64,
+}
+
+// SAFETY: as its data; the records are addresses in the region and integers.
+unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
+    const FINGERPRINT: u64 =
+        fingerprint("latchwork::Undo", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, N as u64]);
+}
+// SAFETY: as its data; records become valid by one store (see the module comment).
+unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
+
+/// Why a change could not be logged. Nothing was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UndoError {
+    /// The update has more changes than the log has room for.
+    #[error("the undo log has room for {capacity} changes at a time")]
+    Full {
+        /// The log's `N`.
+        capacity: usize,
+    },
+    /// The cell is not in the region that the log is in, so that a successor could not restore it.
+    #[error("the cell is not in the region of its undo log")]
+    Outside,
+}
+
+impl<T: Shareable, const N: usize> Undo<T, N> {
+    /// Data with an empty log.
+    #[must_use]
+    pub const fn new(data: T) -> Self {
+        const { assert!(N > 0, "an undo log needs room for a change") };
+        let records = [const { Record { cell: AtomicUsize::new(0), before: AtomicU64::new(0) } }; N];
+        Self { count: AtomicUsize::new(0), place: AtomicUsize::new(0), records, data }
+    }
+
+    /// The data as it is. If the last owner died in an update that nobody has rolled back yet, some
+    /// of its changes may show.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> &T {
+        &self.data
+    }
+
+    /// The data, for any change. Rolls back first. Changes made this way are not logged.
+    #[inline]
+    pub fn get_mut(&mut self) -> &mut T {
+        self.roll_back();
+        &mut self.data
+    }
+
+    /// Begins an update. Rolls back first what a dead owner left.
+    #[inline]
+    pub fn begin(&mut self) -> Transaction<'_, T, N> {
+        self.roll_back();
+        Transaction { undo: self }
+    }
+
+}
+
+impl<T, const N: usize> Undo<T, N> {
+    /// Undoes the update that a dead owner did not commit. Says whether there was one.
+    #[inline]
+    pub fn roll_back(&mut self) -> bool {
+        read(&self.count) != 0 && self.restore()
+    }
+
+    #[cold]
+    fn restore(&self) -> bool {
+        // Invariant 3.
+        let valid = read(&self.place) == ptr::from_ref(self).addr();
+        let count = if valid { read(&self.count).min(N) } else { 0 };
+        for record in self.records[..count].iter().rev() {
+            if let Some(cell) = ground::pointer::<AtomicU64>(read(&record.cell)) {
+                // SAFETY: invariant 2. Relaxed, as for all cells: the lock orders them.
+                unsafe { cell.as_ref().store(record.before.load(Ordering::Relaxed), Ordering::Relaxed) };
+            }
+        }
+        commit(&self.count, 0);
+        valid
+    }
+
+    /// Whether the cell lies in the same region as the log.
+    fn has_near(&self, cell: usize) -> bool {
+        let log = ptr::from_ref(self).addr();
+        let here = Me::get().ok().and_then(|me| {
+            me.attachments().map(|attachment| attachment.base..attachment.end).find(|region| region.contains(&log))
+        });
+        here.or_else(|| Inner::containing(log).map(|region| region.addresses())).is_some_and(|region| region.contains(&cell))
+    }
+}
+
+/// An update under way. Dropped without [`Self::commit`], it is rolled back.
+#[must_use = "an update that is dropped is rolled back"]
+pub struct Transaction<'a, T, const N: usize> {
+    undo: &'a mut Undo<T, N>,
+}
+
+impl<T, const N: usize> Transaction<'_, T, N> {
+    /// The data, changes so far included.
+    #[inline]
+    #[must_use]
+    pub fn get(&self) -> &T {
+        &self.undo.data
+    }
+
+    /// Stores `value` in the cell that `pick` picks out of the data, and logs what was there.
+    ///
+    /// # Errors
+    /// [`UndoError::Full`], [`UndoError::Outside`]. The update goes on; drop it to give it up.
+    #[inline]
+    pub fn store(
+        &mut self,
+        pick: impl for<'x> FnOnce(&'x T) -> &'x AtomicU64,
+        value: u64,
+    ) -> Result<(), UndoError> {
+        let undo = &*self.undo;
+        let cell = pick(&undo.data);
+        let count = read(&undo.count);
+        let record = undo.records.get(count).ok_or(UndoError::Full { capacity: N })?;
+        let address = ground::address(NonNull::from(cell));
+        if !undo.has_near(address) {
+            return Err(UndoError::Outside);
+        }
+        // Relaxed throughout: the lock that gives the log orders all for other tasks.
+        record.cell.store(address, Ordering::Relaxed);
+        record.before.store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        if count == 0 {
+            undo.place.store(ptr::from_ref(undo).addr(), Ordering::Relaxed);
+        }
+        commit(&undo.count, count + 1);
+        cell.store(value, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Makes all changes final, by one store.
+    #[inline]
+    pub fn commit(self) {
+        commit(&self.undo.count, 0);
+    }
+
+    /// Undoes all changes, as dropping it does.
+    pub fn roll_back(self) {}
+}
+
+impl<T, const N: usize> Drop for Transaction<'_, T, N> {
+    #[inline]
+    fn drop(&mut self) {
+        self.undo.roll_back();
+    }
+}
+
+impl<T: fmt::Debug, const N: usize> fmt::Debug for Undo<T, N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Undo")
+            .field("pending", &read(&self.count))
+            .field("data", &self.data)
+            .finish()
+    }
+}
+
+impl<T, const N: usize> fmt::Debug for Transaction<'_, T, N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Transaction").field("changes", &read(&self.undo.count)).finish()
+    }
+}

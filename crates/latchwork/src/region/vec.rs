@@ -1,0 +1,454 @@
+//! A growable array in a region.
+//!
+//! | word | where | meaning |
+//! | --- | --- | --- |
+//! | `buffer` | header | address of the buffer, 0 for none |
+//! | `capacity` | buffer | elements that it has room for, fixed |
+//! | `state` | buffer | low half: length; high half: 0, or 1 + the index of the *hole* |
+//!
+//! Invariants
+//! 1. The elements below the length are values, except the hole, which was taken; the last element
+//!    is about to move there.
+//! 2. All that changes is one word: `buffer` or `state`. So a buffer and a length always fit.
+//!
+//! *Commit points, and a kill between any two stores.* Push: the element is written behind the
+//! length, then `state`: before that nothing was pushed. Pop: `state`, then the element is read: it
+//! is gone either way. Growth, insert, remove: a complete buffer is built, private to the task, and
+//! the heap replaces the old one by it. Swap-remove: `state` with the hole, the last element is
+//! copied, `state` with the new length; who finds a hole copies again. Truncate: an element is
+//! dropped, then `state`; killed in between, it is dropped again, which its `TornSafe` allows.
+#![allow(unsafe_code)]
+
+use super::ground::{self, Ground, PushError, StorageError};
+use super::{Region, Shareable, TornSafe, fingerprint};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use core::slice;
+
+/// A growable array whose elements live in a region.
+///
+/// It derefs to a slice. It holds real pointers, so it must stay in the region that it was made for
+/// (or on a task's stack).
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{RegionOptions, Vec};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let primes = region.object("primes", || Mutex::robust(Vec::<u32>::new_in(&region)))?;
+/// let mut primes = primes.lock()?;
+/// primes.push(2)?;
+/// primes.push(3)?;
+/// assert_eq!(primes.iter().sum::<u32>(), 5);
+/// # drop(primes);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// *Cost.* Two words; the buffer has two more. Push: a branch and two stores, amortised O(1).
+///
+/// *Owner death.* Each method takes effect as a whole or not at all. A value that was on the dead
+/// task's stack, on its way in or out, takes the blocks that it owns with it: they are leaked.
+/// Assigning or swapping whole containers (`a = b`, `mem::swap`) in shared memory copies several
+/// words, which no container can make one step: do not, where a kill matters.
+#[repr(C)]
+pub struct Vec<T> {
+    home: usize,
+    buffer: AtomicUsize,
+    elements: PhantomData<T>,
+}
+
+#[repr(C)]
+struct Head {
+    capacity: usize,
+    state: AtomicU64,
+}
+
+/// The most elements: their count and an index + 1 fit half a word.
+const MAX: usize = u32::MAX as usize - 1;
+
+// The elements are not inside.
+impl<T> Unpin for Vec<T> {}
+
+// SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
+unsafe impl<T: Shareable> Shareable for Vec<T> {
+    const FINGERPRINT: u64 =
+        fingerprint("latchwork::Vec", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+}
+// SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
+unsafe impl<T: TornSafe> TornSafe for Vec<T> {}
+
+impl<T> Vec<T> {
+    const OFFSET: usize = size_of::<Head>().next_multiple_of(align_of::<T>());
+
+    fn layout(capacity: usize) -> Option<Layout> {
+        let bytes = size_of::<T>().checked_mul(capacity)?.checked_add(Self::OFFSET)?;
+        let align = align_of::<Head>().max(align_of::<T>());
+        Layout::from_size_align(bytes, align).ok().filter(|_| capacity <= MAX)
+    }
+
+    #[inline]
+    fn head(&self) -> Option<&Head> {
+        // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
+        // `&mut self`.
+        ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { head.as_ref() })
+    }
+
+    /// The first element's place; dangling without a buffer.
+    #[inline]
+    fn first(&self) -> NonNull<T> {
+        match ground::pointer::<u8>(ground::read(&self.buffer)) {
+            // SAFETY: the elements follow the head in the same block.
+            Some(buffer) => unsafe { buffer.add(Self::OFFSET).cast() },
+            None => NonNull::dangling(),
+        }
+    }
+
+    #[inline]
+    fn state(&self) -> u64 {
+        // Relaxed: the lock that gives the container orders it.
+        self.head().map_or(0, |head| head.state.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn set_state(&self, state: u64) {
+        if let Some(head) = self.head() {
+            compiler_fence(Ordering::SeqCst);
+            head.state.store(state, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The number of elements.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        (self.state() & u64::from(u32::MAX)) as usize
+    }
+
+    /// Whether there are no elements.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements that there is room for without growing.
+    #[inline]
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.head().map_or(0, |head| head.capacity)
+    }
+
+    /// The elements.
+    #[inline]
+    #[must_use]
+    pub fn as_slice(&self) -> &[T] {
+        // SAFETY: invariant 1; a hole holds what was there before, in part, which `TornSafe` makes
+        // a value, and without `TornSafe` nobody gets here before it is filled.
+        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
+    }
+
+    /// Finishes what a dead owner was doing. Every method that changes the array does this by
+    /// itself; nothing else of it is derived.
+    #[inline]
+    pub fn repair(&mut self) {
+        if self.state() >> 32 != 0 {
+            self.fill_hole();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fill_hole(&mut self) {
+        let (hole, last) = ((self.state() >> 32) as usize - 1, self.len() - 1);
+        // SAFETY: both are places of elements; the last is a value, and the hole is not (any more).
+        unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };
+        self.set_state(last as u64);
+    }
+
+    /// Shortens the array to `len` elements, dropping the others from the last one on.
+    pub fn truncate(&mut self, len: usize) {
+        struct Shorten<'a, T>(&'a Vec<T>, usize);
+        impl<T> Drop for Shorten<'_, T> {
+            fn drop(&mut self) {
+                self.0.set_state(self.1 as u64);
+            }
+        }
+        self.repair();
+        if !core::mem::needs_drop::<T>() && len < self.len() {
+            self.set_state(len as u64);
+        }
+        while len < self.len() {
+            let last = self.len() - 1;
+            // Even if the drop panics, the element is gone.
+            let _shorten = Shorten(self, last);
+            // SAFETY: a value, which is no element any more once the length has changed.
+            unsafe { self.first().add(last).drop_in_place() };
+        }
+    }
+
+    /// Drops all elements. The buffer stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+}
+
+impl<T: Shareable + Unpin> Vec<T> {
+    /// An empty array for this region. Takes no memory before the first push.
+    #[must_use]
+    pub fn new_in(region: &Region) -> Self {
+        Self::empty(ground::home(region))
+    }
+
+    pub(super) fn empty(home: usize) -> Self {
+        Self { home, buffer: AtomicUsize::new(0), elements: PhantomData }
+    }
+
+    /// An empty array with room for at least `capacity` elements.
+    ///
+    /// # Errors
+    /// If the region has no room, or the thread cannot become a task of it.
+    pub fn with_capacity_in(capacity: usize, region: &Region) -> Result<Self, StorageError> {
+        let mut this = Self::new_in(region);
+        this.reserve(capacity)?;
+        Ok(this)
+    }
+
+    pub(super) fn home(&self) -> usize {
+        self.home
+    }
+
+    /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`,
+    /// and puts it in the place of the old one, whose elements have been moved out by `fill`.
+    fn rebuild(&mut self, capacity: usize, len: usize, fill: impl FnOnce(NonNull<T>)) -> Result<(), StorageError> {
+        let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
+        ground::at(self.home, |ground: &Ground<'_>| {
+            let block = ground.alloc(layout)?;
+            // What the heap's size class gives beyond the request is used.
+            let usable = ground.heap().usable_size(block) - Self::OFFSET;
+            let capacity = usable.checked_div(size_of::<T>()).unwrap_or(MAX).min(MAX);
+            // SAFETY: a block of at least the layout's size that nobody else knows.
+            unsafe {
+                block.cast().write(Head { capacity, state: AtomicU64::new(len as u64) });
+                fill(block.add(Self::OFFSET).cast());
+            }
+            let old = ground::pointer(ground::read(&self.buffer));
+            // SAFETY: `&mut self`: the caller has this container to itself.
+            unsafe { ground.link(&self.buffer, ground::address(block), Some(block), old) };
+            Ok(())
+        })
+    }
+
+    /// Makes room for at least `additional` more elements.
+    ///
+    /// # Errors
+    /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
+    pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
+        self.repair();
+        let len = self.len();
+        let needed = len.checked_add(additional).ok_or(StorageError::TooLong)?;
+        if needed <= self.capacity() {
+            return Ok(());
+        }
+        self.grow(needed)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, needed: usize) -> Result<(), StorageError> {
+        let (first, len) = (self.first(), self.len());
+        let double = self.capacity().saturating_mul(2).min(MAX);
+        // SAFETY: the elements move; the old buffer is freed without dropping them.
+        let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
+        self.rebuild(needed.max(double), len, fill)
+    }
+
+    /// Appends an element.
+    ///
+    /// # Errors
+    /// With the element, if the region has no room or the thread cannot become a task of it.
+    #[inline]
+    pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
+        self.repair();
+        let len = self.len();
+        if len == self.capacity()
+            && let Err(error) = self.grow(len + 1)
+        {
+            return Err(PushError { value, error });
+        }
+        // SAFETY: there is room, and the place holds no value.
+        unsafe { self.first().add(len).write(value) };
+        self.set_state(len as u64 + 1);
+        Ok(())
+    }
+
+    /// Takes the last element.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        self.repair();
+        let last = self.len().checked_sub(1)?;
+        self.set_state(last as u64);
+        // SAFETY: a value, which is no element any more.
+        Some(unsafe { self.first().add(last).read() })
+    }
+
+    /// Takes an element and moves the last one to its place, in O(1).
+    ///
+    /// # Panics
+    /// If there is no element `index`.
+    pub fn swap_remove(&mut self, index: usize) -> T {
+        self.repair();
+        let len = self.len();
+        assert!(index < len, "no element {index} in {len}");
+        // SAFETY: a value, which is no element any more once the state has changed.
+        let value = unsafe { self.first().add(index).read() };
+        if index + 1 == len {
+            self.set_state(index as u64);
+        } else {
+            self.set_state((index as u64 + 1) << 32 | len as u64);
+            self.fill_hole();
+        }
+        value
+    }
+
+    /// Inserts an element before `index`. Copies the array, O(n): moving its tail in place would
+    /// leave elements twice, were the task killed.
+    ///
+    /// # Errors
+    /// As for [`Self::push`].
+    ///
+    /// # Panics
+    /// If `index` is greater than the length.
+    pub fn insert(&mut self, index: usize, value: T) -> Result<(), PushError<T>> {
+        self.repair();
+        let (first, len) = (self.first(), self.len());
+        assert!(index <= len, "no place {index} in {len}");
+        if index == len {
+            return self.push(value);
+        }
+        let mut value = Some(value);
+        let capacity = (len + 1).max(self.capacity());
+        // SAFETY: the elements move around the new one; the old buffer is freed without dropping
+        // them.
+        let result = self.rebuild(capacity, len + 1, |new| unsafe {
+            new.copy_from_nonoverlapping(first, index);
+            if let Some(value) = value.take() {
+                new.add(index).write(value);
+            }
+            new.add(index + 1).copy_from_nonoverlapping(first.add(index), len - index);
+        });
+        match (result, value) {
+            (Err(error), Some(value)) => Err(PushError { value, error }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes an element and closes the gap. Copies the array, O(n), as [`Self::insert`] does;
+    /// [`Self::swap_remove`] does not.
+    ///
+    /// # Errors
+    /// If the region has no room for the copy. Nothing has changed.
+    ///
+    /// # Panics
+    /// If there is no element `index`.
+    pub fn remove(&mut self, index: usize) -> Result<T, StorageError> {
+        self.repair();
+        let (first, len) = (self.first(), self.len());
+        assert!(index < len, "no element {index} in {len}");
+        // SAFETY: a value. It is ours once the copy without it has taken the buffer's place.
+        let value = core::mem::ManuallyDrop::new(unsafe { first.add(index).read() });
+        // SAFETY: as for `insert`.
+        self.rebuild(self.capacity(), len - 1, |new| unsafe {
+            new.copy_from_nonoverlapping(first, index);
+            new.add(index).copy_from_nonoverlapping(first.add(index + 1), len - 1 - index);
+        })?;
+        Ok(core::mem::ManuallyDrop::into_inner(value))
+    }
+
+    /// The elements, for change.
+    #[inline]
+    #[must_use]
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        self.repair();
+        // SAFETY: as for `as_slice`, and the container is borrowed exclusively.
+        unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len()) }
+    }
+}
+
+impl<T: Shareable + Unpin + Copy> Vec<T> {
+    /// Appends copies of all elements of a slice, in one step.
+    ///
+    /// # Errors
+    /// As for [`Self::reserve`]; then none of them is appended.
+    pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
+        self.reserve(values.len())?;
+        let len = self.len();
+        // SAFETY: there is room behind the elements, and a slice is never part of it.
+        unsafe { self.first().add(len).as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        self.set_state((len + values.len()) as u64);
+        Ok(())
+    }
+}
+
+impl<T> Drop for Vec<T> {
+    /// Drops the elements and frees the buffer. A thread that cannot become a task of the region
+    /// leaks it.
+    fn drop(&mut self) {
+        self.clear();
+        if let Some(buffer) = ground::pointer(ground::read(&self.buffer)) {
+            let _ = ground::at(self.home, |ground| {
+                // SAFETY: `&mut self`, and nothing is left in the buffer.
+                unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
+                Ok(())
+            });
+        }
+    }
+}
+
+impl<T> Deref for Vec<T> {
+    type Target = [T];
+    #[inline]
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<T: Shareable + Unpin> DerefMut for Vec<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Vec<T> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
+    type Item = &'a mut T;
+    type IntoIter = slice::IterMut<'a, T>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+impl<T: PartialEq> PartialEq for Vec<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+impl<T: Eq> Eq for Vec<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for Vec<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

@@ -1,0 +1,84 @@
+//! The robust list as a model sees it: which nodes are on it, and which is announced.
+//!
+//! The kernel of `model/mortal.rs` reads it when its task has died. Each change is one step, as each
+//! is one store that the kernel can see. The links themselves are not modelled.
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicU32, unless_fault};
+use crate::model::step;
+use core::ptr;
+use std::cell::{Cell, RefCell};
+
+/// A lock as an element of the list.
+pub(crate) struct Node {
+    pub(crate) word: AtomicU32,
+    pub(crate) state: AtomicU32,
+    pub(crate) sleepers: AtomicU32,
+}
+
+pub(crate) const KERNEL_LIMIT: usize = 2048;
+
+impl Node {
+    pub(crate) fn new() -> Self {
+        Self { word: AtomicU32::new(0), state: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+    }
+}
+
+/// The word of the node at an address.
+///
+/// # Safety
+/// A living node is there.
+pub(crate) unsafe fn word_of<'a>(node: usize) -> &'a AtomicU32 {
+    // SAFETY: by the contract.
+    unsafe { &(*ptr::with_exposed_provenance::<Node>(node)).word }
+}
+
+/// One task's list.
+#[derive(Default)]
+pub(crate) struct Head {
+    nodes: RefCell<Vec<usize>>,
+    pending: Cell<usize>,
+}
+
+impl Head {
+    pub(crate) fn announce(&self, node: &Node) -> usize {
+        step();
+        self.pending.replace(unless_fault!(RobustNotAnnounced, ptr::from_ref(node).expose_provenance(), 0))
+    }
+
+    pub(crate) fn settle(&self, before: usize) {
+        step();
+        self.pending.set(before);
+    }
+
+    /// # Safety
+    /// As for the real one.
+    pub(crate) unsafe fn link(&self, node: &Node, _behind: usize) {
+        step();
+        self.nodes.borrow_mut().push(ptr::from_ref(node).expose_provenance());
+    }
+
+    /// # Safety
+    /// As for the real one.
+    pub(crate) unsafe fn unlink(&self, node: &Node) {
+        step();
+        self.nodes.borrow_mut().retain(|address| *address != ptr::from_ref(node).addr());
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<usize> {
+        self.nodes.borrow().clone()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.get()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.borrow().is_empty() && self.pending.get() == 0
+    }
+
+    pub(crate) fn clear(&self) {
+        self.nodes.borrow_mut().clear();
+        self.pending.set(0);
+    }
+}

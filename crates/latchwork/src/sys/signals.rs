@@ -1,0 +1,73 @@
+//! Signal masks and dispositions.
+#![allow(unsafe_code)]
+
+use core::mem::MaybeUninit;
+use core::ptr;
+
+/// A thread's signal mask.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(libc::sigset_t);
+
+fn all() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: it fills in the set.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn none() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: it fills in the set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn set(new: &libc::sigset_t) -> Mask {
+    let mut old = none();
+    // SAFETY: two sets; it cannot fail with a valid operation.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, new, &raw mut old) };
+    Mask(old)
+}
+
+/// Blocks every signal in the calling thread; gives the mask before.
+pub(crate) fn block_all() -> Mask {
+    set(&all())
+}
+
+/// Puts a mask back.
+pub(crate) fn restore(mask: Mask) {
+    set(&mask.0);
+}
+
+/// Lets every signal through.
+pub(crate) fn unblock_all() {
+    set(&none());
+}
+
+/// Drops the signals that came while they were blocked.
+pub(crate) fn discard_pending() {
+    let all = all();
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a set, and a time that has come; nothing is written.
+    while unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) } > 0 {}
+}
+
+/// Gives each signal that has a handler its default action, as exec does; ignored ones stay so.
+pub(crate) fn reset_handlers() {
+    for signal in 1..=libc::SIGRTMAX() {
+        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: the C library fills in the action, or refuses its own signals.
+        let caught = unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) == 0 }
+            // SAFETY: filled in, or zero, which is valid.
+            && !matches!(unsafe { action.assume_init_ref() }.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        if caught {
+            let default = MaybeUninit::<libc::sigaction>::zeroed();
+            // SAFETY: all zero is the default action.
+            unsafe { libc::sigaction(signal, default.as_ptr(), ptr::null_mut()) };
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The calling thread, as a model knows it: see `model/mortal.rs`.
+
+use crate::model::mortal;
+use crate::sys::robust_list::Head;
+use std::cell::Cell;
+
+/// What a task of a model knows of itself.
+pub(crate) struct Record {
+    pub(crate) tid: u32,
+    pub(crate) head: Head,
+    /// Steps until death.
+    pub(crate) life: Cell<Option<usize>>,
+    held: Cell<u32>,
+}
+
+impl Record {
+    pub(crate) fn new(tid: u32) -> Self {
+        Self { tid, head: Head::default(), life: Cell::new(None), held: Cell::new(0) }
+    }
+
+    pub(crate) fn begin(&self, life: Option<usize>) {
+        self.head.clear();
+        self.held.set(0);
+        self.life.set(life);
+    }
+}
+
+/// Does not occur in a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unavailable")]
+pub enum TaskError {}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Me {
+    record: &'static Record,
+}
+
+impl Me {
+    pub(crate) fn get() -> Result<Self, TaskError> {
+        Ok(Self::whoever())
+    }
+
+    pub(crate) fn known() -> Option<Self> {
+        Some(Self::whoever())
+    }
+
+    pub(crate) fn whoever() -> Self {
+        Self { record: mortal::current() }
+    }
+
+    pub(crate) fn tid(self) -> u32 {
+        self.record.tid
+    }
+
+    pub(crate) fn head(self) -> &'static Head {
+        &self.record.head
+    }
+
+    pub(crate) fn held(self) -> &'static Cell<u32> {
+        &self.record.held
+    }
+
+    pub(crate) fn anchor(self) -> usize {
+        0
+    }
+}
+
+pub(crate) fn after_owner_death(_: usize) {}

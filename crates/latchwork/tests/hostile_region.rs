@@ -1,0 +1,346 @@
+//! Attaching what is no sound region: a typed error, and never a panic, a signal or a hang.
+//!
+//! Each attach runs in a process of its own, so that one that ended badly would be seen.
+
+use latchwork::region::{AttachError, RegionOptions};
+use rustix::fs::{CWD, FileType, Mode};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::fs::{FileExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Where the identity's fields lie in the file: frozen, since builds tell each other apart by them.
+mod at {
+    pub const VERSION: usize = 8;
+    pub const MAX_TASKS: usize = 12;
+    pub const FINGERPRINT: usize = 16;
+    pub const BASE: usize = 24;
+    pub const MAX_BYTES: usize = 32;
+    pub const PID_NAMESPACE: usize = 40;
+    pub const MAX_NAMES: usize = 48;
+    pub const END: usize = 120;
+}
+
+/// What lies under a region's name; removed on drop.
+struct Named(String);
+
+impl Named {
+    fn new(what: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        Self(format!(
+            "test-{}-{}-{what}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        ))
+    }
+
+    fn file(what: &str, bytes: &[u8]) -> Self {
+        let named = Self::new(what);
+        std::fs::write(named.path(), bytes).unwrap();
+        named
+    }
+
+    fn path(&self) -> PathBuf {
+        Path::new("/dev/shm").join(format!("latchwork-{}", self.0))
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        let path = self.path();
+        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+    }
+}
+
+/// The bytes of a sound region that nobody has.
+fn region_bytes() -> Vec<u8> {
+    let named = Named::new("model");
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .max_tasks(8)
+        .max_names(8)
+        .create_named(&named.0)
+        .unwrap();
+    region.object("answer", || 42u64).unwrap();
+    region.detach().unwrap();
+    std::fs::read(named.path()).unwrap()
+}
+
+fn with(at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = region_bytes();
+    bytes[at..at + value.len()].copy_from_slice(value);
+    bytes
+}
+
+const ROLE: &str = "LATCHWORK_TEST_ATTACH";
+
+/// Attaches in a process of its own, prepared as `role` says; what it reported. One that hangs is
+/// killed, and one that ends in any way but its own fails the test.
+fn attach_as(role: &str, named: &Named) -> String {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "attach_process", "--nocapture"])
+        .env(ROLE, format!("{role}:{}", named.0))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_child(&child);
+    let (send, receive) = mpsc::channel();
+    let waiter = std::thread::spawn(move || send.send(child.wait_with_output()));
+    let output = receive.recv_timeout(Duration::from_secs(120));
+    if output.is_err() {
+        kill_process(pid, Signal::KILL).unwrap();
+    }
+    waiter.join().unwrap().unwrap_or_default();
+    let output = output.expect("the attach hangs").unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success(),
+        "{}: {}: {text}{said}",
+        named.0,
+        output.status
+    );
+    // The harness writes the name of the test on the same line.
+    let (_, result) = text
+        .split_once("result=")
+        .unwrap_or_else(|| panic!("{text}{said}"));
+    result.lines().next().unwrap().to_owned()
+}
+
+fn attach(named: &Named) -> String {
+    attach_as("plain", named)
+}
+
+/// No test: what [`attach_as`] runs.
+#[test]
+fn attach_process() {
+    let Ok(role) = std::env::var(ROLE) else {
+        return;
+    };
+    let (role, name) = role.split_once(':').unwrap();
+    let options = RegionOptions::new().max_bytes(1 << 20);
+    let mut occupant = None;
+    match role.split_once('=') {
+        Some(("occupy", address)) => {
+            occupant = Some(
+                options
+                    .address(address.parse().unwrap())
+                    .create_anonymous()
+                    .unwrap(),
+            )
+        }
+        Some(("user", id)) => {
+            let id = rustix::process::Uid::from_raw(id.parse().unwrap());
+            rustix::thread::set_thread_res_uid(id, id, id).unwrap();
+        }
+        _ => {}
+    }
+    match RegionOptions::new().attach(name) {
+        Ok(region) => {
+            // What was let in must be usable.
+            region.object("probe", || 7u64).unwrap();
+            region.check_heap().unwrap();
+            println!("result=attached");
+        }
+        Err(error) => println!("result={error:?}"),
+    }
+    drop(occupant);
+}
+
+struct Random(u64);
+
+impl Random {
+    /// Printed, so that a failure can be repeated.
+    fn new() -> Self {
+        let seed = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap()
+            .as_nanos() as u64
+            | 1;
+        eprintln!("seed {seed:#x}");
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| (self.next() >> 32) as u8).collect()
+    }
+}
+
+#[test]
+fn a_sound_file_is_attached() {
+    assert_eq!(attach(&Named::file("sound", &region_bytes())), "attached");
+}
+
+#[test]
+fn what_does_not_begin_like_a_region_is_none() {
+    for bytes in [
+        &b""[..],
+        b"latchwrk",
+        b"somebody else's data",
+        &[0; 8192],
+        &Random::new().bytes(20_000),
+    ] {
+        assert_eq!(attach(&Named::file("foreign", bytes)), "NotARegion");
+    }
+}
+
+#[test]
+fn what_is_no_regular_file_is_none() {
+    let fifo = Named::new("fifo");
+    rustix::fs::mknodat(CWD, fifo.path(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let directory = Named::new("directory");
+    std::fs::create_dir(directory.path()).unwrap();
+    let socket = Named::new("socket");
+    let listener = std::os::unix::net::UnixListener::bind(socket.path()).unwrap();
+    let target = Named::file("target", &region_bytes());
+    let link = Named::new("link");
+    symlink(target.path(), link.path()).unwrap();
+    for named in [&fifo, &directory, &socket, &link] {
+        assert_eq!(attach(named), "NotARegion", "{}", named.0);
+    }
+    drop(listener);
+}
+
+#[test]
+fn a_name_that_nobody_has_is_not_found() {
+    assert_eq!(attach(&Named::new("nobody")), "NotFound");
+    assert!(matches!(
+        RegionOptions::new().attach("../escape"),
+        Err(AttachError::Name(_))
+    ));
+}
+
+#[test]
+fn another_layout_is_refused_by_its_fingerprint() {
+    let found = 0x0123_4567_89ab_cdef_u64;
+    let said = attach(&Named::file(
+        "layout",
+        &with(at::FINGERPRINT, &found.to_ne_bytes()),
+    ));
+    assert!(
+        said.starts_with(&format!("OtherBuild {{ found: {found}")),
+        "{said}"
+    );
+    let said = attach(&Named::file(
+        "version",
+        &with(at::VERSION, &u32::MAX.to_ne_bytes()),
+    ));
+    assert!(said.starts_with("OtherBuild"), "{said}");
+}
+
+#[test]
+fn another_pid_namespace_is_refused_and_named() {
+    let said = attach(&Named::file(
+        "namespace",
+        &with(at::PID_NAMESPACE, &17u64.to_ne_bytes()),
+    ));
+    assert!(
+        said.starts_with("OtherPidNamespace { region: 17, here: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn capacities_and_addresses_beyond_all_bounds_are_damage() {
+    let unaligned = 0x2000_0000_1000_u64.to_ne_bytes();
+    let kernel = 0xffff_8000_0000_0000_u64.to_ne_bytes();
+    let cases: [(&str, usize, &[u8]); 9] = [
+        ("no-bytes", at::MAX_BYTES, &[0; 8]),
+        ("bytes", at::MAX_BYTES, &[0xff; 8]),
+        ("no-tasks", at::MAX_TASKS, &[0; 2]),
+        ("tasks", at::MAX_TASKS, &[0xff; 2]),
+        ("no-names", at::MAX_NAMES, &[0; 4]),
+        ("names", at::MAX_NAMES, &[0xff; 4]),
+        ("unaligned", at::BASE, &unaligned),
+        ("kernel", at::BASE, &kernel),
+        ("end", at::BASE, &[0xff; 8]),
+    ];
+    for (what, at, value) in cases {
+        let said = attach(&Named::file(what, &with(at, value)));
+        assert!(said.starts_with("Damaged"), "{what}: {said}");
+    }
+}
+
+#[test]
+fn a_file_shorter_than_its_tables_is_truncated() {
+    let bytes = region_bytes();
+    let large = with(at::MAX_BYTES, &(1u64 << 40).to_ne_bytes());
+    for cut in [
+        &bytes[..at::END],
+        &bytes[..4096],
+        &bytes[..bytes.len() / 2],
+        &large,
+    ] {
+        let said = attach(&Named::file("cut", cut));
+        assert!(said.starts_with("Truncated"), "{} bytes: {said}", cut.len());
+    }
+}
+
+#[test]
+fn a_file_shorter_than_its_heap_is_truncated() {
+    let bytes = region_bytes();
+    let said = attach(&Named::file("heap", &bytes[..bytes.len() - (64 << 10)]));
+    assert!(said.starts_with("Truncated"), "{said}");
+}
+
+#[test]
+fn a_sparse_file_gets_its_memory_before_it_is_touched() {
+    let bytes = region_bytes();
+    let named = Named::new("sparse");
+    let file = std::fs::File::create(named.path()).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    file.write_all_at(&bytes[..4096], 0).unwrap();
+    // Its tables read as zero: an empty heap and no tasks, or damage, but no SIGBUS.
+    let said = attach(&named);
+    assert!(said == "attached" || said.starts_with("Damaged"), "{said}");
+}
+
+#[test]
+fn a_taken_address_is_named() {
+    let bytes = region_bytes();
+    let base = u64::from_ne_bytes(bytes[at::BASE..at::BASE + 8].try_into().unwrap());
+    let said = attach_as(&format!("occupy={base}"), &Named::file("taken", &bytes));
+    assert_eq!(said, format!("AddressTaken {{ base: {base} }}"));
+}
+
+#[test]
+fn a_file_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to become somebody else");
+        return;
+    }
+    let named = Named::file("private", &region_bytes());
+    rustix::fs::chmod(named.path(), Mode::RUSR | Mode::WUSR).unwrap();
+    assert_eq!(attach_as("user=65534", &named), "Permission");
+}
+
+/// Nobody has the file, so that every owner that its tables name must be dead.
+#[test]
+fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
+    let bytes = region_bytes();
+    for word in [0x8000_0001_u32, 0x3fff_ffff] {
+        for first in [at::END, 4096] {
+            let mut bytes = bytes.clone();
+            for place in (first..first + 512).step_by(4) {
+                bytes[place..place + 4].copy_from_slice(&word.to_ne_bytes());
+            }
+            let said = attach(&Named::file("owned", &bytes));
+            assert!(
+                said.starts_with("Damaged") || said.starts_with("Truncated"),
+                "{word:#x} at {first}: {said}"
+            );
+        }
+    }
+}

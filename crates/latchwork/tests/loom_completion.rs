@@ -1,0 +1,123 @@
+//! Models of the completion: `src/completion.rs` under the model checker.
+//!
+//! Properties: no completion is lost (a lost one ends as loom's deadlock), and what the completer
+//! wrote before, the waiter sees. Every model has a negative twin.
+//!
+//! Left out: `reset`, more than two waiters. Loom has no single order of SeqCst loads: a fence takes
+//! the place of the completer's.
+#![cfg(loom)]
+#![allow(unsafe_code)]
+
+use latchwork::completion::Completion;
+use latchwork::model::{SOON, Scene};
+use latchwork::negative_twin;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+struct Shared {
+    done: Completion,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is written before the completion and read after it; that is what is checked.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { done: Completion::new_in(), data: UnsafeCell::new(0) })
+    }
+
+    fn write(&self) {
+        // SAFETY: nobody reads before the completion; loom reports it otherwise.
+        self.data.with_mut(|data| unsafe { *data = 7 });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: read after the completion.
+        self.data.with(|data| unsafe { *data })
+    }
+
+    fn waiter(shared: &Arc<Self>) -> JoinHandle<()> {
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            shared.done.wait();
+            assert_eq!(shared.read(), 7);
+        })
+    }
+}
+
+fn one_waits() {
+    let shared = Shared::new();
+    let waiter = Shared::waiter(&shared);
+    shared.write();
+    shared.done.complete();
+    waiter.join().unwrap();
+    assert!(!shared.done.is_done());
+}
+
+fn two_wait_for_a_token_each() {
+    let shared = Shared::new();
+    let waiters = [Shared::waiter(&shared), Shared::waiter(&shared)];
+    shared.write();
+    shared.done.complete();
+    shared.done.complete();
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+}
+
+fn two_wait_for_all() {
+    let shared = Shared::new();
+    let waiters = [Shared::waiter(&shared), Shared::waiter(&shared)];
+    shared.write();
+    shared.done.complete_all();
+    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    assert!(shared.done.is_done());
+}
+
+fn one_of_two_gives_up() {
+    let shared = Shared::new();
+    let patient = Shared::waiter(&shared);
+    let hasty = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || shared.done.wait_until(SOON))
+    };
+    shared.write();
+    shared.done.complete();
+    if hasty.join().unwrap() {
+        shared.done.complete();
+    }
+    patient.join().unwrap();
+    assert!(!shared.done.is_done());
+}
+
+#[test]
+fn no_completion_is_lost_with_one_waiter() {
+    for spurious in [0, 1] {
+        Scene { spurious, ..Scene::default() }.explore(None, one_waits);
+    }
+}
+
+#[test]
+fn two_tokens_release_two_waiters() {
+    for spurious in [0, 1] {
+        Scene { spurious, ..Scene::default() }.explore(Some(3), two_wait_for_a_token_each);
+    }
+}
+
+#[test]
+fn complete_all_releases_two_waiters() {
+    Scene::default().explore(Some(3), two_wait_for_all);
+}
+
+#[test]
+fn a_waiter_that_gives_up_takes_no_token_with_it() {
+    Scene::default().explore(Some(3), one_of_two_gives_up);
+}
+
+negative_twin!(twin_completion_without_release_is_found, CompleteRelaxed, "Causality violation", None, one_waits);
+
+negative_twin!(twin_completer_that_skips_a_single_waiter_is_found, CompleterSkipsSingleWaiter, "deadlock", None, one_waits);
+
+negative_twin!(twin_look_that_overtakes_the_token_is_found, CompleterLooksUnordered, "deadlock", None, one_waits);

@@ -1,0 +1,189 @@
+//! Models of the queue's wake path: `src/queue/sleepers.rs` under the model checker.
+//!
+//! A queue of capacity 1 or 2 is a number under a wait-wake lock; senders and receivers sleep and
+//! wake as `Queue::attempt` does. Properties: no wake-up is lost (a lost one ends as loom's
+//! deadlock), and a notification that finds nobody registered makes no system call. Every model has
+//! a negative twin.
+//!
+//! Left out: the cells and their copies, deaths (`region/park.rs` and its kill tests), the polls
+//! before the sleep, more than three tasks.
+#![cfg(loom)]
+#![allow(unsafe_code)]
+
+use latchwork::model::{SOON, Scene, Sleepers, WakeOrder};
+use latchwork::mutex::{Mutex, WaitWake};
+use latchwork::sharing;
+use latchwork::time::Deadline;
+use latchwork::negative_twin;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+struct Queue {
+    ready: Mutex<u32, WaitWake<sharing::Shared>>,
+    capacity: u32,
+    senders: Sleepers,
+    receivers: Sleepers,
+}
+
+impl Queue {
+    fn new(capacity: u32) -> Arc<Self> {
+        Arc::new(Self {
+            ready: Mutex::from_raw(WaitWake::new(), 0),
+            capacity,
+            senders: Sleepers::default(),
+            receivers: Sleepers::default(),
+        })
+    }
+
+    /// The loop of `Queue::attempt`. Returns whether it was done before the deadline passed, and
+    /// made a system call to wake.
+    fn attempt(
+        &self,
+        step: impl Fn(&mut u32) -> bool,
+        sleepers: &Sleepers,
+        others: &Sleepers,
+        deadline: Option<Deadline>,
+    ) -> Option<bool> {
+        loop {
+            let mut ready = self.ready.lock();
+            if step(&mut ready) {
+                let wake = others.notify();
+                drop(ready);
+                return Some(wake.carry_out());
+            }
+            let ticket = sleepers.register();
+            drop(ready);
+            if !sleepers.sleep(ticket, deadline) {
+                return None;
+            }
+        }
+    }
+
+    fn send(&self) -> bool {
+        let step = |ready: &mut u32| {
+            let room = *ready < self.capacity;
+            *ready += u32::from(room);
+            room
+        };
+        self.attempt(step, &self.senders, &self.receivers, None).unwrap()
+    }
+
+    fn receive_until(&self, deadline: Option<Deadline>) -> Option<bool> {
+        let step = |ready: &mut u32| {
+            let some = *ready > 0;
+            *ready -= u32::from(some);
+            some
+        };
+        self.attempt(step, &self.receivers, &self.senders, deadline)
+    }
+
+    fn receive(&self) {
+        self.receive_until(None).unwrap();
+    }
+
+    fn receiver(queue: &Arc<Self>, messages: u32) -> JoinHandle<()> {
+        let queue = Arc::clone(queue);
+        thread::spawn(move || (0..messages).for_each(|_| queue.receive()))
+    }
+}
+
+/// One sender, one receiver: the sender finds the queue full, the receiver finds it empty.
+fn one_to_one(capacity: u32, messages: u32) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let queue = Queue::new(capacity);
+        let receiver = Queue::receiver(&queue, messages);
+        for _ in 0..messages {
+            queue.send();
+        }
+        receiver.join().unwrap();
+    }
+}
+
+/// One sender, two receivers with a message each.
+fn one_to_two(capacity: u32) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let queue = Queue::new(capacity);
+        let receivers = [Queue::receiver(&queue, 1), Queue::receiver(&queue, 1)];
+        queue.send();
+        queue.send();
+        receivers.into_iter().for_each(|receiver| receiver.join().unwrap());
+    }
+}
+
+/// Two senders of a full queue, one receiver.
+fn two_to_one() {
+    let queue = Queue::new(1);
+    let senders = [0, 1].map(|_| {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || {
+            queue.send();
+        })
+    });
+    queue.receive();
+    queue.receive();
+    senders.into_iter().for_each(|sender| sender.join().unwrap());
+}
+
+/// A receiver whose deadline passes leaves its registration, and maybe a message, to the other.
+fn one_of_two_receivers_gives_up() {
+    let queue = Queue::new(2);
+    let patient = Queue::receiver(&queue, 1);
+    let hasty = {
+        let queue = Arc::clone(&queue);
+        thread::spawn(move || queue.receive_until(Some(SOON)).is_some())
+    };
+    queue.send();
+    if hasty.join().unwrap() {
+        queue.send();
+    }
+    patient.join().unwrap();
+}
+
+#[test]
+fn one_sender_and_one_receiver_never_both_sleep() {
+    Scene::default().explore(Some(4), one_to_one(1, 2));
+    Scene { spurious: 1, ..Scene::default() }.explore(Some(4), one_to_one(1, 2));
+    Scene::default().explore(Some(4), one_to_one(1, 3));
+}
+
+#[test]
+fn two_messages_release_two_receivers() {
+    for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
+        for capacity in [1, 2] {
+            Scene { wake_order, ..Scene::default() }.explore(Some(3), one_to_two(capacity));
+        }
+    }
+}
+
+#[test]
+fn two_messages_release_two_receivers_despite_spurious_wakeups() {
+    Scene { spurious: 1, ..Scene::default() }.explore(Some(3), one_to_two(1));
+}
+
+#[test]
+fn room_for_two_releases_two_senders() {
+    Scene::default().explore(Some(3), two_to_one);
+}
+
+#[test]
+fn a_receiver_that_gives_up_takes_no_wakeup_with_it() {
+    for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
+        Scene { wake_order, ..Scene::default() }.explore(Some(3), one_of_two_receivers_gives_up);
+    }
+}
+
+#[test]
+fn nobody_registered_means_no_system_call() {
+    Scene::default().explore(None, || {
+        let queue = Queue::new(2);
+        assert!(!queue.send());
+        assert!(!queue.send());
+        assert_eq!(queue.receive_until(None), Some(false));
+    });
+}
+
+negative_twin!(twin_ticket_that_does_not_move_is_found, QueueTicketStays, "deadlock", Some(3), one_to_one(1, 1));
+
+negative_twin!(twin_notification_that_skips_a_single_sleeper_is_found, QueueSkipsSingleSleeper, "deadlock", Some(3), one_to_one(1, 1));
+
+negative_twin!(twin_notification_that_takes_two_registrations_is_found, QueueTakesTwoRegistrations, "deadlock", Some(3), one_to_two(2));
