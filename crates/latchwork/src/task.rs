@@ -33,6 +33,8 @@ pub(crate) struct Attachment {
     pub(crate) slot: NonNull<()>,
     /// The life-word's link on the robust list.
     pub(crate) life: usize,
+    /// How the region names this task.
+    pub(crate) tag: u64,
     /// Passed to `detach`.
     pub(crate) context: NonNull<()>,
     /// Ends the attachment and forgets it, called when the thread exits.

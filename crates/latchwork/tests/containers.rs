@@ -3,20 +3,28 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork::mutex::{Mutex, Robust};
-use latchwork::region::{Box, HashMap, List, Region, RegionOptions, Shareable, String, TornSafe, Undo, UndoError, Vec};
+use latchwork::region::{
+    Box, HashMap, List, Region, RegionOptions, Shareable, String, TornSafe, Undo, UndoError, Vec,
+};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A small region, so that running out of memory is soon reached.
 fn region() -> Region {
-    RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap()
+    RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap()
 }
 
 /// Runs a property against one region: proptest's cases all run on this thread, and each must leave
 /// the heap as it found it.
 fn for_all<S: Strategy>(strategy: S, property: impl Fn(&Region, S::Value)) {
-    let region = RegionOptions::new().max_bytes(64 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(64 << 20)
+        .create_anonymous()
+        .unwrap();
     region.join("test").unwrap();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 192,
@@ -26,7 +34,11 @@ fn for_all<S: Strategy>(strategy: S, property: impl Fn(&Region, S::Value)) {
     let result = runner.run(&strategy, |input| {
         property(&region, input);
         region.check_heap().unwrap();
-        assert_eq!(region.heap_stats().allocated_bytes, 0, "something was leaked");
+        assert_eq!(
+            region.heap_stats().allocated_bytes,
+            0,
+            "something was leaked"
+        );
         Ok(())
     });
     result.unwrap_or_else(|error| panic!("{error}"));
@@ -98,10 +110,16 @@ fn vec_behaves_like_stds() {
                 }
                 Step::Pop => assert_eq!(vec.pop().as_deref(), model.pop().as_deref()),
                 Step::Remove(at) if len > 0 => {
-                    assert_eq!(*vec.remove(place(at, len)).unwrap(), model.remove(place(at, len)));
+                    assert_eq!(
+                        *vec.remove(place(at, len)).unwrap(),
+                        model.remove(place(at, len))
+                    );
                 }
                 Step::SwapRemove(at) if len > 0 => {
-                    assert_eq!(*vec.swap_remove(place(at, len)), model.swap_remove(place(at, len)));
+                    assert_eq!(
+                        *vec.swap_remove(place(at, len)),
+                        model.swap_remove(place(at, len))
+                    );
                 }
                 Step::Truncate(to) => {
                     model.truncate(to.into());
@@ -122,7 +140,11 @@ fn vec_behaves_like_stds() {
                 _ => {}
             }
             assert_eq!(vec.len(), model.len());
-            assert!(vec.iter().zip(&model).all(|(ours, theirs)| **ours == **theirs));
+            assert!(
+                vec.iter()
+                    .zip(&model)
+                    .all(|(ours, theirs)| **ours == **theirs)
+            );
         }
     });
 }
@@ -143,7 +165,9 @@ fn list_behaves_like_a_deque() {
                     list.push_front(string(region, number)).unwrap();
                 }
                 Step::Pop => assert_eq!(list.pop_back().as_deref(), model.pop_back().as_deref()),
-                Step::PopFront => assert_eq!(list.pop_front().as_deref(), model.pop_front().as_deref()),
+                Step::PopFront => {
+                    assert_eq!(list.pop_front().as_deref(), model.pop_front().as_deref())
+                }
                 Step::Retain(number) => {
                     let keep = |len: usize| !(len + usize::from(number)).is_multiple_of(3);
                     model.retain(|text| keep(text.len()));
@@ -162,39 +186,54 @@ fn list_behaves_like_a_deque() {
                 _ => {}
             }
             assert_eq!(list.len(), model.len());
-            assert!(list.iter().map(|text| &**text).eq(model.iter().map(|text| &**text)));
-            assert!(list.iter().rev().map(|text| &**text).eq(model.iter().rev().map(|text| &**text)));
+            assert!(
+                list.iter()
+                    .map(|text| &**text)
+                    .eq(model.iter().map(|text| &**text))
+            );
+            assert!(
+                list.iter()
+                    .rev()
+                    .map(|text| &**text)
+                    .eq(model.iter().rev().map(|text| &**text))
+            );
         }
     });
 }
 
 #[test]
 fn string_behaves_like_stds() {
-    for_all(prop::collection::vec((any::<char>(), 0..6u8), 0..60), |region, steps| {
-        let mut model = std::string::String::new();
-        let mut ours = String::new_in(region);
-        for (character, step) in steps {
-            match step {
-                0 => assert_eq!(ours.pop(), model.pop()),
-                1 => {
-                    let to = model.char_indices().nth(model.len() / 4).map_or(0, |(at, _)| at);
-                    model.truncate(to);
-                    ours.truncate(to);
+    for_all(
+        prop::collection::vec((any::<char>(), 0..6u8), 0..60),
+        |region, steps| {
+            let mut model = std::string::String::new();
+            let mut ours = String::new_in(region);
+            for (character, step) in steps {
+                match step {
+                    0 => assert_eq!(ours.pop(), model.pop()),
+                    1 => {
+                        let to = model
+                            .char_indices()
+                            .nth(model.len() / 4)
+                            .map_or(0, |(at, _)| at);
+                        model.truncate(to);
+                        ours.truncate(to);
+                    }
+                    2 => {
+                        let word = word(character as u8);
+                        model.push_str(&word);
+                        ours.push_str(&word).unwrap();
+                    }
+                    _ => {
+                        model.push(character);
+                        ours.push(character).unwrap();
+                    }
                 }
-                2 => {
-                    let word = word(character as u8);
-                    model.push_str(&word);
-                    ours.push_str(&word).unwrap();
-                }
-                _ => {
-                    model.push(character);
-                    ours.push(character).unwrap();
-                }
+                assert_eq!(*ours, *model);
             }
-            assert_eq!(*ours, *model);
-        }
-        assert_eq!(ours.try_clone().unwrap(), ours);
-    });
+            assert_eq!(ours.try_clone().unwrap(), ours);
+        },
+    );
 }
 
 #[test]
@@ -213,7 +252,9 @@ fn map_behaves_like_stds() {
             let key = word(key % 50);
             match step {
                 0..3 => {
-                    let before = map.insert(String::from_str_in(&key, region).unwrap(), value(number)).unwrap();
+                    let before = map
+                        .insert(String::from_str_in(&key, region).unwrap(), value(number))
+                        .unwrap();
                     assert_eq!(before.map(|before| before[0]), model.insert(key, number));
                 }
                 3..5 => {
@@ -239,15 +280,25 @@ fn map_behaves_like_stds() {
             }
             assert_eq!(map.len(), model.len());
             assert_eq!(map.iter().count(), model.len());
-            assert!(map.iter().all(|(key, value)| model.get(&**key) == Some(&value[0])));
-            assert!(model.iter().all(|(key, value)| map.get(&**key).map(|ours| ours[0]) == Some(*value)));
+            assert!(
+                map.iter()
+                    .all(|(key, value)| model.get(&**key) == Some(&value[0]))
+            );
+            assert!(
+                model
+                    .iter()
+                    .all(|(key, value)| map.get(&**key).map(|ours| ours[0]) == Some(*value))
+            );
         }
     });
 }
 
 #[test]
 fn map_spreads_and_shrinks_tombstones() {
-    let region = RegionOptions::new().max_bytes(64 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(64 << 20)
+        .create_anonymous()
+        .unwrap();
     let mut map = HashMap::<u64, u64>::new_in(&region);
     for round in 0..40 {
         for key in 0..5000 {
@@ -294,12 +345,21 @@ fn what_does_not_fit_comes_back() {
         }
     };
     assert!(matches!(error, latchwork::region::StorageError::Alloc(_)));
-    assert!(text.len() > len && text.strip_prefix('x').unwrap().replace("öffentlich", "").is_empty());
+    assert!(
+        text.len() > len
+            && text
+                .strip_prefix('x')
+                .unwrap()
+                .replace("öffentlich", "")
+                .is_empty()
+    );
     let error = (2..).find_map(|key| map.insert(key, key).err()).unwrap();
     assert_eq!(error.value.0, error.value.1);
     assert_eq!(map.len() as u64, error.value.0 - 1);
     assert!(map.iter().all(|(key, value)| key == value));
-    let error = (2..).find_map(|number| list.push_back(number).err()).unwrap();
+    let error = (2..)
+        .find_map(|number| list.push_back(number).err())
+        .unwrap();
     assert!(list.iter().copied().eq(1..error.value));
     region.check_heap().unwrap();
     assert!(region.heap_stats().allocated_bytes > before);
@@ -315,7 +375,10 @@ struct Library {
 
 #[test]
 fn containers_nest_and_live_in_objects() {
-    let region = RegionOptions::new().max_bytes(8 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(8 << 20)
+        .create_anonymous()
+        .unwrap();
     let make = || {
         Mutex::robust(Library {
             names: HashMap::new_in(&region),
@@ -330,8 +393,16 @@ fn containers_nest_and_live_in_objects() {
         library.title.push_str("Faust").unwrap();
         for number in 0..100u32 {
             let name = number.to_string();
-            library.names.get_or_insert_str_with(&name, || Vec::new_in(&region)).unwrap().push(number).unwrap();
-            library.queue.push_back(String::from_str_in(&name, &region).unwrap()).unwrap();
+            library
+                .names
+                .get_or_insert_str_with(&name, || Vec::new_in(&region))
+                .unwrap()
+                .push(number)
+                .unwrap();
+            library
+                .queue
+                .push_back(String::from_str_in(&name, &region).unwrap())
+                .unwrap();
         }
         // Whatever an object leads to outlives the task that made it.
         assert_eq!(region.heap_stats().private_blocks, 0);
@@ -382,7 +453,8 @@ fn a_panicking_drop_drops_nothing_twice() {
         },
         |region| {
             let mut map = HashMap::new_in(region);
-            (0..6u32).for_each(|number| assert!(map.insert(number, Fuse(number)).unwrap().is_none()));
+            (0..6u32)
+                .for_each(|number| assert!(map.insert(number, Fuse(number)).unwrap().is_none()));
             assert!(catch_unwind(AssertUnwindSafe(|| map.clear())).is_err());
             assert!(map.get(&3).is_none());
         },
@@ -425,7 +497,12 @@ fn an_aligned_value_is_aligned() {
         map.insert(number, Line(number)).unwrap();
     }
     let lines = vec.iter().chain(map.values());
-    assert_eq!(lines.map(|line| usize::from(core::ptr::from_ref(line).addr() % 256 == 0 && line.0 < 20)).sum::<usize>(), 40);
+    assert_eq!(
+        lines
+            .map(|line| usize::from(core::ptr::from_ref(line).addr() % 256 == 0 && line.0 < 20))
+            .sum::<usize>(),
+        40
+    );
 }
 
 #[test]
@@ -435,13 +512,23 @@ fn a_box_frees_and_a_leaked_one_stays() {
     *number.get_mut() += 1;
     assert_eq!(region.heap_stats().private_blocks, 1);
     let number = number.leak();
-    assert_eq!((number.load(Relaxed), region.heap_stats().private_blocks, region.heap_stats().shared_blocks), (2, 0, 1));
+    assert_eq!(
+        (
+            number.load(Relaxed),
+            region.heap_stats().private_blocks,
+            region.heap_stats().shared_blocks
+        ),
+        (2, 0, 1)
+    );
     let raw = Box::new_in(7u32, &region).unwrap().into_raw();
     // SAFETY: given away just now.
     #[allow(unsafe_code)]
     let back = unsafe { Box::from_raw(raw, &region) };
     assert_eq!(back.into_inner(), 7);
-    assert_eq!(region.heap_stats().shared_blocks + region.heap_stats().private_blocks, 1);
+    assert_eq!(
+        region.heap_stats().shared_blocks + region.heap_stats().private_blocks,
+        1
+    );
     let lock = Box::new_in(Mutex::robust(5), &region).unwrap();
     assert_eq!(*lock.as_pin().lock().unwrap(), 5);
 }
@@ -450,18 +537,29 @@ fn a_box_frees_and_a_leaked_one_stays() {
 fn an_update_is_undone_unless_it_is_committed() {
     let region = region();
     type Cells = Undo<HashMap<u32, AtomicU64>, 3>;
-    let cells = region.object("cells", || Mutex::robust(Cells::new(HashMap::new_in(&region)))).unwrap();
+    let cells = region
+        .object("cells", || {
+            Mutex::robust(Cells::new(HashMap::new_in(&region)))
+        })
+        .unwrap();
     let mut cells = cells.lock().unwrap();
     for key in 0..5 {
         cells.get_mut().insert(key, AtomicU64::new(0)).unwrap();
     }
-    let all = |cells: &Cells| (0..5).map(|key| cells.get().get(&key).unwrap().load(Relaxed)).collect::<std::vec::Vec<_>>();
+    let all = |cells: &Cells| {
+        (0..5)
+            .map(|key| cells.get().get(&key).unwrap().load(Relaxed))
+            .collect::<std::vec::Vec<_>>()
+    };
 
     let mut update = cells.begin();
     update.store(|cells| cells.get(&0).unwrap(), 1).unwrap();
     update.store(|cells| cells.get(&1).unwrap(), 2).unwrap();
     update.store(|cells| cells.get(&1).unwrap(), 3).unwrap();
-    assert_eq!(update.store(|cells| cells.get(&2).unwrap(), 4), Err(UndoError::Full { capacity: 3 }));
+    assert_eq!(
+        update.store(|cells| cells.get(&2).unwrap(), 4),
+        Err(UndoError::Full { capacity: 3 })
+    );
     assert_eq!(update.get().get(&1).unwrap().load(Relaxed), 3);
     drop(update);
     assert_eq!(all(&cells), [0, 0, 0, 0, 0]);
@@ -482,15 +580,25 @@ fn an_update_is_undone_unless_it_is_committed() {
 
     // A cell elsewhere could not be restored by another process.
     static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
-    assert_eq!(cells.begin().store(|_| &ELSEWHERE, 1), Err(UndoError::Outside));
+    assert_eq!(
+        cells.begin().store(|_| &ELSEWHERE, 1),
+        Err(UndoError::Outside)
+    );
     let mut nowhere = Undo::<AtomicU64>::new(AtomicU64::new(0));
-    assert_eq!(nowhere.begin().store(|cell| cell, 1), Err(UndoError::Outside));
+    assert_eq!(
+        nowhere.begin().store(|cell| cell, 1),
+        Err(UndoError::Outside)
+    );
 }
 
 #[test]
 fn a_moved_log_rolls_back_nothing() {
     let region = region();
-    let log = region.object("log", || Mutex::robust(Undo::<AtomicU64>::new(AtomicU64::new(1)))).unwrap();
+    let log = region
+        .object("log", || {
+            Mutex::robust(Undo::<AtomicU64>::new(AtomicU64::new(1)))
+        })
+        .unwrap();
     let mut log = log.lock().unwrap();
     let mut update = log.begin();
     update.store(|cell| cell, 2).unwrap();

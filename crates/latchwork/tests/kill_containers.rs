@@ -6,7 +6,9 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::region::{Box, HashMap, List, Region, RegionOptions, Shareable, String, TornSafe, Undo, Vec};
+use latchwork::region::{
+    Box, HashMap, List, Region, RegionOptions, Shareable, String, TornSafe, Undo, Vec,
+};
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Exit, Page, Trial};
 use std::collections::{BTreeMap, VecDeque};
@@ -53,11 +55,28 @@ impl Things {
 
     /// Looks at everything in every way there is.
     fn look(&self) -> Model {
-        let Self { numbers, words, text, counts, index, jobs, names, cells } = self;
+        let Self {
+            numbers,
+            words,
+            text,
+            counts,
+            index,
+            jobs,
+            names,
+            cells,
+        } = self;
         assert_eq!(counts.iter().count(), counts.len());
         assert_eq!(index.iter().count(), index.len());
-        assert!(counts.iter().all(|(key, value)| counts.get(key) == Some(value)));
-        assert!(index.iter().all(|(key, value)| index.get(&**key) == Some(value)));
+        assert!(
+            counts
+                .iter()
+                .all(|(key, value)| counts.get(key) == Some(value))
+        );
+        assert!(
+            index
+                .iter()
+                .all(|(key, value)| index.get(&**key) == Some(value))
+        );
         let back: VecDeque<u64> = jobs.iter().rev().copied().collect();
         assert!(back.iter().rev().eq(jobs.iter()) && back.len() == jobs.len());
         assert_eq!(names.iter().rev().count(), names.len());
@@ -66,7 +85,10 @@ impl Things {
             words: words.iter().map(ToString::to_string).collect(),
             text: core::str::from_utf8(text.as_bytes()).unwrap().to_owned(),
             counts: counts.iter().map(|(key, value)| (*key, *value)).collect(),
-            index: index.iter().map(|(key, value)| (key.to_string(), value.to_vec())).collect(),
+            index: index
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_vec()))
+                .collect(),
             jobs: jobs.iter().copied().collect(),
             names: names.iter().map(ToString::to_string).collect(),
             cells: cells.get().each_ref().map(|cell| cell.load(Relaxed)),
@@ -97,8 +119,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let region = RegionOptions::new().max_bytes(16 << 20).create_anonymous().unwrap();
-        region.object("things", || Mutex::robust(Things::new(&region))).unwrap();
+        let region = RegionOptions::new()
+            .max_bytes(16 << 20)
+            .create_anonymous()
+            .unwrap();
+        region
+            .object("things", || Mutex::robust(Things::new(&region)))
+            .unwrap();
         let empty = region.heap_stats().allocated_bytes;
         Self { region, empty }
     }
@@ -127,7 +154,11 @@ impl World {
         drop(things);
         self.region.sweep().unwrap();
         self.region.check_heap().unwrap();
-        assert_eq!(self.region.heap_stats().allocated_bytes, self.empty, "something was leaked");
+        assert_eq!(
+            self.region.heap_stats().allocated_bytes,
+            self.empty,
+            "something was leaked"
+        );
     }
 }
 
@@ -149,7 +180,12 @@ fn counts(things: &mut Things, count: u64) {
 
 fn index(things: &mut Things, region: &Region) {
     for key in ["Ada", "Grace", "Barbara"] {
-        things.index.get_or_insert_str_with(key, || Vec::new_in(region)).unwrap().push(key.len() as u64).unwrap();
+        things
+            .index
+            .get_or_insert_str_with(key, || Vec::new_in(region))
+            .unwrap()
+            .push(key.len() as u64)
+            .unwrap();
     }
 }
 
@@ -159,13 +195,24 @@ fn jobs(things: &mut Things, _: &Region) {
 
 fn names(things: &mut Things, region: &Region) {
     for name in ["Karl", "Olga", "Marie"] {
-        things.names.push_back(String::from_str_in(name, region).unwrap()).unwrap();
-        things.words.push(String::from_str_in(name, region).unwrap()).unwrap();
+        things
+            .names
+            .push_back(String::from_str_in(name, region).unwrap())
+            .unwrap();
+        things
+            .words
+            .push(String::from_str_in(name, region).unwrap())
+            .unwrap();
     }
 }
 
 const OPERATIONS: &[Operation] = &[
-    Operation { name: "vec push into nothing", setup: |_, _| (), run: |things, _| things.numbers.push(1).unwrap(), whole: true },
+    Operation {
+        name: "vec push into nothing",
+        setup: |_, _| (),
+        run: |things, _| things.numbers.push(1).unwrap(),
+        whole: true,
+    },
     Operation {
         name: "vec push that grows",
         setup: |things, _| {
@@ -177,31 +224,164 @@ const OPERATIONS: &[Operation] = &[
         run: |things, _| things.numbers.push(1).unwrap(),
         whole: true,
     },
-    Operation { name: "vec push with room", setup: |things, _| things.numbers.reserve(9).unwrap(), run: |things, _| things.numbers.push(1).unwrap(), whole: true },
-    Operation { name: "vec pop", setup: |things, _| numbers(3)(things), run: |things, _| assert_eq!(things.numbers.pop(), Some(6)), whole: true },
-    Operation { name: "vec swap_remove of numbers", setup: |things, _| numbers(5)(things), run: |things, _| assert_eq!(things.numbers.swap_remove(1), 3), whole: true },
-    Operation { name: "vec insert", setup: |things, _| numbers(5)(things), run: |things, _| things.numbers.insert(2, 7).unwrap(), whole: true },
-    Operation { name: "vec remove", setup: |things, _| numbers(5)(things), run: |things, _| assert_eq!(things.numbers.remove(2).unwrap(), 6), whole: true },
-    Operation { name: "vec of strings clear", setup: names, run: |things, _| things.words.clear(), whole: false },
-    Operation { name: "string push_str", setup: |things, _| things.text.push_str("abc").unwrap(), run: |things, _| things.text.push_str("üöä").unwrap(), whole: true },
-    Operation { name: "string push_str that grows", setup: |things, _| things.text.push_str("abc").unwrap(), run: |things, _| things.text.push_str(&"ü".repeat(99)).unwrap(), whole: true },
-    Operation { name: "string pop", setup: |things, _| things.text.push_str("abcü").unwrap(), run: |things, _| assert_eq!(things.text.pop(), Some('ü')), whole: true },
-    Operation { name: "map insert into nothing", setup: |_, _| (), run: |things, _| counts(things, 1), whole: true },
-    Operation { name: "map insert", setup: |things, _| counts(things, 2), run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None), whole: true },
-    Operation { name: "map insert that grows", setup: |things, _| counts(things, 7), run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None), whole: true },
-    Operation { name: "map replace", setup: |things, _| counts(things, 2), run: |things, _| assert_eq!(things.counts.insert(1, 9).unwrap(), Some(5)), whole: true },
-    Operation { name: "map remove", setup: |things, _| counts(things, 2), run: |things, _| assert_eq!(things.counts.remove(&1), Some(5)), whole: true },
-    Operation { name: "map clear", setup: |things, _| counts(things, 3), run: |things, _| things.counts.clear(), whole: false },
-    Operation { name: "map of strings insert_str", setup: index, run: |things, region| assert!(things.index.insert_str("Emmy", Vec::new_in(region)).unwrap().is_none()), whole: true },
-    Operation { name: "map of strings push to a value", setup: index, run: |things, _| things.index.get_mut("Ada").unwrap().push(5).unwrap(), whole: true },
-    Operation { name: "map of strings clear", setup: index, run: |things, _| things.index.clear(), whole: false },
-    Operation { name: "list push_back into nothing", setup: |_, _| (), run: |things, _| things.jobs.push_back(1).unwrap(), whole: true },
-    Operation { name: "list push_back", setup: jobs, run: |things, _| things.jobs.push_back(9).unwrap(), whole: true },
-    Operation { name: "list push_front", setup: jobs, run: |things, _| things.jobs.push_front(9).unwrap(), whole: true },
-    Operation { name: "list pop_front", setup: jobs, run: |things, _| assert_eq!(things.jobs.pop_front(), Some(0)), whole: true },
-    Operation { name: "list pop_back", setup: jobs, run: |things, _| assert_eq!(things.jobs.pop_back(), Some(2)), whole: true },
-    Operation { name: "list retain in the middle", setup: names, run: |things, _| things.names.retain(|name| *name != "Olga"), whole: true },
-    Operation { name: "list clear", setup: names, run: |things, _| things.names.clear(), whole: false },
+    Operation {
+        name: "vec push with room",
+        setup: |things, _| things.numbers.reserve(9).unwrap(),
+        run: |things, _| things.numbers.push(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec pop",
+        setup: |things, _| numbers(3)(things),
+        run: |things, _| assert_eq!(things.numbers.pop(), Some(6)),
+        whole: true,
+    },
+    Operation {
+        name: "vec swap_remove of numbers",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| assert_eq!(things.numbers.swap_remove(1), 3),
+        whole: true,
+    },
+    Operation {
+        name: "vec insert",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| things.numbers.insert(2, 7).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec remove",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| assert_eq!(things.numbers.remove(2).unwrap(), 6),
+        whole: true,
+    },
+    Operation {
+        name: "vec of strings clear",
+        setup: names,
+        run: |things, _| things.words.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "string push_str",
+        setup: |things, _| things.text.push_str("abc").unwrap(),
+        run: |things, _| things.text.push_str("üöä").unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "string push_str that grows",
+        setup: |things, _| things.text.push_str("abc").unwrap(),
+        run: |things, _| things.text.push_str(&"ü".repeat(99)).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "string pop",
+        setup: |things, _| things.text.push_str("abcü").unwrap(),
+        run: |things, _| assert_eq!(things.text.pop(), Some('ü')),
+        whole: true,
+    },
+    Operation {
+        name: "map insert into nothing",
+        setup: |_, _| (),
+        run: |things, _| counts(things, 1),
+        whole: true,
+    },
+    Operation {
+        name: "map insert",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None),
+        whole: true,
+    },
+    Operation {
+        name: "map insert that grows",
+        setup: |things, _| counts(things, 7),
+        run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None),
+        whole: true,
+    },
+    Operation {
+        name: "map replace",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.insert(1, 9).unwrap(), Some(5)),
+        whole: true,
+    },
+    Operation {
+        name: "map remove",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.remove(&1), Some(5)),
+        whole: true,
+    },
+    Operation {
+        name: "map clear",
+        setup: |things, _| counts(things, 3),
+        run: |things, _| things.counts.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "map of strings insert_str",
+        setup: index,
+        run: |things, region| {
+            assert!(
+                things
+                    .index
+                    .insert_str("Emmy", Vec::new_in(region))
+                    .unwrap()
+                    .is_none()
+            )
+        },
+        whole: true,
+    },
+    Operation {
+        name: "map of strings push to a value",
+        setup: index,
+        run: |things, _| things.index.get_mut("Ada").unwrap().push(5).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "map of strings clear",
+        setup: index,
+        run: |things, _| things.index.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "list push_back into nothing",
+        setup: |_, _| (),
+        run: |things, _| things.jobs.push_back(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list push_back",
+        setup: jobs,
+        run: |things, _| things.jobs.push_back(9).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list push_front",
+        setup: jobs,
+        run: |things, _| things.jobs.push_front(9).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list pop_front",
+        setup: jobs,
+        run: |things, _| assert_eq!(things.jobs.pop_front(), Some(0)),
+        whole: true,
+    },
+    Operation {
+        name: "list pop_back",
+        setup: jobs,
+        run: |things, _| assert_eq!(things.jobs.pop_back(), Some(2)),
+        whole: true,
+    },
+    Operation {
+        name: "list retain in the middle",
+        setup: names,
+        run: |things, _| things.names.retain(|name| *name != "Olga"),
+        whole: true,
+    },
+    Operation {
+        name: "list clear",
+        setup: names,
+        run: |things, _| things.names.clear(),
+        whole: false,
+    },
     Operation {
         name: "undo, committed",
         setup: |_, _| (),
@@ -259,7 +439,8 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
             |()| false,
             |(), point| {
                 let found = world.lock(things).look();
-                let done = found == after || (point != Point::Finished && (found == before || !operation.whole));
+                let done = found == after
+                    || (point != Point::Finished && (found == before || !operation.whole));
                 assert!(done, "{} at {point:?}: {found:?}", operation.name);
                 // The successor goes on.
                 (operation.setup)(&mut world.lock(things), &world.region);
@@ -274,7 +455,11 @@ fn an_operation_killed_at_any_instruction_is_done_or_not() {
 }
 
 /// A random operation on both; each takes effect as a whole.
-fn advance((kind, number): (u32, u64), model: &mut Model, mut ours: Option<(&mut Things, &Region)>) {
+fn advance(
+    (kind, number): (u32, u64),
+    model: &mut Model,
+    mut ours: Option<(&mut Things, &Region)>,
+) {
     let key = number % 24;
     let name = "ß".repeat(key as usize) + &key.to_string();
     macro_rules! ours {
@@ -317,7 +502,10 @@ fn advance((kind, number): (u32, u64), model: &mut Model, mut ours: Option<(&mut
         }
         7..9 => {
             let expected = model.counts.insert(key, number);
-            ours!(|things, region| assert_eq!(things.counts.insert(key, number).unwrap(), expected));
+            ours!(|things, region| assert_eq!(
+                things.counts.insert(key, number).unwrap(),
+                expected
+            ));
         }
         9 => {
             let expected = model.counts.remove(&key);
@@ -326,7 +514,10 @@ fn advance((kind, number): (u32, u64), model: &mut Model, mut ours: Option<(&mut
         10 => {
             model.index.entry(name.clone()).or_default();
             ours!(|things, region| assert!(
-                things.index.get_or_insert_str_with(&name, || Vec::new_in(region)).is_ok()
+                things
+                    .index
+                    .get_or_insert_str_with(&name, || Vec::new_in(region))
+                    .is_ok()
             ));
         }
         11 => {
@@ -344,9 +535,17 @@ fn advance((kind, number): (u32, u64), model: &mut Model, mut ours: Option<(&mut
             ours!(|things, region| things.jobs.push_front(number).unwrap());
         }
         14 => {
-            let expected = if number % 2 == 0 { model.jobs.pop_front() } else { model.jobs.pop_back() };
+            let expected = if number % 2 == 0 {
+                model.jobs.pop_front()
+            } else {
+                model.jobs.pop_back()
+            };
             ours!(|things, region| {
-                let popped = if number % 2 == 0 { things.jobs.pop_front() } else { things.jobs.pop_back() };
+                let popped = if number % 2 == 0 {
+                    things.jobs.pop_front()
+                } else {
+                    things.jobs.pop_back()
+                };
                 assert_eq!(popped, expected);
             });
         }
@@ -381,7 +580,11 @@ fn what_was_committed_survives_kills_at_random_moments() {
             let mut model = model.clone();
             loop {
                 let mut things = things.lock().unwrap();
-                advance((rng.u32(..16), rng.u64(..1000)), &mut model, Some((&mut things, &world.region)));
+                advance(
+                    (rng.u32(..16), rng.u64(..1000)),
+                    &mut model,
+                    Some((&mut things, &world.region)),
+                );
                 done.fetch_add(1, Relaxed);
             }
         });
@@ -409,7 +612,12 @@ fn what_was_committed_survives_kills_at_random_moments() {
         if found != model {
             advance((rng.u32(..16), rng.u64(..1000)), &mut model, None);
         }
-        assert_eq!(found, model, "kill {kill}, after {} operations", done.load(Relaxed));
+        assert_eq!(
+            found,
+            model,
+            "kill {kill}, after {} operations",
+            done.load(Relaxed)
+        );
         world.region.sweep().unwrap();
         world.region.check_heap().unwrap();
         trial.progress();
@@ -419,5 +627,8 @@ fn what_was_committed_survives_kills_at_random_moments() {
         }
     }
     world.reset();
-    println!("{}: {kills} kills, {locked} of them of the lock's owner, {operations} operations", trial.name());
+    println!(
+        "{}: {kills} kills, {locked} of them of the lock's owner, {operations} operations",
+        trial.name()
+    );
 }

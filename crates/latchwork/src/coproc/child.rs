@@ -14,7 +14,7 @@ use super::attributes::Attribute;
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::region::{AttachError, Region};
-use crate::sys::{futex, limits, process, signals};
+use crate::sys::{futex, limits, process, scheduling, signals};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::ops::Range;
@@ -141,6 +141,8 @@ fn warm_up(seed: &Seed<'_>) {
     let _ = catch_unwind(flush_output);
     seed.record.set_usage(&limits::usage());
     let _ = seed.record.region.sweep();
+    signals::discard_pending();
+    core::hint::black_box([1u8; 3 * 4096]);
 }
 
 fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (Attribute, Errno)> {
@@ -233,10 +235,14 @@ fn run(record: &Ref, request: &Request) -> ! {
         }
     };
     record.set_usage(&limits::usage());
+    let pooled = request.pooled;
     record.enter(record::DONE);
-    leave_regions(&record.region);
-    // Who was woken by that may be waiting for this processor, and taking a process apart takes long.
-    process::step_back();
+    // Who was woken by that may be waiting for this processor, and so may the next from the pool;
+    // taking a process apart takes longer than either. (As the kernel shares by weight, many such
+    // processes still get their share of a busy machine.)
+    if leave_regions(&record.region) && pooled {
+        scheduling::step_back();
+    }
     process::exit(status & 0xff)
 }
 
@@ -247,15 +253,17 @@ fn flush_output() {
     process::flush_c_output();
 }
 
-/// Ends this thread's part in all regions, unless something would then be left dangling.
-fn leave_regions(region: &Region) {
-    let Ok(me) = Me::get() else { return };
+/// Ends this thread's part in all regions, unless something would then be left dangling; whether it
+/// did.
+fn leave_regions(region: &Region) -> bool {
+    let Ok(me) = Me::get() else { return false };
     let holds = me.head().links().any(|link| me.attachments().all(|attachment| attachment.life != link));
     if holds || region.inner().task().is_ok_and(|task| region.inner().has_fellows(task)) {
-        return;
+        return false;
     }
     while let Some(attachment) = me.attachments().last() {
         // SAFETY: made by this thread, and undone once; it holds no lock.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
+    true
 }

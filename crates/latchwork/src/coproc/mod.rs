@@ -68,6 +68,7 @@ mod join;
 mod pool;
 mod record;
 mod spawn;
+mod supervisor;
 mod zygote;
 
 pub use crate::sys::limits::Usage;
@@ -77,3 +78,4 @@ pub use error::{JoinError, SpawnError, StartError};
 pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
 pub use rustix::process::Signal;
 pub use spawn::{Coprocs, Options};
+pub use supervisor::{Event, Happening, Restart, Spec, Supervisor};

@@ -52,12 +52,18 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// With the value, if the region has no room or the thread cannot become a task of it.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(ground::home(region), |ground| ground.alloc(Layout::new::<T>()));
+        let block = ground::at(ground::home(region), |ground| {
+            ground.alloc(Layout::new::<T>())
+        });
         match block {
             Ok(block) => {
                 // SAFETY: a block of the right layout that nobody else knows.
                 unsafe { block.cast::<T>().write(value) };
-                Ok(Self { value: block.cast(), region: region.inner(), owns: PhantomData })
+                Ok(Self {
+                    value: block.cast(),
+                    region: region.inner(),
+                    owns: PhantomData,
+                })
             }
             Err(error) => Err(PushError { value, error }),
         }
@@ -69,7 +75,11 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// The value came from `into_raw` of a box in this region, and nobody else uses it.
     #[must_use]
     pub unsafe fn from_raw(value: NonNull<T>, region: &'r Region) -> Self {
-        Self { value, region: region.inner(), owns: PhantomData }
+        Self {
+            value,
+            region: region.inner(),
+            owns: PhantomData,
+        }
     }
 }
 

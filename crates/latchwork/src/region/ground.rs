@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Heap, TaskRef};
-use super::{AttachError, Inner, Region, Slot, Task};
+use super::{AttachError, Inner, Region};
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::alloc::Layout;
@@ -49,7 +49,10 @@ pub struct PushError<T> {
 
 impl<T> fmt::Debug for PushError<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PushError").field("error", &self.error).finish_non_exhaustive()
+        formatter
+            .debug_struct("PushError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,13 +97,13 @@ pub(super) fn at<R>(
     let Some(attachment) = me.attachments().find(|attachment| attachment.base == home) else {
         return at_first_use(home, step);
     };
-    // SAFETY: an attachment's context is its region, which it keeps, and its slot lies there;
-    // `step` does not detach.
-    let (region, slot): (&Inner, &Slot) =
-        unsafe { (attachment.context.cast().as_ref(), attachment.slot.cast().as_ref()) };
-    let index = (ptr::from_ref(slot).addr() - region.slots().as_ptr().addr()) / size_of::<Slot>();
-    let task = Task { region, slot, index: index as u16 };
-    step(&Ground { region, task: task.heap_task() })
+    // SAFETY: an attachment's context is its region, which it keeps; `step` does not detach.
+    let region: &Inner = unsafe { attachment.context.cast().as_ref() };
+    let task = region.task_of(&attachment);
+    step(&Ground {
+        region,
+        task: task.heap_task(),
+    })
 }
 
 #[cold]
@@ -110,7 +113,10 @@ fn at_first_use<R>(
 ) -> Result<R, StorageError> {
     let region = Inner::containing(home).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
-    step(&Ground { region: &region, task: task.heap_task() })
+    step(&Ground {
+        region: &region,
+        task: task.heap_task(),
+    })
 }
 
 impl Ground<'_> {
@@ -146,7 +152,11 @@ impl Ground<'_> {
         old: Option<NonNull<u8>>,
     ) {
         let heap = &self.region.heap;
-        if !self.region.addresses().contains(&ptr::from_ref(location).addr()) {
+        if !self
+            .region
+            .addresses()
+            .contains(&ptr::from_ref(location).addr())
+        {
             // SAFETY: by the caller's contract. See the module comment for the order.
             unsafe {
                 if let Some(new) = new {

@@ -33,19 +33,22 @@
 //! first; so does `repair`.
 #![allow(unsafe_code)]
 
-use super::hasher::{self, Hasher};
-use super::ground::{self, PushError, StorageError, commit, read};
-use super::{Region, Shareable, String, TornSafe, fingerprint};
-use crate::atomic::AtomicUsize;
-use core::alloc::Layout;
-use core::borrow::Borrow;
-use core::fmt;
-use core::hash::{Hash, Hasher as _};
-use core::marker::PhantomData;
-use core::mem::{ManuallyDrop, MaybeUninit};
-use core::ptr::{self, NonNull};
-use core::slice;
+mod hasher;
+mod insert;
+mod iter;
+mod table;
 
+pub use iter::Iter;
+
+use super::ground::{self, PushError, StorageError, commit, read};
+use super::{Region, Shareable, TornSafe, fingerprint};
+use crate::atomic::AtomicUsize;
+use core::borrow::Borrow;
+use core::hash::Hash;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::slice;
+use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value};
 
 /// A hash map whose entries live in a region.
 ///
@@ -83,33 +86,6 @@ pub struct HashMap<K, V> {
     entries: PhantomData<(K, V)>,
 }
 
-#[repr(C)]
-struct Table {
-    /// A power of two.
-    capacity: usize,
-    seed: u64,
-    len: AtomicUsize,
-    used: AtomicUsize,
-    pending: AtomicUsize,
-}
-
-#[repr(C)]
-struct Node<K, V> {
-    hash: u64,
-    stage: AtomicUsize,
-    key: MaybeUninit<K>,
-    value: MaybeUninit<V>,
-}
-
-const TOMBSTONE: usize = 1;
-
-/// Bits of a node's stage.
-const KEY: usize = 1;
-const VALUE: usize = 2;
-const WHOLE: usize = KEY | VALUE;
-
-const MIN_CAPACITY: usize = 8;
-
 impl<K, V> Unpin for HashMap<K, V> {}
 
 // SAFETY: addresses in the region are the same everywhere, and keys and values are Shareable.
@@ -124,53 +100,6 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
 // SAFETY: every change is one store (see the module comment), and keys and values are TornSafe.
 unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 
-/// A map's table, as one method sees it.
-#[derive(Clone, Copy)]
-struct View<'a> {
-    head: &'a Table,
-    slots: &'a [AtomicUsize],
-}
-
-impl View<'_> {
-    fn layout(capacity: usize) -> Option<Layout> {
-        let slots = Layout::array::<AtomicUsize>(capacity).ok()?;
-        Some(Layout::new::<Table>().extend(slots).ok()?.0)
-    }
-
-    /// The slots in which a node of this hash may be, in order.
-    #[inline]
-    fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
-        let (before, from) = self.slots.split_at(hash as usize & (self.slots.len() - 1));
-        from.iter().chain(before)
-    }
-
-    /// The slot in which a new node of this hash goes. There always is one: see `make_room`.
-    fn vacancy(&self, hash: u64) -> Option<&AtomicUsize> {
-        self.probe(hash).find(|slot| read(slot) <= TOMBSTONE)
-    }
-
-    /// Whether a node is in a slot.
-    fn has(&self, hash: u64, node: usize) -> bool {
-        self.probe(hash).map(read).take_while(|slot| *slot != 0).any(|slot| slot == node)
-    }
-
-    /// Puts a node in a vacant slot, and the cached counts right if `pending` will be cleared.
-    fn place(&self, hash: u64, node: usize) {
-        let Some(slot) = self.vacancy(hash) else { return };
-        if read(slot) == 0 {
-            commit(&self.head.used, read(&self.head.used) + 1);
-        }
-        commit(slot, node);
-        commit(&self.head.len, read(&self.head.len) + 1);
-    }
-
-    fn recount(&self) {
-        let slots = || self.slots.iter().map(read);
-        commit(&self.head.len, slots().filter(|slot| *slot > TOMBSTONE).count());
-        commit(&self.head.used, slots().filter(|slot| *slot != 0).count());
-    }
-}
-
 impl<K, V> HashMap<K, V> {
     #[inline]
     fn view(&self) -> Option<View<'_>> {
@@ -180,7 +109,10 @@ impl<K, V> HashMap<K, V> {
         unsafe {
             let head = table.as_ref();
             let slots = table.add(1).cast().as_ptr();
-            Some(View { head, slots: slice::from_raw_parts(slots, head.capacity) })
+            Some(View {
+                head,
+                slots: slice::from_raw_parts(slots, head.capacity),
+            })
         }
     }
 
@@ -281,7 +213,10 @@ impl<K, V> HashMap<K, V> {
     /// The entries, in no particular order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, K, V> {
-        Iter { slots: self.view().map_or(&[][..], |view| view.slots).iter(), entries: PhantomData }
+        Iter {
+            slots: self.view().map_or(&[][..], |view| view.slots).iter(),
+            entries: PhantomData,
+        }
     }
 
     /// The keys, in no particular order.
@@ -302,7 +237,8 @@ impl<K, V> HashMap<K, V> {
         self.repair();
         let slots = self.view().map_or(&[][..], |view| view.slots);
         slots.iter().filter_map(|slot| {
-            let node = ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
+            let node =
+                ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
             // SAFETY: a whole node, met once, of a map that is borrowed exclusively.
             Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
         })
@@ -313,7 +249,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// An empty map for this region. Takes no memory before the first insert.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self { home: ground::home(region), table: AtomicUsize::new(0), entries: PhantomData }
+        Self {
+            home: ground::home(region),
+            table: AtomicUsize::new(0),
+            entries: PhantomData,
+        }
     }
 
     /// Finds a key: its hash, its slot and its node.
@@ -334,7 +274,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                     // an interrupted replacement, which a key's have not).
                     let found = unsafe { node.as_ref() };
                     // SAFETY: as above.
-                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key {
+                    if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
+                    {
                         return Some((index, node));
                     }
                 }
@@ -360,7 +301,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
-        self.look_up(key).map(|node| unsafe { node.as_ref().value.assume_init_ref() })
+        self.look_up(key)
+            .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
 
     /// The value of a key, for change.
@@ -373,7 +315,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     {
         self.repair();
         // SAFETY: as for `get`; and the map is borrowed exclusively.
-        self.look_up(key).map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
+        self.look_up(key)
+            .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
     }
 
     /// Whether there is an entry of this key.
@@ -394,12 +337,20 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>> {
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
-            Err(error) => return Err(PushError { value: (key, value), error }),
+            Err(error) => {
+                return Err(PushError {
+                    value: (key, value),
+                    error,
+                });
+            }
         };
         if let Some((index, node)) = self.find(view, hash, &key) {
             return match self.exchange(view, index, node, value) {
                 Ok(value) => Ok(Some(value)),
-                Err(PushError { value, error }) => Err(PushError { value: (key, value), error }),
+                Err(PushError { value, error }) => Err(PushError {
+                    value: (key, value),
+                    error,
+                }),
             };
         }
         match self.begin(view, hash) {
@@ -408,7 +359,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 self.finish(view, node, value);
                 Ok(None)
             }
-            Err(error) => Err(PushError { value: (key, value), error }),
+            Err(error) => Err(PushError {
+                value: (key, value),
+                error,
+            }),
         }
     }
 
@@ -416,7 +370,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     ///
     /// # Errors
     /// As for [`Self::insert`], with the key; a value that was made is dropped.
-    pub fn get_or_insert_with(&mut self, key: K, make: impl FnOnce() -> V) -> Result<&mut V, PushError<K>>
+    pub fn get_or_insert_with(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, PushError<K>>
     where
         V: Unpin,
     {
@@ -461,195 +419,6 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
         self.make_room(additional).map(|_| ())
     }
-
-    /// Settles what is pending, and sees to it that an eighth of the slots stays empty.
-    fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
-        self.settle();
-        let (used, capacity) = self.view().map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
-        if used.saturating_add(additional) > capacity / 8 * 7 {
-            self.rebuild(self.len().checked_add(additional).ok_or(StorageError::TooLong)?)?;
-        }
-        self.view().ok_or(StorageError::TooLong)
-    }
-
-    /// Builds a table for at least `len` entries, without tombstones, and puts it in the place of
-    /// the old one.
-    #[cold]
-    #[inline(never)]
-    fn rebuild(&self, len: usize) -> Result<(), StorageError> {
-        let old = self.view();
-        // Half full at most, so that the next rebuild is as far away as this one was.
-        let capacity = len.checked_mul(2).and_then(usize::checked_next_power_of_two).ok_or(StorageError::TooLong)?;
-        let capacity = capacity.max(MIN_CAPACITY);
-        let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
-        let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(layout)?;
-            let table = block.cast::<Table>();
-            let zero = || AtomicUsize::new(0);
-            // SAFETY: a block of the layout that nobody else knows; zero is an empty slot.
-            let new = unsafe {
-                table.write(Table { capacity, seed, len: zero(), used: zero(), pending: zero() });
-                let slots = table.add(1).cast::<AtomicUsize>();
-                slots.write_bytes(0, capacity);
-                View { head: table.as_ref(), slots: slice::from_raw_parts(slots.as_ptr(), capacity) }
-            };
-            for node in old.iter().flat_map(|old| old.slots).map(read).filter(|slot| *slot > TOMBSTONE) {
-                if let Some(node) = ground::pointer::<Node<K, V>>(node) {
-                    // SAFETY: a node of this map.
-                    new.place(unsafe { node.as_ref().hash }, ground::address(node));
-                }
-            }
-            let old = ground::pointer(read(&self.table));
-            // SAFETY: `table` belongs to the caller of a method with `&mut self`.
-            unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
-            Ok(())
-        })
-    }
-
-    /// An empty node, pending.
-    fn begin(&self, view: View<'_>, hash: u64) -> Result<NonNull<Node<K, V>>, StorageError> {
-        ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
-            let stage = AtomicUsize::new(0);
-            let node = Node::<K, V> { hash, stage, key: MaybeUninit::uninit(), value: MaybeUninit::uninit() };
-            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
-            // of a method with `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                ground.link(&view.head.pending, ground::address(block), Some(block), None);
-            }
-            Ok(block.cast())
-        })
-    }
-
-    fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
-        // SAFETY: the pending node is the caller's.
-        let node = unsafe { node.as_mut() };
-        node.key.write(key);
-        commit(&node.stage, KEY);
-    }
-
-    /// Gives a pending node with a key its value, and puts it in a slot.
-    fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
-        let address = ground::address(node);
-        // SAFETY: the pending node is the caller's.
-        let node = unsafe { node.as_mut() };
-        node.value.write(value);
-        commit(&node.stage, WHOLE);
-        view.place(node.hash, address);
-        commit(&view.head.pending, 0);
-    }
-
-    /// Puts a new node with the old one's key in the old one's slot, and returns the old value.
-    fn exchange(&self, view: View<'_>, index: usize, mut old: NonNull<Node<K, V>>, value: V) -> Result<V, PushError<V>> {
-        let value = ManuallyDrop::new(value);
-        let exchanged = ground::at(self.home, |ground| {
-            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
-            // SAFETY: a node of this map, which the caller has to itself.
-            let before = unsafe { old.as_mut() };
-            commit(&view.head.pending, ground::address(old));
-            commit(&before.stage, VALUE);
-            // SAFETY: both move to the new node: the caller's value unless this fails; the key, since
-            // `stage` says that the old node has none. If the new one is never published, `settle`
-            // finds the old one in its slot, whole.
-            let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
-            let stage = AtomicUsize::new(WHOLE);
-            let node = Node { hash: before.hash, stage, key: MaybeUninit::new(key), value: MaybeUninit::new(value) };
-            // SAFETY: a block of the layout that nobody else knows; the slot belongs to the caller
-            // of a method with `&mut self`.
-            unsafe {
-                block.cast().write(node);
-                ground.link(&view.slots[index], ground::address(block), Some(block), None);
-            }
-            Ok(())
-        });
-        if let Err(error) = exchanged {
-            return Err(PushError { value: ManuallyDrop::into_inner(value), error });
-        }
-        let value = take_value(old);
-        self.take_apart(view, old);
-        Ok(value)
-    }
-}
-
-impl<V: Shareable> HashMap<String, V> {
-    /// Sets the value of a key, and returns the value before. The key is built in its place: unlike
-    /// with [`Self::insert`], a kill at any instruction leaks none of it.
-    ///
-    /// # Errors
-    /// With the value, if the region has no room or the thread cannot become a task of it.
-    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>> {
-        let (view, hash) = match self.make_room(1) {
-            Ok(view) => (view, hash_of(view, key)),
-            Err(error) => return Err(PushError { value, error }),
-        };
-        if let Some((index, node)) = self.find(view, hash, key) {
-            return self.exchange(view, index, node, value).map(Some);
-        }
-        match self.begin_str(view, hash, key) {
-            Ok(node) => {
-                self.finish(view, node, value);
-                Ok(None)
-            }
-            Err(error) => Err(PushError { value, error }),
-        }
-    }
-
-    /// The value of a key, made by `make` if there is none yet. See [`Self::insert_str`].
-    ///
-    /// # Errors
-    /// If the region has no room or the thread cannot become a task of it; a value that was made is
-    /// dropped.
-    pub fn get_or_insert_str_with(&mut self, key: &str, make: impl FnOnce() -> V) -> Result<&mut V, StorageError>
-    where
-        V: Unpin,
-    {
-        let view = self.make_room(1)?;
-        let hash = hash_of(view, key);
-        let mut node = match self.find(view, hash, key) {
-            Some((_, node)) => node,
-            None => {
-                let value = make();
-                let node = self.begin_str(view, hash, key)?;
-                self.finish(view, node, value);
-                node
-            }
-        };
-        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
-        Ok(unsafe { node.as_mut().value.assume_init_mut() })
-    }
-
-    /// A pending node with this key.
-    fn begin_str(&self, view: View<'_>, hash: u64, key: &str) -> Result<NonNull<Node<String, V>>, StorageError> {
-        let mut node = self.begin(view, hash)?;
-        self.give_key(node, String::empty(self.home));
-        // SAFETY: the pending node is the caller's, and has a key.
-        let place = unsafe { node.as_mut().key.assume_init_mut() };
-        if let Err(error) = place.push_str(key) {
-            self.take_apart(view, node);
-            return Err(error);
-        }
-        Ok(node)
-    }
-}
-
-fn hash_of<Q: Hash + ?Sized>(view: View<'_>, key: &Q) -> u64 {
-    let mut hasher = Hasher::new(view.head.seed);
-    key.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// Takes the value of a pending node that no slot leads to.
-fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
-    // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not, any
-    // more, before anybody else can see it.
-    unsafe {
-        let node = node.as_mut();
-        let value = node.value.assume_init_read();
-        commit(&node.stage, read(&node.stage) & !VALUE);
-        value
-    }
 }
 
 impl<K, V> Drop for HashMap<K, V> {
@@ -664,38 +433,5 @@ impl<K, V> Drop for HashMap<K, V> {
                 Ok(())
             });
         }
-    }
-}
-
-/// The entries of a [`HashMap`].
-pub struct Iter<'a, K, V> {
-    slots: slice::Iter<'a, AtomicUsize>,
-    entries: PhantomData<&'a (K, V)>,
-}
-
-impl<'a, K, V> Iterator for Iter<'a, K, V> {
-    type Item = (&'a K, &'a V);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let address = self.slots.by_ref().map(read).find(|slot| *slot > TOMBSTONE)?;
-        // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
-        unsafe {
-            let node = ground::pointer::<Node<K, V>>(address)?.as_ref();
-            Some((node.key.assume_init_ref(), node.value.assume_init_ref()))
-        }
-    }
-}
-
-impl<'a, K, V> IntoIterator for &'a HashMap<K, V> {
-    type Item = (&'a K, &'a V);
-    type IntoIter = Iter<'a, K, V>;
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl<K: fmt::Debug, V: fmt::Debug> fmt::Debug for HashMap<K, V> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_map().entries(self).finish()
     }
 }

@@ -87,8 +87,12 @@ impl<T> Unpin for List<T> {}
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for List<T> {
-    const FINGERPRINT: u64 =
-        fingerprint("latchwork::List", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "latchwork::List",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT],
+    );
 }
 // SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for List<T> {}
@@ -130,7 +134,8 @@ impl<T> List<T> {
     #[must_use]
     pub fn front(&self) -> Option<&T> {
         // SAFETY: a node of this list, whole.
-        self.first().map(|node| unsafe { node.as_ref().value.assume_init_ref() })
+        self.first()
+            .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
 
     /// The last element.
@@ -142,7 +147,12 @@ impl<T> List<T> {
     /// The elements in order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { front: self.first(), back: self.last(), left: self.len(), elements: PhantomData }
+        Iter {
+            front: self.first(),
+            back: self.last(),
+            left: self.len(),
+            elements: PhantomData,
+        }
     }
 
     /// Finishes or undoes what a dead owner was doing, and derives backward links, end and length
@@ -190,7 +200,13 @@ impl<T> List<T> {
     fn take_apart(&self, root: &Root, node: NonNull<Node<T>>) {
         let pointer = node.as_ptr();
         // SAFETY: `stage` says what is there; nobody else finds the node.
-        unsafe { ground::drop_part(&(*pointer).stage, VALUE, (&raw mut (*pointer).value).cast::<T>()) };
+        unsafe {
+            ground::drop_part(
+                &(*pointer).stage,
+                VALUE,
+                (&raw mut (*pointer).value).cast::<T>(),
+            )
+        };
         // If it fails, the node stays pending, for the next one that can become a task.
         let _ = ground::at(self.home, |ground| {
             // SAFETY: `pending` belongs to the caller of a method with `&mut self`.
@@ -212,7 +228,12 @@ impl<T> List<T> {
     }
 
     /// Takes a node out, and hands `take` its place before it goes.
-    fn unlink<R>(&self, root: &Root, node: NonNull<Node<T>>, take: impl FnOnce(NonNull<Node<T>>) -> R) -> R {
+    fn unlink<R>(
+        &self,
+        root: &Root,
+        node: NonNull<Node<T>>,
+        take: impl FnOnce(NonNull<Node<T>>) -> R,
+    ) -> R {
         // SAFETY: a node of this list.
         let place = unsafe { self.node(node) };
         let (prev, next) = (read(&place.prev), read(&place.next));
@@ -238,13 +259,20 @@ impl<T: Shareable> List<T> {
     /// An empty list for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self { home: ground::home(region), root: AtomicUsize::new(0), elements: PhantomData }
+        Self {
+            home: ground::home(region),
+            root: AtomicUsize::new(0),
+            elements: PhantomData,
+        }
     }
 
     /// Inserts an element behind `prev`, or at the front.
     fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
         self.settle();
-        let node = match self.ready_root().and_then(|root| self.begin(root).map(|node| (root, node))) {
+        let node = match self
+            .ready_root()
+            .and_then(|root| self.begin(root).map(|node| (root, node)))
+        {
             Ok(node) => node,
             Err(error) => return Err(PushError { value, error }),
         };
@@ -275,7 +303,12 @@ impl<T: Shareable> List<T> {
                 // SAFETY: a block of the layout that nobody else knows; `root` belongs to the caller
                 // of a method with `&mut self`.
                 unsafe {
-                    block.cast().write(Root { head: zero(), tail: zero(), len: zero(), pending: zero() });
+                    block.cast().write(Root {
+                        head: zero(),
+                        tail: zero(),
+                        len: zero(),
+                        pending: zero(),
+                    });
                     ground.link(&self.root, ground::address(block), Some(block), None);
                 }
                 Ok(())
@@ -289,7 +322,12 @@ impl<T: Shareable> List<T> {
         ground::at(self.home, |ground| {
             let block = ground.alloc(Layout::new::<Node<T>>())?;
             let zero = || AtomicUsize::new(0);
-            let node = Node::<T> { next: zero(), prev: zero(), stage: zero(), value: MaybeUninit::uninit() };
+            let node = Node::<T> {
+                next: zero(),
+                prev: zero(),
+                stage: zero(),
+                value: MaybeUninit::uninit(),
+            };
             // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
             // of a method with `&mut self`.
             unsafe {
@@ -368,7 +406,8 @@ impl<T: Shareable> List<T> {
     {
         self.repair();
         // SAFETY: a node of this list, whole, and the list is borrowed exclusively.
-        self.last().map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
+        self.last()
+            .map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
     }
 
     /// The elements in order, for change.

@@ -33,7 +33,6 @@ mod create;
 mod error;
 mod ground;
 mod hash_map;
-mod hasher;
 mod header;
 pub mod heap;
 pub mod inspect;
@@ -113,13 +112,13 @@ unsafe impl Sync for Inner {}
 pub(crate) struct Task<'r> {
     pub(crate) region: &'r Inner,
     pub(crate) slot: &'r Slot,
-    pub(crate) index: u16,
+    owner: Owner,
 }
 
 impl Task<'_> {
     /// Slot and generation: this task for ever.
     pub(crate) fn owner(self) -> Owner {
-        self.region.owner_of(self.index)
+        self.owner
     }
 
     fn heap_task(&self) -> TaskRef<'_> {
@@ -181,11 +180,16 @@ impl Inner {
     #[inline]
     fn known_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base.addr().get();
-        let slot = me.attachments().find(|attachment| attachment.base == base)?.slot;
-        // SAFETY: attachments hold slots of the region that they name.
-        let slot: &Slot = unsafe { slot.cast().as_ref() };
-        let index = (ptr::from_ref(slot).addr() - self.slots().as_ptr().addr()) / size_of::<Slot>();
-        Some(Task { region: self, slot, index: index as u16 })
+        let attachment = me.attachments().find(|attachment| attachment.base == base)?;
+        Some(self.task_of(&attachment))
+    }
+
+    /// The task that an attachment to this region made.
+    #[inline]
+    fn task_of(&self, attachment: &Attachment) -> Task<'_> {
+        // SAFETY: attachments hold slots of the region that they name, and tags that are owners.
+        let (slot, owner) = unsafe { (attachment.slot.cast().as_ref(), Owner::from_raw(attachment.tag).unwrap_unchecked()) };
+        Task { region: self, slot, owner }
     }
 
     #[cold]
@@ -211,16 +215,18 @@ impl Inner {
             crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
         }
         let addresses = self.addresses();
+        let owner = self.owner_of(index as u16);
         me.attach(Attachment {
             base: addresses.start,
             end: addresses.end,
             slot: NonNull::from(slot).cast(),
             life: slot.life.link(),
+            tag: owner.raw(),
             // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
             context: unsafe { NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast() },
             detach: detach_thread,
         });
-        Ok(Task { region: self, slot, index: index as u16 })
+        Ok(Task { region: self, slot, owner })
     }
 
     fn occupy_slot(&self, me: Me) -> Option<usize> {

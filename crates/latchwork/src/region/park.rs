@@ -68,7 +68,7 @@ impl Inner {
         watch(&self.header().slots_used, used);
         let used = used as usize;
         let room = futex::WAIT_MANY_MAX - words.len() - 1;
-        let others = (1..used).map(|step| &self.slots()[(usize::from(task.index) + step) % used]);
+        let others = (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
         for slot in others.take(room) {
             // Acquire: whoever sees a word that a sweep has reset sees the deaths that it counted.
             let word = slot.life_word().load(Ordering::Acquire);

@@ -36,7 +36,12 @@ pub struct String {
 // SAFETY: as its only field.
 #[allow(unsafe_code)]
 unsafe impl Shareable for String {
-    const FINGERPRINT: u64 = fingerprint("latchwork::String", size_of::<Self>(), align_of::<Self>(), &[]);
+    const FINGERPRINT: u64 = fingerprint(
+        "latchwork::String",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[],
+    );
 }
 // SAFETY: as its only field; and each commit of it is at a boundary of characters.
 #[allow(unsafe_code)]
@@ -46,11 +51,15 @@ impl String {
     /// An empty string for this region. Takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
-        Self { bytes: Vec::new_in(region) }
+        Self {
+            bytes: Vec::new_in(region),
+        }
     }
 
     pub(super) fn empty(home: usize) -> Self {
-        Self { bytes: Vec::empty(home) }
+        Self {
+            bytes: Vec::empty(home),
+        }
     }
 
     /// A string with this content.
@@ -125,7 +134,10 @@ impl String {
     /// # Panics
     /// If that is in the middle of a character.
     pub fn truncate(&mut self, len: usize) {
-        assert!(len >= self.len() || self.is_char_boundary(len), "byte {len} is inside a character");
+        assert!(
+            len >= self.len() || self.is_char_boundary(len),
+            "byte {len} is inside a character"
+        );
         self.bytes.truncate(len);
     }
 

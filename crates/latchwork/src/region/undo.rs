@@ -82,8 +82,12 @@ struct Record {
 
 // SAFETY: as its data; the records are addresses in the region and integers.
 unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
-    const FINGERPRINT: u64 =
-        fingerprint("latchwork::Undo", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, N as u64]);
+    const FINGERPRINT: u64 = fingerprint(
+        "latchwork::Undo",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, N as u64],
+    );
 }
 // SAFETY: as its data; records become valid by one store (see the module comment).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
@@ -108,8 +112,18 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
     #[must_use]
     pub const fn new(data: T) -> Self {
         const { assert!(N > 0, "an undo log needs room for a change") };
-        let records = [const { Record { cell: AtomicUsize::new(0), before: AtomicU64::new(0) } }; N];
-        Self { count: AtomicUsize::new(0), place: AtomicUsize::new(0), records, data }
+        let records = [const {
+            Record {
+                cell: AtomicUsize::new(0),
+                before: AtomicU64::new(0),
+            }
+        }; N];
+        Self {
+            count: AtomicUsize::new(0),
+            place: AtomicUsize::new(0),
+            records,
+            data,
+        }
     }
 
     /// The data as it is. If the last owner died in an update that nobody has rolled back yet, some
@@ -133,7 +147,6 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
         self.roll_back();
         Transaction { undo: self }
     }
-
 }
 
 impl<T, const N: usize> Undo<T, N> {
@@ -151,7 +164,10 @@ impl<T, const N: usize> Undo<T, N> {
         for record in self.records[..count].iter().rev() {
             if let Some(cell) = ground::pointer::<AtomicU64>(read(&record.cell)) {
                 // SAFETY: invariant 2. Relaxed, as for all cells: the lock orders them.
-                unsafe { cell.as_ref().store(record.before.load(Ordering::Relaxed), Ordering::Relaxed) };
+                unsafe {
+                    cell.as_ref()
+                        .store(record.before.load(Ordering::Relaxed), Ordering::Relaxed)
+                };
             }
         }
         commit(&self.count, 0);
@@ -162,9 +178,12 @@ impl<T, const N: usize> Undo<T, N> {
     fn has_near(&self, cell: usize) -> bool {
         let log = ptr::from_ref(self).addr();
         let here = Me::get().ok().and_then(|me| {
-            me.attachments().map(|attachment| attachment.base..attachment.end).find(|region| region.contains(&log))
+            me.attachments()
+                .map(|attachment| attachment.base..attachment.end)
+                .find(|region| region.contains(&log))
         });
-        here.or_else(|| Inner::containing(log).map(|region| region.addresses())).is_some_and(|region| region.contains(&cell))
+        here.or_else(|| Inner::containing(log).map(|region| region.addresses()))
+            .is_some_and(|region| region.contains(&cell))
     }
 }
 
@@ -195,16 +214,22 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         let undo = &*self.undo;
         let cell = pick(&undo.data);
         let count = read(&undo.count);
-        let record = undo.records.get(count).ok_or(UndoError::Full { capacity: N })?;
+        let record = undo
+            .records
+            .get(count)
+            .ok_or(UndoError::Full { capacity: N })?;
         let address = ground::address(NonNull::from(cell));
         if !undo.has_near(address) {
             return Err(UndoError::Outside);
         }
         // Relaxed throughout: the lock that gives the log orders all for other tasks.
         record.cell.store(address, Ordering::Relaxed);
-        record.before.store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        record
+            .before
+            .store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
         if count == 0 {
-            undo.place.store(ptr::from_ref(undo).addr(), Ordering::Relaxed);
+            undo.place
+                .store(ptr::from_ref(undo).addr(), Ordering::Relaxed);
         }
         commit(&undo.count, count + 1);
         cell.store(value, Ordering::Relaxed);
@@ -241,6 +266,9 @@ impl<T: fmt::Debug, const N: usize> fmt::Debug for Undo<T, N> {
 
 impl<T, const N: usize> fmt::Debug for Transaction<'_, T, N> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Transaction").field("changes", &read(&self.undo.count)).finish()
+        formatter
+            .debug_struct("Transaction")
+            .field("changes", &read(&self.undo.count))
+            .finish()
     }
 }

@@ -32,7 +32,7 @@ use core::slice;
 /// A growable array whose elements live in a region.
 ///
 /// It derefs to a slice. It holds real pointers, so it must stay in the region that it was made for
-/// (or on a task's stack).
+/// (or on a task's stack, no longer than the process has a handle on the region).
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -75,8 +75,12 @@ impl<T> Unpin for Vec<T> {}
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
 unsafe impl<T: Shareable> Shareable for Vec<T> {
-    const FINGERPRINT: u64 =
-        fingerprint("latchwork::Vec", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "latchwork::Vec",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT],
+    );
 }
 // SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for Vec<T> {}
@@ -85,9 +89,13 @@ impl<T> Vec<T> {
     const OFFSET: usize = size_of::<Head>().next_multiple_of(align_of::<T>());
 
     fn layout(capacity: usize) -> Option<Layout> {
-        let bytes = size_of::<T>().checked_mul(capacity)?.checked_add(Self::OFFSET)?;
+        let bytes = size_of::<T>()
+            .checked_mul(capacity)?
+            .checked_add(Self::OFFSET)?;
         let align = align_of::<Head>().max(align_of::<T>());
-        Layout::from_size_align(bytes, align).ok().filter(|_| capacity <= MAX)
+        Layout::from_size_align(bytes, align)
+            .ok()
+            .filter(|_| capacity <= MAX)
     }
 
     #[inline]
@@ -110,7 +118,8 @@ impl<T> Vec<T> {
     #[inline]
     fn state(&self) -> u64 {
         // Relaxed: the lock that gives the container orders it.
-        self.head().map_or(0, |head| head.state.load(Ordering::Relaxed))
+        self.head()
+            .map_or(0, |head| head.state.load(Ordering::Relaxed))
     }
 
     #[inline]
@@ -205,7 +214,11 @@ impl<T: Shareable + Unpin> Vec<T> {
     }
 
     pub(super) fn empty(home: usize) -> Self {
-        Self { home, buffer: AtomicUsize::new(0), elements: PhantomData }
+        Self {
+            home,
+            buffer: AtomicUsize::new(0),
+            elements: PhantomData,
+        }
     }
 
     /// An empty array with room for at least `capacity` elements.
@@ -224,7 +237,12 @@ impl<T: Shareable + Unpin> Vec<T> {
 
     /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`,
     /// and puts it in the place of the old one, whose elements have been moved out by `fill`.
-    fn rebuild(&mut self, capacity: usize, len: usize, fill: impl FnOnce(NonNull<T>)) -> Result<(), StorageError> {
+    fn rebuild(
+        &mut self,
+        capacity: usize,
+        len: usize,
+        fill: impl FnOnce(NonNull<T>),
+    ) -> Result<(), StorageError> {
         let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
         ground::at(self.home, |ground: &Ground<'_>| {
             let block = ground.alloc(layout)?;
@@ -233,7 +251,10 @@ impl<T: Shareable + Unpin> Vec<T> {
             let capacity = usable.checked_div(size_of::<T>()).unwrap_or(MAX).min(MAX);
             // SAFETY: a block of at least the layout's size that nobody else knows.
             unsafe {
-                block.cast().write(Head { capacity, state: AtomicU64::new(len as u64) });
+                block.cast().write(Head {
+                    capacity,
+                    state: AtomicU64::new(len as u64),
+                });
                 fill(block.add(Self::OFFSET).cast());
             }
             let old = ground::pointer(ground::read(&self.buffer));
@@ -339,7 +360,8 @@ impl<T: Shareable + Unpin> Vec<T> {
             if let Some(value) = value.take() {
                 new.add(index).write(value);
             }
-            new.add(index + 1).copy_from_nonoverlapping(first.add(index), len - index);
+            new.add(index + 1)
+                .copy_from_nonoverlapping(first.add(index), len - index);
         });
         match (result, value) {
             (Err(error), Some(value)) => Err(PushError { value, error }),
@@ -364,7 +386,8 @@ impl<T: Shareable + Unpin> Vec<T> {
         // SAFETY: as for `insert`.
         self.rebuild(self.capacity(), len - 1, |new| unsafe {
             new.copy_from_nonoverlapping(first, index);
-            new.add(index).copy_from_nonoverlapping(first.add(index + 1), len - 1 - index);
+            new.add(index)
+                .copy_from_nonoverlapping(first.add(index + 1), len - 1 - index);
         })?;
         Ok(core::mem::ManuallyDrop::into_inner(value))
     }
@@ -388,7 +411,12 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
         self.reserve(values.len())?;
         let len = self.len();
         // SAFETY: there is room behind the elements, and a slice is never part of it.
-        unsafe { self.first().add(len).as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
+        unsafe {
+            self.first()
+                .add(len)
+                .as_ptr()
+                .copy_from_nonoverlapping(values.as_ptr(), values.len())
+        };
         self.set_state((len + values.len()) as u64);
         Ok(())
     }

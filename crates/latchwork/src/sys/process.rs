@@ -211,11 +211,6 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Lets another task that waits for this processor go first.
-pub(crate) fn step_back() {
-    rustix::thread::sched_yield();
-}
-
 /// From now on `exit` runs the handlers that are registered after this call, and none of those
 /// registered before it.
 #[cfg(target_env = "gnu")]

@@ -29,6 +29,12 @@ pub(crate) fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
     if result == 0 { Ok(()) } else { Err(super::process::last_error()) }
 }
 
+/// Lets every other task go first from now on.
+pub(crate) fn step_back() {
+    let _ = set_policy(Policy::Idle, 0);
+    rustix::thread::sched_yield();
+}
+
 /// Sets the niceness, −20 to 19.
 pub(crate) fn set_nice(nice: i32) -> Result<(), Errno> {
     // The kernel would clamp it silently.

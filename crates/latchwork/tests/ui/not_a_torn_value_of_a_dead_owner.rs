@@ -6,9 +6,10 @@ use std::pin::Pin;
 #[repr(C)]
 struct Elephant(char);
 
-fn main() {
-    let names: Pin<&Mutex<Vec<Elephant>, Robust>> = todo!();
-    if let Err(LockError::OwnerDied(died)) = names.lock() {
+fn succeed(elephants: Pin<&Mutex<Vec<Elephant>, Robust>>) {
+    if let Err(LockError::OwnerDied(died)) = elephants.lock() {
         died.make_consistent();
     }
 }
+
+fn main() {}

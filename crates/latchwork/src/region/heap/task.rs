@@ -29,12 +29,15 @@ impl Owner {
         (self.0.get() >> 32) as u32
     }
 
+    /// The whole as a number, which is never 0.
     #[inline(always)]
-    pub(super) const fn raw(self) -> u64 {
+    pub(crate) const fn raw(self) -> u64 {
         self.0.get()
     }
 
-    pub(super) fn from_raw(raw: u64) -> Option<Self> {
+    /// What [`Self::raw`] gave.
+    #[inline(always)]
+    pub(crate) fn from_raw(raw: u64) -> Option<Self> {
         NonZero::new(raw).map(Self)
     }
 }

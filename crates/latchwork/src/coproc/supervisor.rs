@@ -1,0 +1,293 @@
+//! Starting again what died.
+
+use super::{Coproc, Coprocs, Exit, JoinError, SpawnError, wait_any};
+use crate::time::Deadline;
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// When a coproc that has ended is started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Restart {
+    /// Never.
+    Never,
+    /// Unless it returned or exited with 0.
+    #[default]
+    OnFailure,
+    /// However it ended.
+    Always,
+}
+
+type Start = Box<dyn FnMut(&Coprocs) -> Result<Coproc, SpawnError> + Send>;
+
+/// A coproc to look after: how to start it, and when to start it again.
+#[must_use = "a specification does nothing until it is added to a supervisor"]
+pub struct Spec {
+    name: String,
+    start: Start,
+    restart: Restart,
+    max_restarts: usize,
+    window: Duration,
+    first_delay: Duration,
+    max_delay: Duration,
+}
+
+impl Spec {
+    /// A coproc that `start` starts, and is started again [on failure](Restart::OnFailure), at most
+    /// 5 times in a minute, after 10 ms first, then after twice as long each time up to 5 s.
+    pub fn new(
+        name: &str,
+        start: impl FnMut(&Coprocs) -> Result<Coproc, SpawnError> + Send + 'static,
+    ) -> Self {
+        Self {
+            name: name.to_owned(),
+            start: Box::new(start),
+            restart: Restart::default(),
+            max_restarts: 5,
+            window: Duration::from_secs(60),
+            first_delay: Duration::from_millis(10),
+            max_delay: Duration::from_secs(5),
+        }
+    }
+
+    /// When to start it again.
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// Gives up when it would have to be started again more than `restarts` times in any `window`.
+    pub fn limit(mut self, restarts: usize, window: Duration) -> Self {
+        self.max_restarts = restarts;
+        self.window = window;
+        self
+    }
+
+    /// Waits `first` before it starts it again, twice as long after each further restart in the
+    /// window, and at most `max`.
+    pub fn back_off(mut self, first: Duration, max: Duration) -> Self {
+        self.first_delay = first;
+        self.max_delay = max;
+        self
+    }
+}
+
+impl fmt::Debug for Spec {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Spec").field("name", &self.name).field("restart", &self.restart).finish_non_exhaustive()
+    }
+}
+
+/// Something that happened to a coproc under supervision.
+#[derive(Debug)]
+pub struct Event {
+    /// The name in its [`Spec`].
+    pub name: String,
+    /// What happened.
+    pub what: Happening,
+}
+
+/// What can happen to a coproc under supervision.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Happening {
+    /// It was started for the first time.
+    Started {
+        /// Its process ID.
+        pid: u32,
+    },
+    /// It has ended.
+    Ended(Exit),
+    /// It has ended, and how is unknown.
+    Lost(JoinError),
+    /// It was started again.
+    Restarted {
+        /// How often in all, this time included.
+        times: usize,
+        /// Its process ID.
+        pid: u32,
+    },
+    /// It could not be started; this counts as an end by failure.
+    NotStarted(SpawnError),
+    /// It has ended too often to be started again.
+    GaveUp,
+}
+
+enum State {
+    Due(Deadline),
+    Running(Coproc),
+    Over,
+}
+
+struct Child {
+    spec: Spec,
+    state: State,
+    started: bool,
+    restarts: usize,
+    /// When it was started again, within the window.
+    recent: VecDeque<Deadline>,
+}
+
+/// Looks after coprocs: starts them, learns of their ends, and starts them again by policy.
+///
+/// It does so while [`Self::run_until`] runs, on that thread. Dropping it detaches its coprocs.
+///
+/// ```
+/// use latchwork::coproc::{Attributes, Coprocs, Happening, Restart, Spec, Supervisor};
+/// use latchwork::region::{Region, RegionOptions};
+///
+/// fn crash(_: &Region, _: ()) -> i32 {
+///     1
+/// }
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let mut supervisor = Supervisor::new(Coprocs::new(&region)?);
+/// let minute = core::time::Duration::from_secs(60);
+/// let spec = Spec::new("flaky", |coprocs| coprocs.spawn_value(crash, (), &Attributes::new().name("flaky")));
+/// supervisor.add(spec.limit(2, minute));
+/// let events = supervisor.run_until(None);
+/// assert_eq!(events.iter().filter(|event| matches!(event.what, Happening::Ended(_))).count(), 3);
+/// assert!(matches!(events.last().unwrap().what, Happening::GaveUp));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Supervisor {
+    coprocs: Coprocs,
+    children: Vec<Child>,
+}
+
+impl Supervisor {
+    /// Looks after nothing yet.
+    #[must_use]
+    pub fn new(coprocs: Coprocs) -> Self {
+        Self { coprocs, children: Vec::new() }
+    }
+
+    /// Adds a coproc, to be started by the next [`Self::run_until`].
+    pub fn add(&mut self, spec: Spec) {
+        let state = State::Due(Deadline::from_nanoseconds(0));
+        self.children.push(Child { spec, state, started: false, restarts: 0, recent: VecDeque::new() });
+    }
+
+    /// The coproc of this name that runs now.
+    #[must_use]
+    pub fn running(&self, name: &str) -> Option<&Coproc> {
+        self.children.iter().find_map(|child| match &child.state {
+            State::Running(coproc) if child.spec.name == name => Some(coproc),
+            _ => None,
+        })
+    }
+
+    /// Works until all coprocs are over or `deadline` has passed, and returns what happened. May be
+    /// called again, to go on.
+    pub fn run_until(&mut self, deadline: Option<Deadline>) -> Vec<Event> {
+        let mut events = Vec::new();
+        while self.step(deadline, &mut events) {}
+        events
+    }
+
+    /// As [`Self::run_until`], until the first event, of which there may be several.
+    pub fn next_events(&mut self, deadline: Option<Deadline>) -> Vec<Event> {
+        let mut events = Vec::new();
+        while events.is_empty() && self.step(deadline, &mut events) {}
+        events
+    }
+
+    /// Starts what is due, and waits for one end; false when there is nothing more to do.
+    fn step(&mut self, deadline: Option<Deadline>, events: &mut Vec<Event>) -> bool {
+        for child in &mut self.children {
+            if matches!(child.state, State::Due(due) if due.has_passed()) {
+                child.start(&self.coprocs, events);
+            }
+        }
+        if self.children.iter().all(|child| matches!(child.state, State::Over)) || deadline.is_some_and(Deadline::has_passed) {
+            return false;
+        }
+        let due = self.children.iter().filter_map(|child| match child.state {
+            State::Due(due) => Some(due),
+            _ => None,
+        });
+        let until = due.chain(deadline).min();
+        let running: Vec<(usize, &Coproc)> = self.children.iter().enumerate().filter_map(|(index, child)| match &child.state {
+            State::Running(coproc) => Some((index, coproc)),
+            _ => None,
+        }).collect();
+        let handles: Vec<&Coproc> = running.iter().map(|(_, coproc)| *coproc).collect();
+        let ended = match wait_any(&handles, until) {
+            Ok(which) => running[which].0,
+            Err(_) => return true,
+        };
+        self.children[ended].end(events);
+        true
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Supervisor").field("children", &self.children.len()).finish_non_exhaustive()
+    }
+}
+
+impl Child {
+    fn report(&self, what: Happening, events: &mut Vec<Event>) {
+        events.push(Event { name: self.spec.name.clone(), what });
+    }
+
+    fn start(&mut self, coprocs: &Coprocs, events: &mut Vec<Event>) {
+        let again = core::mem::replace(&mut self.started, true);
+        if again {
+            self.restarts += 1;
+            self.recent.push_back(Deadline::now());
+        }
+        match (self.spec.start)(coprocs) {
+            Ok(coproc) => {
+                let pid = coproc.pid();
+                let times = self.restarts;
+                self.report(if again { Happening::Restarted { times, pid } } else { Happening::Started { pid } }, events);
+                self.state = State::Running(coproc);
+            }
+            Err(error) => {
+                self.report(Happening::NotStarted(error), events);
+                self.decide(false, events);
+            }
+        }
+    }
+
+    fn end(&mut self, events: &mut Vec<Event>) {
+        let State::Running(coproc) = core::mem::replace(&mut self.state, State::Over) else { return };
+        let success = match coproc.join() {
+            Ok(exit) => {
+                let success = exit.is_success();
+                self.report(Happening::Ended(exit), events);
+                success
+            }
+            Err(error) => {
+                self.report(Happening::Lost(error), events);
+                false
+            }
+        };
+        self.decide(success, events);
+    }
+
+    /// Whether and when it is started again.
+    fn decide(&mut self, success: bool, events: &mut Vec<Event>) {
+        self.state = State::Over;
+        let wanted = match self.spec.restart {
+            Restart::Never => false,
+            Restart::OnFailure => !success,
+            Restart::Always => true,
+        };
+        if !wanted {
+            return;
+        }
+        let now = Deadline::now();
+        while self.recent.front().is_some_and(|start| start.saturating_add(self.spec.window) <= now) {
+            self.recent.pop_front();
+        }
+        if self.recent.len() >= self.spec.max_restarts {
+            self.report(Happening::GaveUp, events);
+            return;
+        }
+        let doubled = self.spec.first_delay.saturating_mul(1 << self.recent.len().min(30));
+        self.state = State::Due(now.saturating_add(doubled.min(self.spec.max_delay)));
+    }
+}

@@ -1,0 +1,256 @@
+//! How a node gets into a map: room, building, replacing.
+//!
+//! The methods here change words through `&self`; methods with `&mut self` call them.
+#![allow(unsafe_code)]
+
+use super::super::ground::{self, PushError, StorageError, commit, read};
+use super::super::{Shareable, String};
+use super::HashMap;
+use super::hasher;
+use super::table::{
+    KEY, MIN_CAPACITY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value,
+};
+use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
+use core::hash::Hash;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::{self, NonNull};
+use core::slice;
+
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// Settles what is pending, and sees to it that an eighth of the slots stays empty.
+    pub(super) fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
+        self.settle();
+        let (used, capacity) = self
+            .view()
+            .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
+        if used.saturating_add(additional) > capacity / 8 * 7 {
+            self.rebuild(
+                self.len()
+                    .checked_add(additional)
+                    .ok_or(StorageError::TooLong)?,
+            )?;
+        }
+        self.view().ok_or(StorageError::TooLong)
+    }
+
+    /// Builds a table for at least `len` entries, without tombstones, and puts it in the place of
+    /// the old one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn rebuild(&self, len: usize) -> Result<(), StorageError> {
+        let old = self.view();
+        // Half full at most, so that the next rebuild is as far away as this one was.
+        let capacity = len
+            .checked_mul(2)
+            .and_then(usize::checked_next_power_of_two)
+            .ok_or(StorageError::TooLong)?;
+        let capacity = capacity.max(MIN_CAPACITY);
+        let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
+        let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
+        ground::at(self.home, |ground| {
+            let block = ground.alloc(layout)?;
+            let table = block.cast::<Table>();
+            let zero = || AtomicUsize::new(0);
+            // SAFETY: a block of the layout that nobody else knows; zero is an empty slot.
+            let new = unsafe {
+                table.write(Table {
+                    capacity,
+                    seed,
+                    len: zero(),
+                    used: zero(),
+                    pending: zero(),
+                });
+                let slots = table.add(1).cast::<AtomicUsize>();
+                slots.write_bytes(0, capacity);
+                View {
+                    head: table.as_ref(),
+                    slots: slice::from_raw_parts(slots.as_ptr(), capacity),
+                }
+            };
+            for node in old
+                .iter()
+                .flat_map(|old| old.slots)
+                .map(read)
+                .filter(|slot| *slot > TOMBSTONE)
+            {
+                if let Some(node) = ground::pointer::<Node<K, V>>(node) {
+                    // SAFETY: a node of this map.
+                    new.place(unsafe { node.as_ref().hash }, ground::address(node));
+                }
+            }
+            let old = ground::pointer(read(&self.table));
+            // SAFETY: `table` belongs to the caller of a method with `&mut self`.
+            unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
+            Ok(())
+        })
+    }
+
+    /// An empty node, pending.
+    pub(super) fn begin(
+        &self,
+        view: View<'_>,
+        hash: u64,
+    ) -> Result<NonNull<Node<K, V>>, StorageError> {
+        ground::at(self.home, |ground| {
+            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+            let stage = AtomicUsize::new(0);
+            let node = Node::<K, V> {
+                hash,
+                stage,
+                key: MaybeUninit::uninit(),
+                value: MaybeUninit::uninit(),
+            };
+            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
+            // of a method with `&mut self`.
+            unsafe {
+                block.cast().write(node);
+                ground.link(
+                    &view.head.pending,
+                    ground::address(block),
+                    Some(block),
+                    None,
+                );
+            }
+            Ok(block.cast())
+        })
+    }
+
+    pub(super) fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
+        // SAFETY: the pending node is the caller's.
+        let node = unsafe { node.as_mut() };
+        node.key.write(key);
+        commit(&node.stage, KEY);
+    }
+
+    /// Gives a pending node with a key its value, and puts it in a slot.
+    pub(super) fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
+        let address = ground::address(node);
+        // SAFETY: the pending node is the caller's.
+        let node = unsafe { node.as_mut() };
+        node.value.write(value);
+        commit(&node.stage, WHOLE);
+        view.place(node.hash, address);
+        commit(&view.head.pending, 0);
+    }
+
+    /// Puts a new node with the old one's key in the old one's slot, and returns the old value.
+    pub(super) fn exchange(
+        &self,
+        view: View<'_>,
+        index: usize,
+        mut old: NonNull<Node<K, V>>,
+        value: V,
+    ) -> Result<V, PushError<V>> {
+        let value = ManuallyDrop::new(value);
+        let exchanged = ground::at(self.home, |ground| {
+            let block = ground.alloc(Layout::new::<Node<K, V>>())?;
+            // SAFETY: a node of this map, which the caller has to itself.
+            let before = unsafe { old.as_mut() };
+            commit(&view.head.pending, ground::address(old));
+            commit(&before.stage, VALUE);
+            // SAFETY: both move to the new node: the caller's value unless this fails; the key, since
+            // `stage` says that the old node has none. If the new one is never published, `settle`
+            // finds the old one in its slot, whole.
+            let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
+            let stage = AtomicUsize::new(WHOLE);
+            let node = Node {
+                hash: before.hash,
+                stage,
+                key: MaybeUninit::new(key),
+                value: MaybeUninit::new(value),
+            };
+            // SAFETY: a block of the layout that nobody else knows; the slot belongs to the caller
+            // of a method with `&mut self`.
+            unsafe {
+                block.cast().write(node);
+                ground.link(
+                    &view.slots[index],
+                    ground::address(block),
+                    Some(block),
+                    None,
+                );
+            }
+            Ok(())
+        });
+        if let Err(error) = exchanged {
+            return Err(PushError {
+                value: ManuallyDrop::into_inner(value),
+                error,
+            });
+        }
+        let value = take_value(old);
+        self.take_apart(view, old);
+        Ok(value)
+    }
+}
+
+impl<V: Shareable> HashMap<String, V> {
+    /// Sets the value of a key, and returns the value before. The key is built in its place: unlike
+    /// with [`Self::insert`], a kill at any instruction leaks none of it.
+    ///
+    /// # Errors
+    /// With the value, if the region has no room or the thread cannot become a task of it.
+    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>> {
+        let (view, hash) = match self.make_room(1) {
+            Ok(view) => (view, hash_of(view, key)),
+            Err(error) => return Err(PushError { value, error }),
+        };
+        if let Some((index, node)) = self.find(view, hash, key) {
+            return self.exchange(view, index, node, value).map(Some);
+        }
+        match self.begin_str(view, hash, key) {
+            Ok(node) => {
+                self.finish(view, node, value);
+                Ok(None)
+            }
+            Err(error) => Err(PushError { value, error }),
+        }
+    }
+
+    /// The value of a key, made by `make` if there is none yet. See [`Self::insert_str`].
+    ///
+    /// # Errors
+    /// If the region has no room or the thread cannot become a task of it; a value that was made is
+    /// dropped.
+    pub fn get_or_insert_str_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<&mut V, StorageError>
+    where
+        V: Unpin,
+    {
+        let view = self.make_room(1)?;
+        let hash = hash_of(view, key);
+        let mut node = match self.find(view, hash, key) {
+            Some((_, node)) => node,
+            None => {
+                let value = make();
+                let node = self.begin_str(view, hash, key)?;
+                self.finish(view, node, value);
+                node
+            }
+        };
+        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// A pending node with this key.
+    fn begin_str(
+        &self,
+        view: View<'_>,
+        hash: u64,
+        key: &str,
+    ) -> Result<NonNull<Node<String, V>>, StorageError> {
+        let mut node = self.begin(view, hash)?;
+        self.give_key(node, String::empty(self.home));
+        // SAFETY: the pending node is the caller's, and has a key.
+        let place = unsafe { node.as_mut().key.assume_init_mut() };
+        if let Err(error) = place.push_str(key) {
+            self.take_apart(view, node);
+            return Err(error);
+        }
+        Ok(node)
+    }
+}

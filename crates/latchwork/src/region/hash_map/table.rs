@@ -1,0 +1,110 @@
+//! The parts that a map consists of.
+#![allow(unsafe_code)]
+
+use super::super::ground::{commit, read};
+use super::hasher::Hasher;
+use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
+use core::hash::{Hash, Hasher as _};
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+#[repr(C)]
+pub(super) struct Table {
+    /// A power of two.
+    pub(super) capacity: usize,
+    pub(super) seed: u64,
+    pub(super) len: AtomicUsize,
+    pub(super) used: AtomicUsize,
+    pub(super) pending: AtomicUsize,
+}
+
+#[repr(C)]
+pub(super) struct Node<K, V> {
+    pub(super) hash: u64,
+    pub(super) stage: AtomicUsize,
+    pub(super) key: MaybeUninit<K>,
+    pub(super) value: MaybeUninit<V>,
+}
+
+pub(super) const TOMBSTONE: usize = 1;
+
+/// Bits of a node's stage.
+pub(super) const KEY: usize = 1;
+pub(super) const VALUE: usize = 2;
+pub(super) const WHOLE: usize = KEY | VALUE;
+
+pub(super) const MIN_CAPACITY: usize = 8;
+
+/// A map's table, as one method sees it.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) head: &'a Table,
+    pub(super) slots: &'a [AtomicUsize],
+}
+
+impl View<'_> {
+    pub(super) fn layout(capacity: usize) -> Option<Layout> {
+        let slots = Layout::array::<AtomicUsize>(capacity).ok()?;
+        Some(Layout::new::<Table>().extend(slots).ok()?.0)
+    }
+
+    /// The slots in which a node of this hash may be, in order.
+    #[inline]
+    pub(super) fn probe(&self, hash: u64) -> impl Iterator<Item = &AtomicUsize> {
+        let (before, from) = self.slots.split_at(hash as usize & (self.slots.len() - 1));
+        from.iter().chain(before)
+    }
+
+    /// The slot in which a new node of this hash goes. There always is one: see `make_room`.
+    pub(super) fn vacancy(&self, hash: u64) -> Option<&AtomicUsize> {
+        self.probe(hash).find(|slot| read(slot) <= TOMBSTONE)
+    }
+
+    /// Whether a node is in a slot.
+    pub(super) fn has(&self, hash: u64, node: usize) -> bool {
+        self.probe(hash)
+            .map(read)
+            .take_while(|slot| *slot != 0)
+            .any(|slot| slot == node)
+    }
+
+    /// Puts a node in a vacant slot, and the cached counts right if `pending` will be cleared.
+    pub(super) fn place(&self, hash: u64, node: usize) {
+        let Some(slot) = self.vacancy(hash) else {
+            return;
+        };
+        if read(slot) == 0 {
+            commit(&self.head.used, read(&self.head.used) + 1);
+        }
+        commit(slot, node);
+        commit(&self.head.len, read(&self.head.len) + 1);
+    }
+
+    pub(super) fn recount(&self) {
+        let slots = || self.slots.iter().map(read);
+        commit(
+            &self.head.len,
+            slots().filter(|slot| *slot > TOMBSTONE).count(),
+        );
+        commit(&self.head.used, slots().filter(|slot| *slot != 0).count());
+    }
+}
+
+pub(super) fn hash_of<Q: Hash + ?Sized>(view: View<'_>, key: &Q) -> u64 {
+    let mut hasher = Hasher::new(view.head.seed);
+    key.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Takes the value of a pending node that no slot leads to.
+pub(super) fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
+    // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not, any
+    // more, before anybody else can see it.
+    unsafe {
+        let node = node.as_mut();
+        let value = node.value.assume_init_read();
+        commit(&node.stage, read(&node.stage) & !VALUE);
+        value
+    }
+}

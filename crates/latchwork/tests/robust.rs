@@ -1,0 +1,590 @@
+//! Robust mutexes beside pthread's, through fork, raw clone, exec, signals, panics and thread exit.
+//! (`kill_robust.rs` kills at random and at every instruction.)
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::mem::forget;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use latchwork::mutex::{LockError, Mutex, Robust};
+use latchwork::time::Deadline;
+use latchwork_testkit::{Child, Exit, Trial};
+use std::process::abort;
+use std::thread;
+
+mod robust_support;
+use robust_support::{Kind, Lock, Mapped, ThreadId, announced, list_is_empty};
+
+type Ours = Mutex<u32, Robust>;
+
+fn die() -> ! {
+    // SAFETY: a signal to oneself that no handler can catch.
+    unsafe { libc::raise(libc::SIGKILL) };
+    abort()
+}
+
+/// Takes the lock in a thread that ends with it.
+fn leave_dead_owner(lock: Pin<&Ours>, value: u32) {
+    thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let mut guard = lock.lock().unwrap();
+            *guard = value;
+            forget(guard);
+        });
+        owner.join().unwrap();
+    });
+}
+
+fn expect_owner_died(lock: Pin<&Ours>) {
+    match lock.lock() {
+        Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+        other => panic!("{other:?}"),
+    }
+    drop(lock.lock().unwrap());
+}
+
+fn permutations(of: usize) -> Vec<Vec<usize>> {
+    if of == 0 {
+        return vec![vec![]];
+    }
+    let shorter = permutations(of - 1);
+    let insert = |order: &Vec<usize>, at: usize| [&order[..at], &[of - 1], &order[at..]].concat();
+    shorter.iter().flat_map(|order| (0..of).map(move |at| insert(order, at))).collect()
+}
+
+/// All orders of taking four locks of three kinds, all orders of releasing them, all points at which
+/// the thread may end.
+#[test]
+fn ours_and_pthreads_are_held_side_by_side_in_any_order() {
+    let trial = Trial::begin("ours_and_pthreads_are_held_side_by_side_in_any_order");
+    let locks = [Kind::Ours, Kind::Pthread, Kind::Ours, Kind::PthreadInherit].map(Lock::new);
+    let orders = permutations(locks.len());
+    for taken in &orders {
+        for released in &orders {
+            for count in 0..=locks.len() {
+                thread::scope(|scope| {
+                    let owner = scope.spawn(|| {
+                        taken.iter().for_each(|index| assert!(locks[*index].lock()));
+                        released[..count].iter().for_each(|index| locks[*index].unlock());
+                        assert_eq!(list_is_empty(), count == locks.len());
+                        assert_eq!(announced(), 0);
+                    });
+                    owner.join().unwrap();
+                });
+                for index in &released[count..] {
+                    assert!(locks[*index].recover(), "{taken:?} {released:?} {count}: {index} is not reported");
+                }
+                for lock in &locks {
+                    assert!(lock.lock());
+                    lock.unlock();
+                }
+            }
+        }
+        trial.progress();
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::test_runner::Config { cases: 400, failure_persistence: None, ..Default::default() })]
+
+    /// Each number takes or releases the lock of that number; in the end the thread ends.
+    #[test]
+    fn any_sequence_of_taking_and_releasing_ends_with_the_held_ones_reported(
+        steps in proptest::collection::vec(0..9_usize, 0..60),
+    ) {
+        let locks: Vec<Box<Lock>> = (0..9).map(|index| Lock::new([Kind::Ours, Kind::Pthread, Kind::PthreadInherit][index % 3])).collect();
+        let mut held = [false; 9];
+        thread::scope(|scope| {
+            let owner = scope.spawn(|| {
+                for step in steps {
+                    if held[step] {
+                        locks[step].unlock();
+                    } else {
+                        assert!(locks[step].lock());
+                    }
+                    held[step] = !held[step];
+                }
+            });
+            owner.join().unwrap();
+        });
+        for (lock, held) in locks.iter().zip(held) {
+            if held {
+                assert!(lock.recover());
+            }
+            assert!(lock.lock());
+            lock.unlock();
+        }
+    }
+}
+
+#[test]
+fn a_killed_process_leaves_all_its_locks_to_others() {
+    let _trial = Trial::begin("a_killed_process_leaves_all_its_locks_to_others");
+    let kinds = [Kind::Ours, Kind::Pthread, Kind::Ours, Kind::PthreadInherit, Kind::Ours, Kind::Pthread];
+    let locks = Mapped::new(kinds.map(Lock::in_place));
+    locks.iter().for_each(Lock::initialise);
+    let mut child = Child::fork(|| {
+        locks.iter().for_each(|lock| assert!(lock.lock()));
+        die();
+    });
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
+    assert!(locks.iter().all(Lock::recover));
+    // And in a process that did not make them.
+    let mut child = Child::fork(|| {
+        locks.iter().for_each(|lock| assert!(lock.lock()));
+        die();
+    });
+    child.wait();
+    Child::fork(|| assert!(locks.iter().all(Lock::recover))).succeed();
+}
+
+#[test]
+fn a_fork_holds_nothing_and_owns_what_it_takes() {
+    let _trial = Trial::begin("a_fork_holds_nothing_and_owns_what_it_takes");
+    let locks = Mapped::new([const { Mutex::robust(0_u32) }; 2]);
+    let [parents, childs] = locks.each();
+    let pthread = Lock::new(Kind::Pthread);
+    assert!(pthread.lock());
+    let guard = parents.lock().unwrap();
+    let mut child = Child::fork(|| {
+        assert!(matches!(parents.try_lock(), Err(LockError::WouldBlock)));
+        assert!(matches!(parents.lock_for(Duration::from_millis(1)), Err(LockError::TimedOut)));
+        *childs.lock().unwrap() = 1;
+        assert!(matches!(childs.lock(), Ok(guard) if *guard == 1));
+        forget(childs.lock().unwrap());
+        die();
+    });
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
+    expect_owner_died(childs);
+    // The parent's own is still its own, and not reported as a dead one's.
+    assert!(matches!(parents.lock(), Err(LockError::Deadlock)));
+    drop(guard);
+    drop(parents.lock().unwrap());
+    pthread.unlock();
+}
+
+#[test]
+fn an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone() {
+    let _trial = Trial::begin("an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone");
+    let lock = Mapped::new(Mutex::robust(0_u32));
+    let guard = lock.pin().lock().unwrap();
+    // SAFETY: a copy of the guard, as the child of a fork has it.
+    let inherited = || unsafe { core::ptr::read(&raw const guard) };
+    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    aborts(Child::fork(|| drop(inherited())));
+    // Also when the child is a task of its own by then, and in a grandchild.
+    let other = Mapped::new(Mutex::robust(0_u32));
+    aborts(Child::fork(|| {
+        drop(other.pin().lock().unwrap());
+        drop(inherited());
+    }));
+    Child::fork(|| aborts(Child::fork(|| drop(inherited())))).succeed();
+    assert!(matches!(lock.pin().lock(), Err(LockError::Deadlock)));
+    drop(guard);
+    drop(lock.pin().lock().unwrap());
+}
+
+unsafe extern "C" {
+    fn _Fork() -> libc::pid_t;
+}
+
+#[test]
+fn children_by_any_call_are_owners_of_their_own() {
+    let _trial = Trial::begin("children_by_any_call_are_owners_of_their_own");
+    let locks = Mapped::new([const { Mutex::robust(0_u32) }; 3]);
+    let [first, second, parents] = locks.each();
+    let take_both_and_die = || {
+        forget(first.lock());
+        forget(second.lock());
+        die();
+    };
+    let guard = parents.lock().unwrap();
+    let check = || {
+        expect_owner_died(first);
+        expect_owner_died(second);
+        assert!(matches!(parents.lock(), Err(LockError::Deadlock)));
+    };
+    assert_eq!(Child::clone_raw(take_both_and_die).wait(), Exit::Signal(libc::SIGKILL));
+    check();
+    // SAFETY: the child takes locks and dies: nothing that another thread's state could disturb.
+    let pid = unsafe { _Fork() };
+    if pid == 0 {
+        take_both_and_die();
+    }
+    // SAFETY: waits for our own child.
+    assert_eq!(unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) }, pid);
+    check();
+    // A raw clone of a raw clone.
+    Child::clone_raw(|| {
+        drop(first.lock().unwrap());
+        assert_eq!(Child::clone_raw(take_both_and_die).wait(), Exit::Signal(libc::SIGKILL));
+        expect_owner_died(first);
+        expect_owner_died(second);
+    })
+    .succeed();
+    drop(guard);
+}
+
+#[test]
+fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
+    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner");
+    let lock = Mapped::new(Mutex::robust(0_u32));
+    let end = thread::scope(|scope| {
+        let newcomer = scope.spawn(|| {
+            Child::clone_raw(|| {
+                forget(lock.pin().lock());
+                die();
+            })
+            .wait()
+        });
+        newcomer.join().unwrap()
+    });
+    assert_eq!(end, Exit::Signal(libc::SIGKILL));
+    expect_owner_died(lock.pin());
+}
+
+#[test]
+fn exec_counts_as_death() {
+    let _trial = Trial::begin("exec_counts_as_death");
+    let locks = Mapped::new([Lock::in_place(Kind::Ours), Lock::in_place(Kind::Pthread)]);
+    locks.iter().for_each(Lock::initialise);
+    Child::fork(|| {
+        locks.iter().for_each(|lock| assert!(lock.lock()));
+        let path = c"/bin/true";
+        // SAFETY: a path, and a list of arguments that ends with null.
+        unsafe { libc::execl(path.as_ptr(), path.as_ptr(), core::ptr::null::<libc::c_char>()) };
+    })
+    .succeed();
+    assert!(locks.iter().all(Lock::recover));
+}
+
+/// The first one repairs; the others find the lock as if nothing had happened.
+#[test]
+fn several_waiters_are_freed_in_turn_when_the_owner_dies() {
+    let trial = Trial::begin("several_waiters_are_freed_in_turn_when_the_owner_dies");
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let (died, clean) = with_waiters_of_a_dying_owner(&trial, lock, |result| match result {
+        Err(LockError::OwnerDied(died)) => {
+            drop(died.make_consistent());
+            true
+        }
+        Ok(_) => false,
+        Err(error) => panic!("{error}"),
+    });
+    assert_eq!((died, clean), (1, 5));
+}
+
+#[test]
+fn not_recoverable_reaches_all_waiters() {
+    let trial = Trial::begin("not_recoverable_reaches_all_waiters");
+    let mut lock = pin!(Mutex::robust(0_u32));
+    let shared = lock.as_ref();
+    let (died, others) = with_waiters_of_a_dying_owner(&trial, shared, |result| match result {
+        Err(LockError::OwnerDied(_)) => true,
+        Err(LockError::NotRecoverable) => false,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!((died, others), (1, 5));
+    assert!(matches!(shared.try_lock(), Err(LockError::NotRecoverable)));
+    lock.as_mut().reset(7);
+    assert_eq!(*lock.as_ref().lock().unwrap(), 7);
+}
+
+type Outcome<'a> = Result<latchwork::mutex::RobustGuard<'a, u32>, LockError<'a, u32>>;
+
+/// Counts how often `judge` said true and false for six tasks that sleep when the owner ends.
+fn with_waiters_of_a_dying_owner(trial: &Trial, lock: Pin<&Ours>, judge: fn(Outcome<'_>) -> bool) -> (usize, usize) {
+    const WAITERS: usize = 6;
+    let (held, end) = (AtomicBool::new(false), AtomicBool::new(false));
+    let ids: [ThreadId; WAITERS] = Default::default();
+    let (yes, no) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            forget(lock.lock());
+            held.store(true, Ordering::Release);
+            trial.wait_until(|| end.load(Ordering::Acquire));
+        });
+        trial.wait_until(|| held.load(Ordering::Acquire));
+        for id in &ids {
+            let (yes, no) = (&yes, &no);
+            scope.spawn(move || {
+                id.set();
+                let count = if judge(lock.lock()) { yes } else { no };
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        trial.wait_until(|| ids.iter().all(ThreadId::is_in_futex));
+        end.store(true, Ordering::Release);
+    });
+    (yes.into_inner(), no.into_inner())
+}
+
+#[test]
+fn a_panic_while_holding_is_reported_and_an_older_one_is_not() {
+    let _trial = Trial::begin("a_panic_while_holding_is_reported_and_an_older_one_is_not");
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let panics = |body: &(dyn Fn() + Sync)| thread::scope(|scope| assert!(scope.spawn(body).join().is_err()));
+    panics(&|| {
+        let _guard = lock.lock().unwrap();
+        std::panic::resume_unwind(Box::new("while holding"));
+    });
+    // Dropped by another panic, it is inconsistent still; not given up.
+    panics(&|| {
+        let _died = lock.lock().unwrap_err();
+        std::panic::resume_unwind(Box::new("while repairing"));
+    });
+    expect_owner_died(lock);
+
+    struct LocksOnDrop<'a>(Pin<&'a Ours>);
+    impl Drop for LocksOnDrop<'_> {
+        fn drop(&mut self) {
+            assert!(thread::panicking());
+            *self.0.lock().unwrap() += 1;
+        }
+    }
+    panics(&|| {
+        let _late = LocksOnDrop(lock);
+        std::panic::resume_unwind(Box::new("before"));
+    });
+    assert_eq!(*lock.lock().unwrap(), 1);
+}
+
+#[test]
+fn torn_data_of_any_type_can_be_replaced() {
+    let _trial = Trial::begin("torn_data_of_any_type_can_be_replaced");
+    let lock = pin!(Mutex::robust(String::from("whole")));
+    let lock = lock.as_ref();
+    thread::scope(|scope| scope.spawn(|| forget(lock.lock())).join().unwrap());
+    let Err(LockError::OwnerDied(mut died)) = lock.lock() else { panic!("the death was not reported") };
+    // SAFETY: the owner did not touch the data.
+    drop(unsafe { died.as_uninit().assume_init_read() });
+    assert_eq!(*died.replace(String::from("new")), "new");
+    assert_eq!(*lock.lock().unwrap(), "new");
+}
+
+#[test]
+fn reset_makes_a_dead_owners_lock_new() {
+    let _trial = Trial::begin("reset_makes_a_dead_owners_lock_new");
+    let mut lock = pin!(Mutex::robust(0_u32));
+    leave_dead_owner(lock.as_ref(), 3);
+    lock.as_mut().reset(4);
+    assert_eq!(*lock.as_ref().lock().unwrap(), 4);
+}
+
+#[test]
+fn try_and_timed_variants_say_why_not() {
+    let trial = Trial::begin("try_and_timed_variants_say_why_not");
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let past = Deadline::from_nanoseconds(0);
+    // Free: taken, whatever the deadline.
+    drop(lock.lock_until(past).unwrap());
+    let guard = lock.lock().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(matches!(lock.try_lock(), Err(LockError::WouldBlock)));
+            assert!(matches!(lock.lock_until(past), Err(LockError::TimedOut)));
+            let soon = Deadline::after(Duration::from_millis(2));
+            assert!(matches!(lock.lock_until(soon), Err(LockError::TimedOut)));
+            assert!(soon.has_passed());
+        });
+    });
+    // A timed waiter gets what is released in time.
+    let id = ThreadId::default();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            id.set();
+            drop(lock.lock_for(Duration::from_secs(3600)).unwrap());
+        });
+        trial.wait_until(|| id.is_in_futex());
+        drop(guard);
+    });
+    // And all of them report a death.
+    for how in [0, 1, 2] {
+        leave_dead_owner(lock, 1);
+        let result = match how {
+            0 => lock.try_lock(),
+            1 => lock.lock_until(past),
+            _ => lock.lock_for(Duration::from_secs(3600)),
+        };
+        match result {
+            Err(LockError::OwnerDied(died)) => assert_eq!(*died.make_consistent(), 1),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn locking_again_is_reported_by_every_variant() {
+    let _trial = Trial::begin("locking_again_is_reported_by_every_variant");
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let guard = lock.lock().unwrap();
+    assert!(matches!(lock.lock(), Err(LockError::Deadlock)));
+    assert!(matches!(lock.try_lock(), Err(LockError::Deadlock)));
+    assert!(matches!(lock.lock_for(Duration::from_secs(3600)), Err(LockError::Deadlock)));
+    drop(guard);
+    drop(lock.lock().unwrap());
+    assert!(list_is_empty());
+}
+
+/// And no failure of a lock counts as one held.
+#[test]
+fn more_locks_than_the_kernel_would_release_are_refused() {
+    let _trial = Trial::begin("more_locks_than_the_kernel_would_release_are_refused");
+    let lost = pin!(Mutex::robust(0_u32));
+    let lost = lost.as_ref();
+    leave_dead_owner(lost, 1);
+    drop(lost.lock().unwrap_err());
+    let locks: Vec<Ours> = (0..2048).map(|_| Mutex::robust(0)).collect();
+    // SAFETY: the vector is neither moved nor changed below.
+    let pinned = |index: usize| unsafe { Pin::new_unchecked(&locks[index]) };
+    let count = thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            for _ in 0..3000 {
+                assert!(matches!(lost.lock(), Err(LockError::NotRecoverable)));
+            }
+            let count = (0..locks.len())
+                .take_while(|index| match pinned(*index).lock() {
+                    Ok(guard) => {
+                        forget(guard);
+                        true
+                    }
+                    Err(LockError::TooManyHeld) => false,
+                    Err(error) => panic!("{error}"),
+                })
+                .count();
+            assert!(matches!(pinned(count).try_lock(), Err(LockError::TooManyHeld)));
+            count
+        });
+        owner.join().unwrap()
+    });
+    assert!((1024..2048).contains(&count), "{count}");
+    (0..count).for_each(|index| expect_owner_died(pinned(index)));
+    (count..locks.len()).for_each(|index| drop(pinned(index).lock().unwrap()));
+}
+
+#[test]
+fn destroying_a_held_lock_aborts() {
+    let _trial = Trial::begin("destroying_a_held_lock_aborts");
+    let mut child = Child::fork(|| {
+        let lock = Box::pin(Mutex::robust(0_u32));
+        forget(lock.as_ref().lock());
+        drop(lock);
+    });
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    // One whose owner died is nobody's.
+    let lock = Box::pin(Mutex::robust(0_u32));
+    leave_dead_owner(lock.as_ref(), 1);
+    drop(lock);
+}
+
+static HANDLERS: Ours = Mutex::robust(0);
+static BEFORE: AtomicUsize = AtomicUsize::new(0);
+static AFTER: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn take_another_lock(_: libc::c_int) {
+    BEFORE.store(announced(), Ordering::Relaxed);
+    let Ok(mut runs) = Pin::static_ref(&HANDLERS).lock() else { abort() };
+    *runs += 1;
+    drop(runs);
+    AFTER.store(announced(), Ordering::Relaxed);
+}
+
+fn install_handler() {
+    // SAFETY: all-zero is a valid sigaction; the handler is safe to run anywhere.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = take_another_lock as *const () as usize;
+        libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut());
+    }
+}
+
+#[test]
+fn a_signal_handlers_lock_leaves_the_interrupted_announcement_as_it_was() {
+    let trial = Trial::begin("a_signal_handlers_lock_leaves_the_interrupted_announcement_as_it_was");
+    install_handler();
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let guard = lock.lock().unwrap();
+    let id = ThreadId::default();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            id.set();
+            drop(lock.lock().unwrap());
+            assert_eq!(announced(), 0);
+            assert!(list_is_empty());
+        });
+        trial.wait_until(|| id.is_in_futex());
+        AFTER.store(0, Ordering::Relaxed);
+        id.signal(libc::SIGUSR1);
+        trial.wait_until(|| AFTER.load(Ordering::Relaxed) != 0);
+        assert_eq!(AFTER.load(Ordering::Relaxed), BEFORE.load(Ordering::Relaxed));
+        trial.wait_until(|| id.is_in_futex());
+        drop(guard);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock() {
+    const SIGNALS: u32 = 3000;
+    let trial = Trial::begin("signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock");
+    install_handler();
+    let lock = pin!(Mutex::robust(0_u32));
+    let lock = lock.as_ref();
+    let id = ThreadId::default();
+    let runs = || *Pin::static_ref(&HANDLERS).lock().unwrap();
+    let begin = runs();
+    let end = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            id.set();
+            while !end.load(Ordering::Relaxed) {
+                *lock.lock().unwrap() += 1;
+            }
+            assert_eq!(announced(), 0);
+            assert!(list_is_empty());
+            forget(lock.lock());
+        });
+        trial.wait_until(|| id.is_set());
+        for sent in 1..=SIGNALS {
+            id.signal(libc::SIGUSR1);
+            trial.wait_until(|| runs() >= begin + sent);
+        }
+        end.store(true, Ordering::Relaxed);
+        worker.join().unwrap();
+    });
+    expect_owner_died(lock);
+}
+
+/// libc destroys a thread's variables in an order of its own: some may lock after ours are gone.
+#[test]
+fn a_destructor_of_a_thread_variable_may_lock() {
+    static LATE: Ours = Mutex::robust(0);
+    struct Late;
+    impl Drop for Late {
+        fn drop(&mut self) {
+            *Pin::static_ref(&LATE).lock().unwrap() += 1;
+        }
+    }
+    std::thread_local!(static EARLY_MADE: core::cell::RefCell<Option<Late>> = const { core::cell::RefCell::new(None) });
+    let _trial = Trial::begin("a_destructor_of_a_thread_variable_may_lock");
+    for first in [true, false] {
+        thread::spawn(move || {
+            // In either order of making, so in either order of destroying.
+            if first {
+                EARLY_MADE.set(Some(Late));
+            }
+            drop(Pin::static_ref(&LATE).lock().unwrap());
+            EARLY_MADE.set(None);
+            EARLY_MADE.set(Some(Late));
+        })
+        .join()
+        .unwrap();
+    }
+    assert_eq!(*Pin::static_ref(&LATE).lock().unwrap(), 3);
+}

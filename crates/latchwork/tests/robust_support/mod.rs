@@ -1,0 +1,219 @@
+//! Robust locks of both makers behind one face, and looks at the thread's robust list.
+#![allow(unsafe_code)]
+
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::pin::Pin;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicI32, Ordering};
+use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
+
+/// Who makes a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Ours,
+    /// `PTHREAD_MUTEX_ROBUST`.
+    Pthread,
+    /// As above with `PTHREAD_PRIO_INHERIT`, which sets bit 0 of the links to it.
+    PthreadInherit,
+}
+
+/// A robust lock that does not move, shared between processes if its memory is.
+pub struct Lock {
+    kind: Kind,
+    ours: Mutex<u32, Robust>,
+    /// Of the one who holds `ours`; of a dead owner, never dropped.
+    guard: UnsafeCell<MaybeUninit<RobustGuard<'static, u32>>>,
+    pthread: UnsafeCell<MaybeUninit<libc::pthread_mutex_t>>,
+}
+
+// SAFETY: both are locks.
+unsafe impl Sync for Lock {}
+
+impl Lock {
+    pub fn new(kind: Kind) -> Box<Self> {
+        let lock = Box::new(Self::in_place(kind));
+        lock.initialise();
+        lock
+    }
+
+    /// To be [initialised](Self::initialise) where it will stay.
+    pub fn in_place(kind: Kind) -> Self {
+        let guard = UnsafeCell::new(MaybeUninit::uninit());
+        Self { kind, ours: Mutex::robust(0), guard, pthread: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    pub fn initialise(&self) {
+        let protocol = if self.kind == Kind::PthreadInherit { libc::PTHREAD_PRIO_INHERIT } else { libc::PTHREAD_PRIO_NONE };
+        let mut attributes = MaybeUninit::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: attributes and mutex are ours, and initialised in this order.
+        let results = unsafe {
+            [
+                libc::pthread_mutexattr_init(attributes),
+                libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST),
+                libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED),
+                libc::pthread_mutexattr_setprotocol(attributes, protocol),
+                libc::pthread_mutex_init(self.pthread(), attributes),
+                libc::pthread_mutexattr_destroy(attributes),
+            ]
+        };
+        assert_eq!(results, [0; 6]);
+    }
+
+    fn pthread(&self) -> *mut libc::pthread_mutex_t {
+        self.pthread.get().cast()
+    }
+
+    fn ours(&self) -> Pin<&'static Mutex<u32, Robust>> {
+        // SAFETY: a `Lock` is boxed or mapped before its first use, never moved after it, and outlives
+        // its guards: it keeps them.
+        unsafe { Pin::new_unchecked(&*ptr::from_ref(&self.ours)) }
+    }
+
+    fn keep(&self, guard: RobustGuard<'static, u32>) {
+        // SAFETY: touched by the holder only, which the caller is now.
+        unsafe { (*self.guard.get()).write(guard) };
+    }
+
+    /// Takes the lock; whether it was clean. Not released unless by [`Self::unlock`].
+    pub fn lock(&self) -> bool {
+        match self.kind {
+            Kind::Ours => match self.ours().lock() {
+                Ok(guard) => {
+                    self.keep(guard);
+                    true
+                }
+                Err(LockError::OwnerDied(died)) => {
+                    self.keep(died.make_consistent());
+                    false
+                }
+                Err(error) => panic!("{error}"),
+            },
+            // SAFETY: initialised.
+            _ => match unsafe { libc::pthread_mutex_lock(self.pthread()) } {
+                0 => true,
+                libc::EOWNERDEAD => {
+                    // SAFETY: held by the caller.
+                    assert_eq!(unsafe { libc::pthread_mutex_consistent(self.pthread()) }, 0);
+                    false
+                }
+                error => panic!("pthread_mutex_lock: {error}"),
+            },
+        }
+    }
+
+    /// Releases the lock; the calling thread holds it.
+    pub fn unlock(&self) {
+        match self.kind {
+            // SAFETY: the caller holds the lock, so the guard is its own, and is taken out once.
+            Kind::Ours => drop(unsafe { (*self.guard.get()).assume_init_read() }),
+            // SAFETY: held by the caller.
+            _ => assert_eq!(unsafe { libc::pthread_mutex_unlock(self.pthread()) }, 0),
+        }
+    }
+
+    /// Takes the lock from a dead owner and releases it; false if no death was reported.
+    pub fn recover(&self) -> bool {
+        let died = !self.lock();
+        self.unlock();
+        died
+    }
+}
+
+/// A value in memory that forks share: the user's own mapping, no region.
+pub struct Mapped<T>(NonNull<T>);
+
+// SAFETY: gives `&T` only.
+unsafe impl<T: Sync> Sync for Mapped<T> {}
+
+impl<T> Mapped<T> {
+    pub fn new(value: T) -> Self {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
+        let address = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), access, flags, -1, 0) };
+        assert_ne!(address, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        let address = NonNull::new(address.cast::<T>()).expect("mmap gave address 0");
+        // SAFETY: the mapping has room for the value, and is aligned to pages.
+        unsafe { address.write(value) };
+        Self(address)
+    }
+
+    pub fn pin(&self) -> Pin<&T> {
+        // SAFETY: the value stays where it is until the mapping goes, and is not moved then.
+        unsafe { Pin::new_unchecked(self.0.as_ref()) }
+    }
+}
+
+impl<T, const N: usize> Mapped<[T; N]> {
+    pub fn each(&self) -> [Pin<&T>; N] {
+        // SAFETY: as in `pin`; each element is pinned with the array.
+        self.each_ref().map(|element| unsafe { Pin::new_unchecked(element) })
+    }
+}
+
+impl<T> core::ops::Deref for Mapped<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        self.pin().get_ref()
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new` with this size; no reference is left.
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// The calling thread's `struct robust_list_head`.
+fn head() -> *const [usize; 3] {
+    let mut head: *const [usize; 3] = ptr::null();
+    let mut length = 0_usize;
+    // SAFETY: the kernel writes the two variables.
+    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    assert_eq!(result, 0, "get_robust_list: {}", std::io::Error::last_os_error());
+    head
+}
+
+/// Whether the calling thread has no robust lock on its list.
+pub fn list_is_empty() -> bool {
+    let head = head();
+    // SAFETY: the thread's own head; only this thread changes it.
+    unsafe { (*head)[0] == head.addr() }
+}
+
+/// What the calling thread has announced (`list_op_pending`).
+pub fn announced() -> usize {
+    // SAFETY: as above; volatile, since a signal handler looks while it changes.
+    unsafe { ptr::read_volatile(&raw const (*head())[2]) }
+}
+
+/// A thread of this process, as others see it.
+#[derive(Default)]
+pub struct ThreadId(AtomicI32);
+
+impl ThreadId {
+    /// It is the calling thread.
+    pub fn set(&self) {
+        // SAFETY: no preconditions.
+        self.0.store(unsafe { libc::gettid() }, Ordering::Release);
+    }
+
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether the thread sleeps in a futex call at this moment.
+    pub fn is_in_futex(&self) -> bool {
+        let id = self.0.load(Ordering::Acquire);
+        let call = std::fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
+        id != 0 && call.split(' ').next() == Some(&libc::SYS_futex.to_string())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: libc::c_int) {
+        // SAFETY: the thread is alive: its scope has not ended.
+        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0.load(Ordering::Acquire), signal) };
+    }
+}
