@@ -7,11 +7,12 @@ src=crates/latchwork/src
 failed=0
 forbid() { # what, pattern, files…
     what=$1; pattern=$2; shift 2
-    if hits=$(grep -nE "$pattern" "$@" 2>/dev/null); then
+    # Comments may name anything.
+    if hits=$(grep -nE "$pattern" "$@" /dev/null | grep -vE '^[^:]+:[0-9]+: *//'); then
         printf '%s:\n%s\n' "$what" "$hits"; failed=1
     fi
 }
-all=$(find $src -name '*.rs')
+all=$(find $src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
 not_sys=$(echo "$all" | grep -v "^$src/sys/")
 forbid "a system call outside sys" 'libc::(syscall|mmap|fork|clone|kill|prctl|waitpid|waitid)\(|rustix::(mm|process|thread|net|fs)::[a-z_]+\(' $not_sys
 forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all" | grep -v -e "$src/atomic.rs" -e "$src/region/shareable.rs")
