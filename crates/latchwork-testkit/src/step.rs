@@ -170,9 +170,13 @@ impl Frozen {
 
     /// Waits until the sleep has ended.
     pub fn wait_until_woken(&mut self, trial: &Trial) {
-        let pid = self.child.pid();
-        trial.wait_until(|| matches!(wait(pid, libc::WNOHANG), Seen::Stopped(libc::SIGTRAP)));
-        self.woken = true;
+        trial.wait_until(|| self.is_woken());
+    }
+
+    /// Whether the sleep has ended by now.
+    pub fn is_woken(&mut self) -> bool {
+        self.woken |= matches!(wait(self.child.pid(), libc::WNOHANG), Seen::Stopped(libc::SIGTRAP));
+        self.woken
     }
 
     /// Lets it go on.

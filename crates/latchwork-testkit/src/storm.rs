@@ -20,6 +20,12 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// The test itself, in no seat.
+    #[must_use]
+    pub fn outside(trial: &Trial) -> Self {
+        Self { seat: usize::from(u16::MAX), incarnation: 0, seed: trial.seed() }
+    }
+
     /// Its random decisions.
     #[must_use]
     pub fn rng(&self) -> fastrand::Rng {

@@ -141,6 +141,7 @@ fn attach_process() {
         _ => {}
     }
     match RegionOptions::new().attach(name) {
+        Ok(_) if role == "look" => println!("result=attached"),
         Ok(region) => {
             // What was let in must be usable.
             region.object("probe", || 7u64).unwrap();
@@ -342,5 +343,45 @@ fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
                 "{word:#x} at {first}: {said}"
             );
         }
+    }
+}
+
+/// Where the first slot lies: its life-word is its first word.
+const FIRST_SLOT: usize = 4096;
+const SLOT_BYTES: usize = 640;
+const DEAD: u32 = 0x4000_0000;
+
+/// The heap record of a dead task is followed by whoever sweeps it.
+#[test]
+fn a_dead_tasks_record_that_leads_out_of_the_region_is_damage() {
+    let mut bytes = region_bytes();
+    bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
+    // Whatever word of the slot is the record's address or its kind: all of them are hostile.
+    for place in (FIRST_SLOT + 128..FIRST_SLOT + SLOT_BYTES).step_by(8) {
+        bytes[place..place + 8].copy_from_slice(&0x11u64.to_ne_bytes());
+    }
+    let said = attach_as("look", &Named::file("record", &bytes));
+    assert!(said.starts_with("Damaged"), "{said}");
+}
+
+/// Random words in the tables of a region with a dead task: attached or refused, never a crash.
+#[test]
+fn mutated_tables_are_refused_or_attached() {
+    let sound = region_bytes();
+    let mut random = Random::new();
+    for _ in 0..40 {
+        let mut bytes = sound.clone();
+        bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
+        for _ in 0..6 {
+            let place = at::END + random.next() as usize % (bytes.len() - at::END - 8);
+            let word = match random.next() % 4 {
+                0 => random.next(),
+                1 => u64::MAX,
+                2 => random.next() % 64,
+                _ => 1 << (random.next() % 64),
+            };
+            bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
+        }
+        attach_as("look", &Named::file("mutated", &bytes));
     }
 }

@@ -244,16 +244,29 @@ fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
     expect_owner_died(lock.pin());
 }
 
+/// (A second thread that calls exec itself is another matter, see `src/mutex/robust.rs`.)
 #[test]
-fn exec_counts_as_death() {
-    let _trial = Trial::begin("exec_counts_as_death");
-    let locks = Mapped::new([Lock::in_place(Kind::Ours), Lock::in_place(Kind::Pthread)]);
+fn exec_counts_as_death_of_all_threads() {
+    let trial = Trial::begin("exec_counts_as_death_of_all_threads");
+    let locks = Mapped::new([Kind::Ours, Kind::Pthread, Kind::Ours, Kind::Pthread].map(Lock::in_place));
     locks.iter().for_each(Lock::initialise);
+    let (mains, seconds) = locks.split_at(2);
     Child::fork(|| {
-        locks.iter().for_each(|lock| assert!(lock.lock()));
-        let path = c"/bin/true";
-        // SAFETY: a path, and a list of arguments that ends with null.
-        unsafe { libc::execl(path.as_ptr(), path.as_ptr(), core::ptr::null::<libc::c_char>()) };
+        let held = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                seconds.iter().for_each(|lock| assert!(lock.lock()));
+                held.store(true, Ordering::Release);
+                loop {
+                    thread::park();
+                }
+            });
+            mains.iter().for_each(|lock| assert!(lock.lock()));
+            trial.wait_until(|| held.load(Ordering::Acquire));
+            let path = c"/bin/true";
+            // SAFETY: a path, and a list of arguments that ends with null.
+            unsafe { libc::execl(path.as_ptr(), path.as_ptr(), core::ptr::null::<libc::c_char>()) };
+        });
     })
     .succeed();
     assert!(locks.iter().all(Lock::recover));

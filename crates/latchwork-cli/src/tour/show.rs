@@ -35,7 +35,7 @@ impl Show {
     /// A worker has started.
     pub(super) fn add(&mut self, name: &str, pid: u32) {
         let Some((lines, whole)) = &self.live else { return self.line(&format!("  {name} is process {pid}")) };
-        let line = ProgressBar::new_spinner().with_style(bar("  {prefix:12} {msg}")).with_prefix(name.to_owned());
+        let line = ProgressBar::new_spinner().with_style(bar("  {prefix:16} {msg}")).with_prefix(name.to_owned());
         let line = if self.workers.len() < SHOWN { lines.insert_before(whole, line) } else { line };
         line.set_message(format!("process {pid}"));
         self.workers.push(line);

@@ -55,11 +55,15 @@
 //!
 //! *Progress:* barging; at most [`SPINS`] polls; the kernel's wake order.
 //!
-//! *Hostile events:* EINTR re-waits. exec counts as death. In the child of a fork nothing is held:
-//! a guard that was inherited belongs to the parent, and dropping it there aborts. A signal
-//! handler that takes another robust lock saves and restores the announcement. TIDs are compared
-//! in the dying task's PID namespace: never share a robust lock across namespaces (a region refuses
-//! that at attach).
+//! *Hostile events:* EINTR re-waits. exec counts as death of all threads of the process, but for one
+//! that calls exec and is not the first: the kernel gives it the first one's ID before it looks at
+//! the list, and finds that its locks name somebody else (Linux 6.18). They stay locked: do not call
+//! exec there with a lock held. In the child of a fork nothing is held: a guard that was inherited
+//! belongs to the parent, and dropping it there aborts. A signal handler that takes another robust
+//! lock saves and restores the announcement, of which there is one only: a kill while the handler
+//! takes or releases its lock, and the interrupted code was between taking and linking (or unlinking
+//! and releasing) another, leaves that other one locked. TIDs are compared in the dying task's PID
+//! namespace: never share a robust lock across namespaces (a region refuses that at attach).
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!
@@ -535,15 +539,26 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// Makes a lock that was given up usable again, with new data. An exclusive reference proves
-    /// that nobody uses it.
+    /// Makes a lock whose owner died, or that was given up, usable again, with new data; torn data is
+    /// not dropped. An exclusive reference proves that nobody uses it.
     pub fn reset(self: Pin<&mut Self>, value: T)
     where
         T: Sized,
     {
         // SAFETY: nothing is moved out; the data is not pinned structurally.
         let this = unsafe { self.get_unchecked_mut() };
-        *this.data.get_mut() = value;
+        // Relaxed: nobody else has access.
+        let died = this.raw.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0;
+        if died || this.raw.node.state.load(Ordering::Relaxed) != CONSISTENT {
+            let place: *mut T = this.data.get_mut();
+            // SAFETY: the place is ours; what was there may be no value of `T`.
+            unsafe { place.write(value) };
+        } else {
+            *this.data.get_mut() = value;
+        }
+        if died {
+            this.raw.node.word.store(0, Ordering::Relaxed);
+        }
         this.raw.mark_consistent();
     }
 

@@ -3,7 +3,7 @@
 
 use super::header::{self, Header, Identity, Layout};
 use super::heap::{GrowError, Heap, SPAN_BYTES, TaskHeaps};
-use super::task_table::Slot;
+use super::task_table::{Life, Slot};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::mutex::RawError;
@@ -314,7 +314,7 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     let base = identity.base as usize;
     // Attached already: another handle on the same mapping.
     if let Some(inner) = Inner::containing(base)
-        && memory::file_status(&inner.file).map_err(system("fstat"))? == status
+        && memory::file_status(&inner.file).map_err(system("fstat"))?.is_same_file(&status)
     {
         return Ok(Region { inner });
     }
@@ -345,9 +345,18 @@ fn validate(region: &Region) -> Result<(), AttachError> {
     let header = region.inner.header();
     let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
     let held = locks.iter().any(|lock| lock.owner().is_some())
-        || region.inner.slots().iter().any(|slot| matches!(slot.life(), super::task_table::Life::Alive(_)));
+        || region.inner.slots().iter().any(|slot| matches!(slot.life(), Life::Alive(_)));
     if held {
         return Err(AttachError::Damaged("a lock is held although no process has the region"));
+    }
+    for slot in region.inner.slots() {
+        if slot.life() == Life::Free {
+            // A cache, which its next task would believe.
+            slot.heap.reset();
+        }
+        if !region.inner.heap.is_plausible(&slot.heap) {
+            return Err(AttachError::Damaged("a task's heap record leads out of the region"));
+        }
     }
     region.sweep()?;
     region.inner.heap.check().map_err(|_| AttachError::Damaged("the heap is corrupt"))
@@ -455,13 +464,19 @@ impl Grower {
 pub(super) fn unlink_if_unused(path: &Path, own: BorrowedFd<'_>) {
     // A fresh opening: the locks of ours and of our forks' opening would not conflict with it.
     let Ok(file) = memory::open_file(path, true) else { return };
-    let (Ok(named), Ok(ours)) = (memory::file_status(&file), memory::file_status(own)) else { return };
-    if named != ours {
+    let Ok(ours) = memory::file_status(own) else { return };
+    let still_ours = |status: rustix::io::Result<memory::FileStatus>| status.is_ok_and(|named| named.is_same_file(&ours));
+    if !still_ours(memory::file_status(&file)) {
         return;
     }
     // Ours is given up first; the caller has seen that no fork of ours, which would share it, is a
     // task any more.
-    if memory::release(own).is_ok() && memory::lock_unused(&file) == Ok(FileLock::Taken) {
+    // task any more. Under the exclusive lock the name is compared once more: until then `gc` could
+    // have removed it, and somebody made a new region under it.
+    if memory::release(own).is_ok()
+        && memory::lock_unused(&file) == Ok(FileLock::Taken)
+        && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
+    {
         let _ = memory::unlink(path);
     }
 }

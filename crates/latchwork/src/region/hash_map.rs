@@ -58,7 +58,7 @@ use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value
 ///
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let ages = region.object("ages", || Mutex::robust(HashMap::<String, u32>::new_in(&region)))?;
-/// let mut ages = ages.lock()?;
+/// let mut ages = ages.lock().unwrap();
 /// ages.insert_str("Ada", 36)?;
 /// ages.insert_str("Alan", 41)?;
 /// assert_eq!(ages.get("Ada"), Some(&36));

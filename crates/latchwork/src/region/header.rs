@@ -125,7 +125,7 @@ impl Identity {
             && (1..=MAX_NAMES).contains(&self.max_names)
             && self.base as usize % SPAN_BYTES == 0
             && self.base as usize % page == 0
-            && (self.base as usize) < window.end << 1;
+            && (SPAN_BYTES..window.end << 1).contains(&(self.base as usize));
         if !sane {
             return Err(AttachError::Damaged("capacities or base address are out of range"));
         }

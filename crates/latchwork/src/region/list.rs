@@ -41,7 +41,7 @@ use core::ptr::NonNull;
 ///
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let jobs = region.object("jobs", || Mutex::robust(List::<u32>::new_in(&region)))?;
-/// let mut jobs = jobs.lock()?;
+/// let mut jobs = jobs.lock().unwrap();
 /// jobs.push_back(2)?;
 /// jobs.push_front(1)?;
 /// jobs.retain(|job| *job != 2);

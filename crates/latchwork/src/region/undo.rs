@@ -51,7 +51,7 @@ use core::ptr::{self, NonNull};
 ///         accounts.roll_back();
 ///         accounts
 ///     }
-///     other => other?,
+///     other => other.unwrap(),
 /// };
 /// let mut update = accounts.begin();
 /// update.store(|accounts| &accounts[0], 70)?;

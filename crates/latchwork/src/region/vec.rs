@@ -40,7 +40,7 @@ use core::slice;
 ///
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 /// let primes = region.object("primes", || Mutex::robust(Vec::<u32>::new_in(&region)))?;
-/// let mut primes = primes.lock()?;
+/// let mut primes = primes.lock().unwrap();
 /// primes.push(2)?;
 /// primes.push(3)?;
 /// assert_eq!(primes.iter().sum::<u32>(), 5);

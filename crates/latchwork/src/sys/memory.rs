@@ -60,6 +60,13 @@ pub(crate) struct FileStatus {
     pub(crate) regular: bool,
 }
 
+impl FileStatus {
+    /// Whether both are the same file, whatever it has grown to.
+    pub(crate) fn is_same_file(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
 /// Looks at an open file.
 pub(crate) fn file_status(file: impl AsFd) -> Result<FileStatus> {
     let status = rustix::fs::fstat(file)?;

@@ -233,7 +233,7 @@ impl Heap {
             let now = location.load(Acquire);
             if now == intent.after.load(Relaxed) {
                 // It is not shared yet only where the two values are the same.
-                if flags & WAS_PRIVATE != 0 {
+                if flags & WAS_PRIVATE != 0 && self.find(linked).is_some() {
                     self.set_shared(linked, true);
                     step!();
                 }
@@ -255,6 +255,16 @@ impl Heap {
         if let Some((owner, span)) = owner {
             self.tell(owner, span);
         }
+    }
+
+    /// Whether the intent of a task could have been made by this library: its location is in the
+    /// region. For a region of doubtful origin, before anybody sweeps it.
+    pub(in crate::region) fn is_plausible(&self, heap: &TaskHeap) -> bool {
+        let location = heap.intent.location.load(Relaxed);
+        let region = self.tasks.first.addr().get()..self.data.addr().get() + self.layout.data_bytes();
+        let inside = region.contains(&location) && location.is_multiple_of(align_of::<AtomicUsize>());
+        let backed = !self.offset_of(location).is_some_and(|offset| offset / SPAN_BYTES >= self.committed() as usize);
+        heap.intent.flags.load(Acquire) & ACTIVE == 0 || (inside && backed)
     }
 
     /// Frees the block at `address` unless it is freed already, on behalf of the

@@ -110,7 +110,7 @@ impl TaskHeap {
     }
 
     /// Empties the cache of a dead task for the next task in the slot.
-    pub(super) fn reset(&self) {
+    pub(in crate::region) fn reset(&self) {
         // Relaxed: the slot reaches its next task by the task table's release.
         for bin in &self.bins {
             bin.current.store(0, Relaxed);

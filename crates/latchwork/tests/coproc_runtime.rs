@@ -1,0 +1,430 @@
+//! The runtime among the other things that a program does: its own children, forks, threads, and
+//! the death of its helpers.
+#![allow(unsafe_code)]
+
+mod coproc_support;
+
+use coproc_support::{children, isolated, proc_file, region, runs, status_of, until};
+use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::coproc::{Attributes, Coprocs, Happening, Options, Outcome, Restart, Signal, Spec, SpawnError, Supervisor};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::{Child, Watchdog};
+use std::time::Duration;
+
+fn give(_: &Region, value: i32) -> i32 {
+    value
+}
+
+fn pause(_: &Region, (): ()) -> i32 {
+    loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+fn works(coprocs: &Coprocs) {
+    let exit = coprocs.spawn_value(give, 6, &Attributes::new()).unwrap().join().unwrap();
+    assert_eq!(exit.outcome, Outcome::Returned(6));
+}
+
+fn zygotes() -> Vec<u32> {
+    children().into_iter().map(|(pid, _)| pid).filter(|pid| proc_file(*pid, "comm") == "zygote\n").collect()
+}
+
+#[test]
+fn the_hosts_own_waits_do_not_meet_coprocs() {
+    static SIGNALS: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn count(_: i32) {
+        SIGNALS.fetch_add(1, Ordering::Relaxed);
+    }
+    fn wait_for_any() -> (i32, Option<i32>) {
+        let mut status = 0;
+        // SAFETY: the kernel writes the variable.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+        (pid, std::io::Error::last_os_error().raw_os_error())
+    }
+    isolated(|| {
+        // SAFETY: the handler counts.
+        unsafe { libc::signal(libc::SIGCHLD, count as *const () as usize) };
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        for attributes in [Attributes::new(), Attributes::new().core_size(0), Attributes::new().snapshot()] {
+            let coproc = coprocs.spawn_value(pause, (), &attributes).unwrap();
+            assert_eq!(wait_for_any(), (-1, Some(libc::ECHILD)));
+            coproc.kill(Signal::KILL).unwrap();
+            until(|| !runs(coproc.pid()));
+            assert_eq!(wait_for_any(), (-1, Some(libc::ECHILD)));
+            coproc.join_reaped().unwrap();
+        }
+        let status = std::process::Command::new("/bin/true").status().unwrap();
+        assert!(status.success());
+        drop(coprocs);
+        assert!(SIGNALS.load(Ordering::Relaxed) <= 1);
+        assert_eq!(wait_for_any(), (-1, Some(libc::ECHILD)));
+    });
+}
+
+#[test]
+fn an_ignored_sigchld_loses_no_result() {
+    isolated(|| {
+        // SAFETY: this process is the test's own.
+        unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+        coproc.kill(Signal::USR1).unwrap();
+        assert_eq!(coproc.join().unwrap().outcome, Outcome::Signalled { signal: libc::SIGUSR1, core: false });
+    });
+}
+
+#[test]
+fn the_runtime_leaves_no_process_behind() {
+    isolated(|| {
+        let region = region();
+        for pool in [0, 5] {
+            let coprocs = Coprocs::with_options(&region, &Options::new().pool(pool)).unwrap();
+            let clone = coprocs.clone();
+            drop(coprocs);
+            works(&clone);
+            assert_eq!(zygotes().len(), 1);
+            drop(clone);
+            assert_eq!(children(), []);
+        }
+        region.check_heap().unwrap();
+    });
+}
+
+#[test]
+fn a_handle_outlives_its_runtime() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+        drop(coprocs);
+        assert!(coproc.is_alive());
+        coproc.kill(Signal::KILL).unwrap();
+        assert!(matches!(coproc.join().unwrap().outcome, Outcome::Signalled { .. }));
+        assert_eq!(children(), []);
+    });
+}
+
+#[test]
+fn a_dead_zygote_is_replaced() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        for _ in 0..3 {
+            let [zygote] = zygotes()[..] else { panic!("{:?}", children()) };
+            // SAFETY: our child, which lives.
+            unsafe { libc::kill(zygote as i32, libc::SIGKILL) };
+            for _ in 0..4 {
+                works(&coprocs);
+                let clean = Attributes::new().core_size(0);
+                assert!(coprocs.spawn_value(give, 0, &clean).unwrap().join().unwrap().is_success());
+            }
+        }
+        drop(coprocs);
+        assert_eq!(children(), []);
+    });
+}
+
+#[test]
+fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while done.load(Ordering::Relaxed) < 2 {
+                    for zygote in zygotes() {
+                        // SAFETY: our child; nobody else reaps it before it is dead.
+                        unsafe { libc::kill(zygote as i32, libc::SIGKILL) };
+                    }
+                    std::thread::sleep(Duration::from_millis(15));
+                }
+            });
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for value in 0..60 {
+                        // As many new zygotes as one spawn makes may all be killed under it.
+                        let exit = loop {
+                            match coprocs.spawn_value(give, value, &Attributes::new()) {
+                                Ok(coproc) => break coproc.join().unwrap(),
+                                Err(SpawnError::Server(_)) => {}
+                                Err(error) => panic!("{error}"),
+                            }
+                        };
+                        assert_eq!(exit.outcome, Outcome::Returned(value));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        drop(coprocs);
+        assert_eq!(children(), []);
+    });
+}
+
+#[test]
+fn ready_coprocs_that_were_killed_are_passed_over() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
+        until(|| children().len() == 5);
+        let zygote = zygotes()[0];
+        for (pid, _) in children() {
+            // The later ones may not be named yet, which is as good.
+            if pid != zygote && proc_file(pid, "comm") == "ready\n" {
+                // SAFETY: our child, which lives.
+                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+                until(|| !runs(pid));
+            }
+        }
+        for _ in 0..8 {
+            works(&coprocs);
+        }
+    });
+}
+
+#[test]
+fn signals_for_the_terminals_group_pass_the_helpers_by() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+        until(|| children().iter().filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n").count() == 3);
+        for (pid, _) in children() {
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
+                // SAFETY: our child, which lives.
+                unsafe { libc::kill(pid as i32, signal) };
+            }
+        }
+        for _ in 0..6 {
+            works(&coprocs);
+        }
+    });
+}
+
+#[test]
+fn a_fork_does_not_disturb_its_parents_runtime() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+        let (theirs, their_coproc) = (&coprocs, &coproc);
+        Child::fork(move || {
+            assert!(matches!(theirs.spawn_value(give, 1, &Attributes::new()), Err(SpawnError::OtherProcess)));
+            assert!(their_coproc.kill(Signal::KILL).is_err());
+            let own = theirs.region().clone();
+            works(&Coprocs::new(&own).unwrap());
+            // SAFETY: this process's copies, which nobody else drops.
+            unsafe {
+                drop(core::ptr::read(theirs));
+                drop(core::ptr::read(their_coproc));
+            }
+        })
+        .succeed();
+        assert!(coproc.is_alive());
+        coproc.kill(Signal::KILL).unwrap();
+        coproc.join().unwrap();
+        works(&coprocs);
+        works(&coprocs);
+    });
+}
+
+#[test]
+fn coprocs_may_have_coprocs() {
+    fn middle(region: &Region, depth: u32) -> i32 {
+        if depth == 0 {
+            return 1;
+        }
+        let coprocs = Coprocs::with_options(region, &Options::new().pool(1)).unwrap();
+        let exit = coprocs.spawn_value(middle, depth - 1, &Attributes::new()).unwrap().join().unwrap();
+        drop(coprocs);
+        assert_eq!(children(), []);
+        match exit.outcome {
+            Outcome::Returned(value) => value + 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let exit = coprocs.spawn_value(middle, 3, &Attributes::new()).unwrap().join().unwrap();
+        assert_eq!(exit.outcome, Outcome::Returned(4));
+    });
+}
+
+#[test]
+fn a_late_start_among_busy_threads_works() {
+    let _watchdog = Watchdog::start("late start".into());
+    let stop = AtomicU32::new(0);
+    let region = region();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while stop.load(Ordering::Relaxed) == 0 {
+                    let blocks: Vec<Vec<u8>> = (1..50).map(|size| vec![1; size * 40]).collect();
+                    core::hint::black_box(&blocks);
+                    std::thread::spawn(|| core::hint::black_box(vec![1u8; 100])).join().unwrap();
+                }
+            });
+        }
+        for _ in 0..10 {
+            let coprocs = Coprocs::new(&region).unwrap();
+            // It allocates and starts threads, too.
+            fn entry(_: &Region, (): ()) -> i32 {
+                std::thread::spawn(|| vec![1u8; 3000].len() as i32).join().unwrap()
+            }
+            let exit = coprocs.spawn_value(entry, (), &Attributes::new()).unwrap().join().unwrap();
+            assert_eq!(exit.outcome, Outcome::Returned(3000));
+        }
+        stop.store(1, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn the_creating_thread_may_end() {
+    isolated(|| {
+        let region = region();
+        let coprocs = std::thread::scope(|scope| {
+            scope.spawn(|| Coprocs::with_options(&region, &Options::new().pool(1)).unwrap()).join().unwrap()
+        });
+        for _ in 0..4 {
+            works(&coprocs);
+        }
+        let coproc = std::thread::scope(|scope| {
+            scope.spawn(|| coprocs.spawn_value(pause, (), &Attributes::new()).unwrap()).join().unwrap()
+        });
+        assert!(coproc.is_alive());
+        coproc.kill(Signal::KILL).unwrap();
+        coproc.join_reaped().unwrap();
+    });
+}
+
+#[test]
+fn helpers_end_with_a_host_that_is_killed() {
+    let _watchdog = Watchdog::start("host killed".into());
+    let region = region();
+    let pids = region.object("pids", || [const { AtomicU32::new(0) }; 8]).unwrap();
+    let mut host = Child::fork(|| {
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+        until(|| children().iter().filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n").count() == 3);
+        for (place, (pid, _)) in pids.iter().zip(children()) {
+            place.store(pid, Ordering::Relaxed);
+        }
+        pids[7].store(1, Ordering::Release);
+        std::thread::sleep(Duration::from_secs(1000));
+        drop(coprocs);
+    });
+    until(|| pids[7].load(Ordering::Acquire) == 1);
+    host.kill();
+    for pid in pids.iter().take(4).map(|pid| pid.load(Ordering::Relaxed)) {
+        assert_ne!(pid, 0);
+        until(|| !runs(pid));
+    }
+}
+
+#[test]
+fn what_was_printed_before_is_printed_once() {
+    fn entry(_: &Region, (): ()) -> i32 {
+        use std::io::Write;
+        write!(std::io::stdout(), "in-").unwrap();
+        0
+    }
+    isolated(|| {
+        let (read, write) = std::io::pipe().unwrap();
+        Child::fork(|| {
+            // SAFETY: standard output becomes the pipe, in this process alone.
+            unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&write), 1) };
+            use std::io::Write;
+            // Past the capture of the test harness, into std's own buffer.
+            write!(std::io::stdout(), "before-").unwrap();
+            let region = region();
+            let coprocs = Coprocs::new(&region).unwrap();
+            for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+                coprocs.spawn_value(entry, (), &attributes).unwrap().join_reaped().unwrap();
+            }
+        })
+        .succeed();
+        drop(write);
+        assert_eq!(std::io::read_to_string(read).unwrap(), "before-in-in-");
+    });
+}
+
+#[test]
+fn a_full_task_table_is_a_typed_error() {
+    isolated(|| {
+        let region = RegionOptions::new().max_bytes(4 << 20).max_tasks(3).create_anonymous().unwrap();
+        region.join("host").unwrap();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+        match coprocs.spawn_value(give, 0, &Attributes::new()) {
+            Err(SpawnError::Attribute { attribute: "region", error }) => assert_eq!(error.raw_os_error(), libc::ENOSPC),
+            other => panic!("{other:?}"),
+        }
+        coproc.kill(Signal::KILL).unwrap();
+        coproc.join().unwrap();
+        works(&coprocs);
+    });
+}
+
+#[test]
+fn a_coproc_is_the_hosts_child() {
+    let region = region();
+    let coprocs = Coprocs::new(&region).unwrap();
+    for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+        let coproc = coprocs.spawn_value(pause, (), &attributes).unwrap();
+        assert_eq!(status_of(coproc.pid()).unwrap().0, std::process::id());
+        coproc.kill(Signal::KILL).unwrap();
+        coproc.join().unwrap();
+    }
+}
+
+#[test]
+fn a_supervisor_starts_again_by_policy() {
+    fn succeed_on_the_third(region: &Region, (): ()) -> i32 {
+        let runs = region.find::<AtomicU32>("runs").unwrap();
+        if runs.fetch_add(1, Ordering::Relaxed) < 2 { std::process::abort() } else { 0 }
+    }
+    let region = region();
+    region.object("runs", || AtomicU32::new(0)).unwrap();
+    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    let short = Duration::from_millis(1);
+    let hour = Duration::from_secs(3600);
+    supervisor.add(
+        Spec::new("retry", |coprocs| coprocs.spawn_value(succeed_on_the_third, (), &Attributes::new().core_size(0)))
+            .back_off(short, short),
+    );
+    supervisor.add(Spec::new("once", |coprocs| coprocs.spawn_value(give, 1, &Attributes::new())).restart(Restart::Never));
+    supervisor.add(
+        Spec::new("always", |coprocs| coprocs.spawn_value(give, 0, &Attributes::new()))
+            .restart(Restart::Always)
+            .limit(4, hour)
+            .back_off(short, short),
+    );
+    supervisor.add(Spec::new("refused", |coprocs| coprocs.spawn_value(give, 0, &Attributes::new().affinity([]))).limit(1, hour));
+    let events = supervisor.run_until(None);
+    let count = |name: &str, is: fn(&Happening) -> bool| events.iter().filter(|event| event.name == name && is(&event.what)).count();
+    let ended = |happening: &Happening| matches!(happening, Happening::Ended(_));
+    let restarted = |happening: &Happening| matches!(happening, Happening::Restarted { .. });
+    let gave_up = |happening: &Happening| matches!(happening, Happening::GaveUp);
+    assert_eq!((count("retry", ended), count("retry", restarted), count("retry", gave_up)), (3, 2, 0));
+    assert_eq!((count("once", ended), count("once", restarted), count("once", gave_up)), (1, 0, 0));
+    assert_eq!((count("always", ended), count("always", restarted), count("always", gave_up)), (5, 4, 1));
+    let not_started = |happening: &Happening| matches!(happening, Happening::NotStarted(_));
+    assert_eq!((count("refused", not_started), count("refused", gave_up)), (2, 1));
+}
+
+#[test]
+fn a_supervisor_stops_at_its_deadline_and_goes_on() {
+    let region = region();
+    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    supervisor.add(Spec::new("worker", |coprocs| coprocs.spawn_value(pause, (), &Attributes::new())).restart(Restart::Never));
+    let deadline = latchwork::time::Deadline::after(Duration::from_millis(30));
+    let events = supervisor.run_until(Some(deadline));
+    assert!(matches!(events[..], [latchwork::coproc::Event { what: Happening::Started { .. }, .. }]));
+    supervisor.running("worker").unwrap().kill(Signal::KILL).unwrap();
+    let events = supervisor.run_until(None);
+    assert!(matches!(events[..], [latchwork::coproc::Event { what: Happening::Ended(_), .. }]));
+    assert!(supervisor.running("worker").is_none());
+}
