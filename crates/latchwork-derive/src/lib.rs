@@ -91,7 +91,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     let label = format!("{name}{{{};{}}}", variants.join(","), fields.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(","));
-    let types = fields.iter().map(|(field, _)| &field.ty);
+    let types: Vec<_> = fields.iter().map(|(field, _)| &field.ty).collect();
     Ok(quote! {
         // SAFETY: every field is Shareable, and the layout is fixed.
         #[allow(unsafe_code)]
@@ -102,6 +102,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                 ::core::mem::align_of::<Self>(),
                 &[#(<#types as ::latchwork::region::Shareable>::FINGERPRINT),*],
             );
+            const OWNS_BLOCKS: bool = false #(|| <#types as ::latchwork::region::Shareable>::OWNS_BLOCKS)*;
         }
     })
 }

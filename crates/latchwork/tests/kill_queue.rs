@@ -50,6 +50,14 @@ impl Journal {
         ((number as usize) < IDS).then_some(number)
     }
 
+    fn has_run_out(&self, senders: usize) -> bool {
+        self.next[..senders].iter().any(|next| next.load(SeqCst) as usize >= IDS)
+    }
+
+    fn counts(&self) -> [u64; SENDERS + RECEIVERS] {
+        core::array::from_fn(|seat| self.progress[seat].load(SeqCst))
+    }
+
     fn fate(&self, (sender, number): (usize, u32)) -> &AtomicU8 {
         &self.fate[sender][number as usize]
     }
@@ -228,8 +236,13 @@ fn storm_over_a_queue(name: &'static str, plan: Plan) {
     while storm.kills() < kills {
         for _ in 0..8 {
             let _ = if plan.recoverers { storm.kill_recoverers() } else { storm.kill() };
-            // With the least capacity a receiver may be kept from progress by a sender's sleep only.
-            storm.wait_for_progress(|seat| journal.progress[seat].load(SeqCst));
+            let before = journal.counts();
+            storm.wait_until(|| {
+                let now = journal.counts();
+                // Once the numbers have run out, receivers wait for the next round.
+                let seats = if journal.has_run_out(plan.senders) { 0..0 } else { 0..plan.senders + plan.receivers };
+                seats.into_iter().all(|seat| now[seat] != before[seat])
+            });
         }
         assert!(queue.is_consistent().unwrap(), "indices and cells disagree");
         storm.kill_all();

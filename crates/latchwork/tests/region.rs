@@ -35,3 +35,49 @@ fn an_object_is_made_once_and_found_again() {
     assert_eq!(*hits.lock().unwrap(), 4001);
     region.check_heap().unwrap();
 }
+
+/// A container borrows from no handle: it must not be left without its memory.
+#[test]
+fn a_container_outlives_all_handles() {
+    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+    let mut numbers = latchwork::region::Vec::new_in(&region);
+    numbers.push(7u64).unwrap();
+    region.detach().unwrap();
+    numbers.push(8).unwrap();
+    assert_eq!(numbers.as_slice(), [7, 8]);
+}
+
+/// Without containers a region goes with its last handle: there is no end to how many.
+#[test]
+fn regions_come_and_go() {
+    for round in 0..200u32 {
+        let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+        assert_eq!(*region.object("round", || Mutex::robust(round)).unwrap().lock().unwrap(), round);
+        region.detach().unwrap();
+    }
+}
+
+#[test]
+fn the_name_goes_with_the_last_use_if_asked() {
+    let name = format!("test-last-{}", std::process::id());
+    let region = RegionOptions::new().max_bytes(1 << 20).unlink_at_last_detach(true).create_named(&name).unwrap();
+    let again = RegionOptions::new().attach(&name).unwrap();
+    let path = region.path().unwrap().to_owned();
+    let words = again.object("words", || Mutex::robust(latchwork::region::String::new_in(&region))).unwrap();
+    words.lock().unwrap().push_str("still here").unwrap();
+    region.detach().unwrap();
+    assert!(path.exists());
+    again.detach().unwrap();
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_thread_that_holds_a_lock_cannot_leave() {
+    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+    let other = region.clone();
+    let lock = other.object("lock", || Mutex::robust(())).unwrap();
+    let held = lock.lock().unwrap();
+    let Err(latchwork::region::DetachError::Holding { locks: 1, region }) = region.detach() else { panic!("detached") };
+    drop(held);
+    region.detach().unwrap();
+}

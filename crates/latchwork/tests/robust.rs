@@ -13,8 +13,10 @@ use latchwork_testkit::{Child, Exit, Trial};
 use std::process::abort;
 use std::thread;
 
+mod lock_support;
 mod robust_support;
-use robust_support::{Kind, Lock, Mapped, ThreadId, announced, list_is_empty};
+use lock_support::{Mapped, ThreadId};
+use robust_support::{Kind, Lock, announced, list_is_empty};
 
 type Ours = Mutex<u32, Robust>;
 

@@ -52,7 +52,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// With the value, if the region has no room or the thread cannot become a task of it.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(ground::home(region), |ground| {
+        let block = ground::at(region.inner.base.addr().get(), |ground| {
             ground.alloc(Layout::new::<T>())
         });
         match block {

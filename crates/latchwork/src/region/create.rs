@@ -5,7 +5,7 @@ use super::header::{self, Header, Identity, Layout};
 use super::heap::{GrowError, Heap, SPAN_BYTES, TaskHeaps};
 use super::task_table::{Life, Slot};
 use super::{AttachError, CreateError, Inner, NameError, Region};
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, FileLock};
 use core::ptr::NonNull;
@@ -316,7 +316,7 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     if let Some(inner) = Inner::containing(base)
         && memory::file_status(&inner.file).map_err(system("fstat"))?.is_same_file(&status)
     {
-        return Ok(Region { inner });
+        return Ok(Region::new(inner));
     }
     let mapped = memory::map_shared_at(&file, base, layout.total).map_err(|error| match error {
         Errno::EXIST => AttachError::AddressTaken { base },
@@ -397,10 +397,10 @@ fn finish(file: OwnedFd, base: NonNull<u8>, layout: Layout, path: Option<PathBuf
             Box::new(move |heap, spans| grower.grow(heap, spans)),
         )
     };
-    let inner = Arc::new(Inner { file, base, layout, path, heap });
+    let inner = Arc::new(Inner { file, base, layout, path, heap, uses: AtomicUsize::new(0), lasting: AtomicBool::new(false) });
     crate::task::set_owner_death_hook(super::sweep::after_owner_death);
     crate::sleep::set_hook(super::park::sleep);
-    inner.register().then_some(Region { inner })
+    inner.register().then(|| Region::new(inner))
 }
 
 /// What the heap calls when it has no free span.

@@ -75,8 +75,9 @@ impl<T> From<PushError<T>> for StorageError {
     }
 }
 
-/// How a container names its region.
+/// How a container names its region, which from here on stays mapped: see `make_lasting`.
 pub(super) fn home(region: &Region) -> usize {
+    region.inner.make_lasting();
     region.inner.base.addr().get()
 }
 

@@ -23,7 +23,7 @@
 //!
 //! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 //! let hits = region.object("hits", || Mutex::robust(0u64))?;
-//! *hits.lock()? += 1;
+//! *hits.lock().unwrap() += 1;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![allow(unsafe_code)]
@@ -67,7 +67,7 @@ pub use vec::Vec;
 pub(crate) use park::Parked;
 pub(crate) use task_table::Slot;
 
-use crate::atomic::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::task::{Attachment, Me, TaskError};
 use core::alloc::Layout as MemoryLayout;
 use core::fmt;
@@ -84,11 +84,11 @@ use task_table::Life;
 
 /// A handle on a region; clones refer to the same mapping.
 ///
-/// The mapping stays until the last handle and the last thread that used the region are gone. Every
+/// The mapping stays until the last handle and the last thread that used the region are gone; if the
+/// process has had containers of it in its hands (which borrow from no handle), until it ends. Every
 /// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
 /// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
 /// a task of its own at its first use.
-#[derive(Clone)]
 pub struct Region {
     inner: Arc<Inner>,
 }
@@ -99,6 +99,10 @@ pub(crate) struct Inner {
     layout: Layout,
     path: Option<PathBuf>,
     heap: Heap,
+    /// Handles, and threads of this process that are tasks. The name goes with the last, if it is to.
+    uses: AtomicUsize,
+    /// Containers of this process may refer to the region for as long as it runs.
+    lasting: AtomicBool,
 }
 
 // SAFETY: the base is an address of shared memory whose contents are atomics, tables under robust
@@ -214,6 +218,7 @@ impl Inner {
         if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
             crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
         }
+        self.use_begins();
         let addresses = self.addresses();
         let owner = self.owner_of(index as u16);
         me.attach(Attachment {
@@ -295,6 +300,7 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     // SAFETY: the calling thread occupies the slot.
     unsafe { slot.vacate(me) };
     me.forget(inner.base.addr().get());
+    inner.use_ends();
 }
 
 impl Drop for Inner {
@@ -303,17 +309,58 @@ impl Drop for Inner {
         for place in &REGISTRY {
             let _ = place.compare_exchange(this, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
         }
+        // SAFETY: no handle and no attachment is left, references borrow from handles, and whatever
+        // else may refer to the region has made it lasting.
+        unsafe { crate::sys::memory::unmap(self.base, self.layout.total) };
+    }
+}
+
+impl Inner {
+    fn use_begins(&self) {
+        // Relaxed: who begins a use has one, or the only reference there is.
+        self.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn use_ends(&self) {
+        // AcqRel: the last one sees what the others did.
+        if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
         let unlink = self.identity().flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
             && !self.slots().iter().any(|slot| matches!(slot.life(), Life::Alive(_)));
-        // SAFETY: no handle and no attachment is left, and references borrow from handles.
-        unsafe { crate::sys::memory::unmap(self.base, self.layout.total) };
         if unlink && let Some(path) = &self.path {
             create::unlink_if_unused(path, self.file.as_fd());
         }
     }
+
+    /// Leaves the region mapped until the process ends. A container can be moved out of a region, or
+    /// has not been moved in yet; it borrows from nobody, and must find its blocks whenever it is
+    /// used.
+    fn make_lasting(self: &Arc<Self>) {
+        if !self.lasting.swap(true, Ordering::Relaxed) {
+            core::mem::forget(Arc::clone(self));
+        }
+    }
+}
+
+impl Clone for Region {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.inner))
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.inner.use_ends();
+    }
 }
 
 impl Region {
+    pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        inner.use_begins();
+        Self { inner }
+    }
+
     /// First address of the region, the same in every task.
     #[must_use]
     pub fn base(&self) -> *const u8 {

@@ -42,6 +42,10 @@ use core::sync::atomic as core_atomic;
 pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds that agree on it can read each other's values.
     const FINGERPRINT: u64;
+
+    /// Whether a value may own blocks of a region's heap, as containers do: such a value can be moved
+    /// out of the region, which then stays mapped. `false` only if no part of the type does.
+    const OWNS_BLOCKS: bool = true;
 }
 
 /// A type that stays valid when its writer stops between any two instructions.
@@ -104,6 +108,7 @@ macro_rules! plain {
         // SAFETY: plain data without pointers, the same in every process.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
+            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -147,6 +152,7 @@ torn_safe!(
 // SAFETY: as its elements.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
     const FINGERPRINT: u64 = fingerprint("array", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: as its elements.
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
@@ -154,6 +160,7 @@ unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
 // SAFETY: as its content, of which nothing is promised.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
     const FINGERPRINT: u64 = fingerprint("MaybeUninit", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: no byte has a meaning.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}
@@ -161,16 +168,19 @@ unsafe impl<T> TornSafe for MaybeUninit<T> {}
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
+    const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint("Robust", size_of::<Self>(), align_of::<Self>(), &[P::FINGERPRINT]);
+    const OWNS_BLOCKS: bool = false;
 }
 macro_rules! shared_primitives {
     ($($ty:ty),* $(,)?) => {$(
         // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
+            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -185,6 +195,7 @@ shared_primitives!(
 // SAFETY: the lock gives the data to one task at a time, of whatever process.
 unsafe impl<T: Shareable, P: Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint("Mutex", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, P::FINGERPRINT]);
+    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 #[cfg(test)]

@@ -1,0 +1,407 @@
+//! What every mutex must do, whoever makes it: ours of each protocol, and std's and pthread's, which
+//! show that the bodies are right.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::mem::forget;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use latchwork::mutex::{LockError, Mutex, RawLock, Robust, RobustGuard, WaitWake};
+use latchwork::sharing::{Private, Shared};
+use latchwork::spin::Spin;
+use latchwork::time::Deadline;
+use latchwork_testkit::{Child, Page, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::TryLockError;
+use std::thread;
+
+mod lock_support;
+mod pthread;
+use lock_support::Mapped;
+
+/// Two halves that are equal whenever nobody is inside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Halves {
+    left: u64,
+    right: u64,
+}
+
+impl Halves {
+    fn add_one(&mut self) {
+        assert_eq!(self.left, self.right, "two tasks were inside at once");
+        // Not one store: the compiler may not join the two.
+        // SAFETY: a valid place.
+        unsafe { core::ptr::write_volatile(&raw mut self.left, self.left + 1) };
+        self.right += 1;
+    }
+}
+
+/// A mutex, as the bodies see it. It does not move once it is used.
+pub trait Contestant: Sync {
+    /// Whether processes can share it, and whether it has timed operations.
+    const SHARED: bool;
+    const TIMED: bool;
+    fn make() -> Self;
+    /// For what must be made where it stays.
+    fn settle(&self) {}
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R;
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R>;
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R>;
+}
+
+trait IsShared {
+    const SHARED: bool;
+    fn make() -> Self;
+}
+impl IsShared for WaitWake<Private> {
+    const SHARED: bool = false;
+    fn make() -> Self {
+        Self::new()
+    }
+}
+impl IsShared for WaitWake<Shared> {
+    const SHARED: bool = true;
+    fn make() -> Self {
+        Self::new()
+    }
+}
+impl IsShared for Spin {
+    const SHARED: bool = true;
+    fn make() -> Self {
+        Self::new()
+    }
+}
+
+impl<P: RawLock + IsShared + Send + Sync> Contestant for Mutex<Halves, P> {
+    const SHARED: bool = P::SHARED;
+    const TIMED: bool = true;
+    fn make() -> Self {
+        Self::from_raw(P::make(), Halves::default())
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut Mutex::lock(self))
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        Mutex::try_lock(self).map(|mut guard| body(&mut guard))
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        Mutex::lock_until(self, deadline).map(|mut guard| body(&mut guard))
+    }
+}
+
+fn pinned(mutex: &Mutex<Halves, Robust>) -> Pin<&Mutex<Halves, Robust>> {
+    // SAFETY: no body moves its contestant after the first use.
+    unsafe { Pin::new_unchecked(mutex) }
+}
+
+fn inside<R>(
+    result: Result<RobustGuard<'_, Halves>, LockError<'_, Halves>>,
+    body: impl FnOnce(&mut Halves) -> R,
+) -> Option<R> {
+    match result {
+        Ok(mut guard) => Some(body(&mut guard)),
+        Err(LockError::WouldBlock | LockError::TimedOut | LockError::Deadlock) => None,
+        // After a panic inside.
+        Err(LockError::OwnerDied(died)) => {
+            // SAFETY: two integers.
+            Some(body(&mut unsafe { died.make_consistent_unchecked() }))
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+impl Contestant for Mutex<Halves, Robust> {
+    const SHARED: bool = true;
+    const TIMED: bool = true;
+    fn make() -> Self {
+        Self::robust(Halves::default())
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        inside(pinned(self).lock(), body).expect("a lock without a deadline")
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        inside(pinned(self).try_lock(), body)
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        inside(pinned(self).lock_until(deadline), body)
+    }
+}
+
+impl Contestant for lock_api::Mutex<WaitWake<Shared>, Halves> {
+    const SHARED: bool = true;
+    const TIMED: bool = true;
+    fn make() -> Self {
+        Self::new(Halves::default())
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut self.lock())
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        self.try_lock().map(|mut guard| body(&mut guard))
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        self.try_lock_until(deadline).map(|mut guard| body(&mut guard))
+    }
+}
+
+impl Contestant for std::sync::Mutex<Halves> {
+    const SHARED: bool = false;
+    const TIMED: bool = false;
+    fn make() -> Self {
+        Self::default()
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        match self.try_lock() {
+            Ok(mut guard) => Some(body(&mut guard)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(body(&mut poisoned.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+    fn lock_until<R>(&self, _: Deadline, _: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        unimplemented!("std has no timed lock")
+    }
+}
+
+impl Contestant for pthread::Mutex<Halves> {
+    const SHARED: bool = true;
+    const TIMED: bool = true;
+    fn make() -> Self {
+        Self::new(Halves::default())
+    }
+    fn settle(&self) {
+        self.initialise();
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut self.lock())
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        self.try_lock().map(|mut guard| body(&mut guard))
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        self.lock_until(deadline).map(|mut guard| body(&mut guard))
+    }
+}
+
+const ROUNDS: u64 = 3000;
+
+fn settled<M: Contestant>() -> Box<M> {
+    let mutex = Box::new(M::make());
+    mutex.settle();
+    mutex
+}
+
+fn tasks_exclude_each_other<M: Contestant>() {
+    let mutex = settled::<M>();
+    for tasks in [2, 5] {
+        let before = mutex.lock(|data| data.left);
+        thread::scope(|scope| {
+            for _ in 0..tasks {
+                scope.spawn(|| (0..ROUNDS).for_each(|_| mutex.lock(Halves::add_one)));
+            }
+        });
+        mutex.lock(|data| assert_eq!((data.left, data.right), (before + tasks * ROUNDS, before + tasks * ROUNDS)));
+    }
+}
+
+/// All ways in at once: some fail, none lets two in, none loses a sleeper.
+fn all_ways_in_exclude_each_other<M: Contestant>() {
+    let mutex = settled::<M>();
+    let tries = AtomicU32::new(0);
+    thread::scope(|scope| {
+        for task in 0..4 {
+            let (mutex, tries) = (&mutex, &tries);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let taken = match (task + round) % 3 {
+                        0 => mutex.try_lock(Halves::add_one),
+                        1 if M::TIMED => mutex.lock_until(Deadline::after(Duration::from_micros(round % 50)), Halves::add_one),
+                        _ => Some(mutex.lock(Halves::add_one)),
+                    };
+                    tries.fetch_add(u32::from(taken.is_some()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(mutex.lock(|data| data.left), u64::from(tries.into_inner()));
+}
+
+fn try_fails_while_held_and_only_then<M: Contestant>() {
+    let mutex = settled::<M>();
+    assert_eq!(mutex.try_lock(|_| ()), Some(()));
+    mutex.lock(|_| thread::scope(|scope| assert_eq!(scope.spawn(|| mutex.try_lock(|_| ())).join().unwrap(), None)));
+    assert_eq!(mutex.try_lock(|_| ()), Some(()));
+}
+
+fn a_timed_lock_gives_up_at_its_deadline_and_not_before<M: Contestant>() {
+    if !M::TIMED {
+        return;
+    }
+    let mutex = settled::<M>();
+    let past = Deadline::from_nanoseconds(1);
+    assert_eq!(mutex.lock_until(past, |_| ()), Some(()), "free: taken, whatever the deadline");
+    mutex.lock(|_| {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(mutex.lock_until(past, |_| ()), None);
+                let soon = Deadline::after(Duration::from_millis(3));
+                assert_eq!(mutex.lock_until(soon, |_| ()), None);
+                assert!(soon.has_passed());
+            });
+        });
+    });
+    // Released in time.
+    let far = || Deadline::after(Duration::from_secs(3600));
+    let arrived = AtomicU32::new(0);
+    thread::scope(|scope| {
+        mutex.lock(|_| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(mutex.lock_until(far(), |_| ()), Some(()));
+                });
+            }
+            while arrived.load(Ordering::Relaxed) < 3 {
+                thread::yield_now();
+            }
+        });
+    });
+}
+
+/// Waiters that give up must not take the wake-up of one that does not.
+fn waiters_that_give_up_leave_the_others_their_turn<M: Contestant>() {
+    if !M::TIMED {
+        return;
+    }
+    let mutex = settled::<M>();
+    for round in 0..200 {
+        thread::scope(|scope| {
+            mutex.lock(|_| {
+                scope.spawn(|| mutex.lock(Halves::add_one));
+                for _ in 0..2 {
+                    scope.spawn(|| mutex.lock_until(Deadline::after(Duration::from_micros(20 * (round % 10))), |_| ()));
+                }
+                thread::yield_now();
+            });
+        });
+    }
+    assert_eq!(mutex.lock(|data| data.right), 200);
+}
+
+fn a_panic_inside_releases<M: Contestant>() {
+    let mutex = settled::<M>();
+    let panics = AssertUnwindSafe(|| mutex.lock(|_| resume_unwind(Box::new("inside"))));
+    assert!(catch_unwind(|| panics()).is_err());
+    thread::scope(|scope| {
+        scope.spawn(|| mutex.lock(Halves::add_one));
+    });
+    assert_eq!(mutex.try_lock(|data| data.left), Some(1));
+}
+
+fn processes_exclude_each_other<M: Contestant>() {
+    if !M::SHARED {
+        return;
+    }
+    let _trial = Trial::begin("processes_exclude_each_other");
+    let mutex = Mapped::new(M::make());
+    mutex.settle();
+    let started = Page::<AtomicU32>::new();
+    let children: Vec<_> = (0..3)
+        .map(|_| {
+            Child::fork(|| {
+                started.fetch_add(1, Ordering::Relaxed);
+                while started.load(Ordering::Relaxed) < 3 {
+                    thread::yield_now();
+                }
+                (0..ROUNDS).for_each(|_| mutex.lock(Halves::add_one));
+            })
+        })
+        .collect();
+    children.into_iter().for_each(Child::succeed);
+    assert_eq!(mutex.lock(|data| data.right), 3 * ROUNDS);
+}
+
+macro_rules! conformance {
+    ($($module:ident: $mutex:ty;)*) => {$(
+        mod $module {
+            use super::*;
+            conformance!(@ $mutex; tasks_exclude_each_other all_ways_in_exclude_each_other
+                try_fails_while_held_and_only_then a_timed_lock_gives_up_at_its_deadline_and_not_before
+                waiters_that_give_up_leave_the_others_their_turn a_panic_inside_releases
+                processes_exclude_each_other);
+        }
+    )*};
+    (@ $mutex:ty; $($body:ident)*) => {$(
+        #[test]
+        fn $body() {
+            let _watchdog = latchwork_testkit::Watchdog::start(format!("{} of {}", stringify!($body), stringify!($mutex)));
+            super::$body::<$mutex>();
+        }
+    )*};
+}
+
+conformance! {
+    wait_wake: Mutex<Halves>;
+    wait_wake_shared: Mutex<Halves, WaitWake<Shared>>;
+    spin: Mutex<Halves, Spin>;
+    robust: Mutex<Halves, Robust>;
+    of_lock_api: lock_api::Mutex<WaitWake<Shared>, Halves>;
+    of_std: std::sync::Mutex<Halves>;
+    of_pthread: pthread::Mutex<Halves>;
+}
+
+static PLAIN: Mutex<u32> = Mutex::new(1);
+static SHARED: Mutex<u32, WaitWake<Shared>> = Mutex::shared(2);
+static SPIN: Mutex<u32, Spin> = Mutex::from_raw(Spin::new(), 3);
+static ROBUST: Mutex<u32, Robust> = Mutex::robust(4);
+
+#[test]
+fn every_mutex_can_be_a_static() {
+    assert_eq!(*PLAIN.lock() + *SHARED.lock() + *SPIN.lock() + *Pin::static_ref(&ROBUST).lock().unwrap(), 10);
+}
+
+/// A lock that lies in shared memory is the same in every build.
+#[test]
+fn sizes_are_as_promised() {
+    assert_eq!((size_of::<WaitWake>(), align_of::<WaitWake>()), (4, 4));
+    assert_eq!((size_of::<WaitWake<Shared>>(), align_of::<WaitWake<Shared>>()), (4, 4));
+    assert_eq!((size_of::<Spin>(), align_of::<Spin>()), (4, 4));
+    assert_eq!((size_of::<Robust>(), align_of::<Robust>()), (40, 8));
+    assert_eq!(size_of::<Mutex<u32>>(), 8);
+}
+
+#[test]
+fn zero_is_unlocked() {
+    fn word<T>(lock: &T) -> u32 {
+        // SAFETY: the word is the first thing in each lock, and nobody changes it meanwhile.
+        unsafe { core::ptr::from_ref(lock).cast::<u32>().read_volatile() }
+    }
+    let (plain, spin) = (Mutex::new(9_u32), Mutex::from_raw(Spin::new(), 9_u32));
+    assert_eq!((word(&plain), word(&spin)), (0, 0));
+    forget((plain.lock(), spin.lock()));
+    assert!(word(&plain) != 0 && word(&spin) != 0);
+    let robust = pin!(Mutex::robust(9_u32));
+    let robust = robust.as_ref();
+    assert_eq!(word(&*robust), 0);
+    let guard = robust.lock().unwrap();
+    // SAFETY: no preconditions.
+    assert_eq!(word(&*robust), unsafe { libc::gettid() }.cast_unsigned());
+    drop(guard);
+    assert_eq!(word(&*robust), 0);
+    // SAFETY: zero is an unlocked lock, and integers.
+    let zeroed: Mutex<Halves> = unsafe { core::mem::zeroed() };
+    assert!(zeroed.try_lock().is_some());
+}
+
+#[test]
+fn an_unlocked_mutex_can_be_moved_and_opened() {
+    let mutex = Mutex::new(String::from("a"));
+    mutex.lock().push('b');
+    let mut moved = Box::new(mutex);
+    moved.lock().push('c');
+    moved.get_mut().push('d');
+    assert_eq!(*moved.lock(), "abcd");
+}
