@@ -1,5 +1,40 @@
-//! Synchronisation for tasks that share as much as they need.
-#![doc = ""]
+//! Synchronisation for Linux tasks that share as much as they need: threads, and processes that
+//! share a chosen memory region at one address.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Robust`](mutex::Robust) or [`Spin`](spin::Spin) |
+//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
+//! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
+//! | pass messages | [`queue::Queue`] |
+//! | start processes like threads | [`coproc::Coprocs`] |
+//! | know what the system offers | [`probe::Features`] |
+//!
+//! Any task may be killed at any instruction. What it held is reported to the next owner, what it was
+//! doing to the heap is finished or undone, what it was sending is invisible, what it was receiving
+//! is delivered again, and what only it knew is freed.
+//!
+//! ```
+//! use latchwork::mutex::{LockError, Mutex, Robust};
+//! use latchwork::region::RegionOptions;
+//!
+//! let region = RegionOptions::new().max_bytes(16 << 20).create_anonymous()?;
+//! let hits = region.object("hits", || Mutex::robust(0u64))?;
+//! // In this process or in any other that has the region:
+//! match hits.lock() {
+//!     Ok(mut hits) => *hits += 1,
+//!     Err(LockError::OwnerDied(died)) => *died.make_consistent() += 1,
+//!     Err(error) => panic!("{error}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What holds everywhere
+//!
+//! - Deadlines are absolute on CLOCK_MONOTONIC ([`time::Deadline`]); `…_for` is sugar.
+//! - Misuse that would corrupt memory or hang silently aborts with one line on standard error.
+//! - No lock operation allocates or unwinds.
+//! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; aarch64 compiles.
 
 pub(crate) mod atomic;
 #[cfg(not(loom))]
@@ -37,3 +72,8 @@ pub use model::region;
 
 pub use task::TaskError;
 pub(crate) use sys::fatal;
+
+/// The examples of the README compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -20,7 +20,7 @@
 //! let hits = region.object("hits", || Mutex::robust(0u64))?;
 //! let coproc = coprocs.spawn(add, &hits, &Attributes::new().name("adder"))?;
 //! assert_eq!(coproc.join()?.outcome, Outcome::Returned(7));
-//! assert_eq!(*hits.lock()?, 1);
+//! assert_eq!(*hits.lock().unwrap(), 1);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
