@@ -53,7 +53,10 @@ impl Child {
     /// If the process cannot be made.
     pub fn clone_raw(body: impl FnOnce()) -> Self {
         // SAFETY: no CLONE_VM and no new stack: it returns twice, as fork does.
-        Self::start(|| unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }, body)
+        Self::start(
+            || unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 },
+            body,
+        )
     }
 
     fn start(fork: impl FnOnce() -> i32, body: impl FnOnce()) -> Self {
@@ -63,14 +66,21 @@ impl Child {
         let pid = fork();
         if pid == 0 {
             become_child(parent);
-            let code = if catch_unwind(AssertUnwindSafe(body)).is_ok() { 0 } else { PANICKED };
+            let code = if catch_unwind(AssertUnwindSafe(body)).is_ok() {
+                0
+            } else {
+                PANICKED
+            };
             // SAFETY: ends the process.
             unsafe { libc::_exit(code) };
         }
         assert!(pid > 0, "fork: {}", std::io::Error::last_os_error());
         for place in &CHILDREN {
             // Relaxed: the list is for the watchdog, and each entry stands for itself.
-            if place.compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            if place
+                .compare_exchange(0, pid, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+            {
                 break;
             }
         }
@@ -125,9 +135,16 @@ impl Child {
     pub fn is_in_futex(&self) -> bool {
         // Running: "running"; else the number of the call first, which the kernel gives for a
         // blocked task only.
-        let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap_or_default();
-        let number = call.split(' ').next().and_then(|number| number.parse::<i64>().ok());
-        [libc::SYS_futex, SYS_FUTEX_WAITV].map(Some).contains(&number) && state_of(self.pid) == Some('S')
+        let call =
+            std::fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap_or_default();
+        let number = call
+            .split(' ')
+            .next()
+            .and_then(|number| number.parse::<i64>().ok());
+        [libc::SYS_futex, SYS_FUTEX_WAITV]
+            .map(Some)
+            .contains(&number)
+            && state_of(self.pid) == Some('S')
     }
 
     fn reap(&mut self, flags: i32) -> Option<Exit> {
@@ -211,7 +228,10 @@ fn forget(pid: i32) {
 }
 
 pub(crate) fn living() -> impl Iterator<Item = i32> {
-    CHILDREN.iter().map(|place| place.load(Ordering::Relaxed)).filter(|pid| *pid > 0)
+    CHILDREN
+        .iter()
+        .map(|place| place.load(Ordering::Relaxed))
+        .filter(|pid| *pid > 0)
 }
 
 pub(crate) fn kill_all() {

@@ -17,7 +17,9 @@ impl Leftover {
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).push(path.clone());
+        ALL.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(path.clone());
         Self { path }
     }
 
@@ -31,7 +33,9 @@ impl Leftover {
 impl Drop for Leftover {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-        ALL.lock().unwrap_or_else(PoisonError::into_inner).retain(|path| *path != self.path);
+        ALL.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|path| *path != self.path);
     }
 }
 

@@ -28,7 +28,14 @@ macro_rules! zeroed {
         unsafe impl Zeroed for core::sync::atomic::$ty {}
     )*};
 }
-zeroed!(AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize);
+zeroed!(
+    AtomicBool,
+    AtomicU8,
+    AtomicU16,
+    AtomicU32,
+    AtomicU64,
+    AtomicUsize
+);
 // SAFETY: as its elements.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 // SAFETY: as its parts.
@@ -54,8 +61,15 @@ impl<T: Zeroed> Page<T> {
                 0,
             )
         };
-        assert_ne!(address, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
-        Self { value: NonNull::new(address.cast()).expect("mmap gave address 0") }
+        assert_ne!(
+            address,
+            libc::MAP_FAILED,
+            "mmap: {}",
+            std::io::Error::last_os_error()
+        );
+        Self {
+            value: NonNull::new(address.cast()).expect("mmap gave address 0"),
+        }
     }
 }
 

@@ -13,7 +13,9 @@ impl Seed {
     /// If `LATCHWORK_SEED` is set, but is no number (decimal, or hexadecimal after `0x`).
     #[must_use]
     pub fn from_env() -> Self {
-        let Ok(text) = std::env::var("LATCHWORK_SEED") else { return Self(fastrand::u64(..)) };
+        let Ok(text) = std::env::var("LATCHWORK_SEED") else {
+            return Self(fastrand::u64(..));
+        };
         let number = match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16),
             None => text.parse(),

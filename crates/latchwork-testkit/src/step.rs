@@ -1,10 +1,10 @@
 //! One operation, killed at every instruction.
 //!
-//! A child is traced, single-stepped through the operation to its *k*-th instruction, and killed
-//! there; then the test checks what it left. This for *k* = 0, 1, 2 … up to the operation's end, but
-//! for the later rounds of loops: an instruction counts at its first [`VISITS`] executions.
-//! That takes steps in the square of the operation's length, so where these are more than the
-//! budget allows, every *s*-th point is taken, from a random first one on: another run covers others.
+//! A child is traced, and single-stepped through the operation once. Each instruction that it
+//! executed is a *point*, once for each of its first [`VISITS`] executions (loops have many). Then,
+//! for each point, a new child runs into a breakpoint there, and is killed; and the test checks what
+//! it left. Where an operation has more points than the budget allows, every *s*-th is taken, from a
+//! random first one on: another run covers others.
 //!
 //! A kill inside a system call is a kill before or after it; one that sleeps is a point of its own
 //! ("asleep").
@@ -12,12 +12,12 @@
 
 use crate::child::state_of;
 use crate::{Child, Exit, Trial};
-use core::fmt;
+use core::{fmt, ptr};
 use std::collections::HashMap;
 use std::io::Error;
 
-/// Single steps per operation, unless `LATCHWORK_KILLS` says otherwise; about a second.
-const BUDGET: u64 = 150_000;
+/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; about a second.
+const BUDGET: u64 = 2_500;
 /// How many rounds of a loop are of interest.
 const VISITS: u8 = 3;
 /// More instructions than any operation has: a loop that does not end when it is stepped.
@@ -89,13 +89,13 @@ pub fn each_instruction<W>(
 ) -> Option<Covered> {
     let _pinned = Pinned::new();
     let mut covered = Covered::default();
-    let mut round = |limit: u64, watch: &mut dyn FnMut(u64)| {
+    let mut round = |run: &mut dyn FnMut(&mut Tracee, &mut dyn FnMut() -> bool) -> Point| {
         let world = before();
         let Some(mut tracee) = Tracee::start(|span| child(&world, span)) else {
             println!("SKIPPED: {name}: ptrace is forbidden here");
             return None;
         };
-        let point = tracee.step(limit, || unblock(&world), watch);
+        let point = run(&mut tracee, &mut || unblock(&world));
         trial.progress();
         if point == Point::Finished {
             tracee.finish();
@@ -105,33 +105,79 @@ pub fn each_instruction<W>(
         check(world, point);
         Some(point)
     };
-    let mut visits = HashMap::<u64, u8>::new();
-    let mut points = Vec::new();
-    let end = round(ENDLESS, &mut |address| {
-        let visits = visits.entry(address).or_default();
-        if *visits < VISITS {
-            *visits += 1;
-            points.push(covered.instructions);
-        }
-        covered.instructions += 1;
-    })?;
-    assert!(!matches!(end, Point::Instruction(_)), "{name}: no end after {ENDLESS} instructions");
+    let mut recording = Recording::default();
+    let end =
+        round(&mut |tracee, unblock| tracee.step(unblock, &mut |address| recording.add(address)))?;
+    let Recording {
+        instructions,
+        points,
+        ..
+    } = recording;
+    covered.instructions = instructions;
     covered.points = points.len() as u64;
     covered.asleep += u64::from(matches!(end, Point::Asleep(_)));
-    let stride = points.iter().sum::<u64>().div_ceil(trial.times(BUDGET)).max(1) as usize;
+    let stride = covered.points.div_ceil(trial.times(BUDGET)).max(1) as usize;
     let first = trial.seed().rng(covered.instructions).usize(..stride);
-    for at in points.into_iter().skip(first).step_by(stride) {
-        match round(at, &mut |_| {})? {
+    for place in points.into_iter().skip(first).step_by(stride) {
+        match round(&mut |tracee, unblock| tracee.run_to(place, unblock))? {
             Point::Instruction(_) => covered.killed_at += 1,
             Point::Asleep(_) => covered.asleep += 1,
-            // Another course of events took fewer instructions.
+            // Another course of events did not come by.
             Point::Finished => {}
         }
     }
-    let Covered { instructions, points, killed_at, asleep } = covered;
-    let asleep = if asleep > 0 { format!(", and {asleep} times asleep") } else { String::new() };
-    println!("{}: {name}: killed at {killed_at} of {points} points ({instructions} instructions){asleep}", trial.name());
+    let Covered {
+        instructions,
+        points,
+        killed_at,
+        asleep,
+    } = covered;
+    let asleep = if asleep > 0 {
+        format!(", and {asleep} times asleep")
+    } else {
+        String::new()
+    };
+    println!(
+        "{}: {name}: killed at {killed_at} of {points} points ({instructions} instructions){asleep}",
+        trial.name()
+    );
     Some(covered)
+}
+
+/// The places in an operation, for victims that are killed somewhere in it.
+#[derive(Debug)]
+pub struct Places {
+    points: Vec<Place>,
+}
+
+impl Places {
+    /// Runs the operation once, to its end; `None` where tracing is forbidden.
+    ///
+    /// # Panics
+    /// If the operation sleeps.
+    #[must_use]
+    pub fn record(child: impl FnOnce(Span)) -> Option<Self> {
+        let mut tracee = Tracee::start(child)?;
+        let mut recording = Recording::default();
+        let end = tracee.step(&mut || false, &mut |address| recording.add(address));
+        assert_eq!(end, Point::Finished);
+        tracee.finish();
+        Some(Self {
+            points: recording.points,
+        })
+    }
+
+    /// Runs the operation in a child, and kills it at a random place (or, where it does not come by,
+    /// at its end).
+    ///
+    /// # Panics
+    /// If the operation sleeps, or tracing is forbidden by now.
+    pub fn kill(&self, rng: &mut fastrand::Rng, child: impl FnOnce(Span)) {
+        let place = self.points[rng.usize(..self.points.len())];
+        let mut tracee = Tracee::start(child).expect("a child that may be traced");
+        tracee.run_to(place, &mut || false);
+        tracee.kill();
+    }
 }
 
 /// A child that was asleep in a futex call, and stops at its end, before it runs an instruction more.
@@ -144,7 +190,11 @@ pub struct Frozen {
 
 impl fmt::Debug for Frozen {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Frozen").field("pid", &self.child.pid()).field("woken", &self.woken).finish()
+        formatter
+            .debug_struct("Frozen")
+            .field("pid", &self.child.pid())
+            .field("woken", &self.woken)
+            .finish()
     }
 }
 
@@ -160,7 +210,12 @@ impl Frozen {
         loop {
             request(libc::PTRACE_SYSCALL, tracee.child.pid());
             match tracee.wait_or_asleep() {
-                None => return Some(Self { child: tracee.child, woken: false }),
+                None => {
+                    return Some(Self {
+                        child: tracee.child,
+                        woken: false,
+                    });
+                }
                 Some(Seen::Stopped(libc::SIGTRAP)) => {}
                 Some(other) => panic!("a child that was to sleep in a futex call: {other:?}"),
             }
@@ -175,7 +230,10 @@ impl Frozen {
 
     /// Whether the sleep has ended by now.
     pub fn is_woken(&mut self) -> bool {
-        self.woken |= matches!(wait(self.child.pid(), libc::WNOHANG), Seen::Stopped(libc::SIGTRAP));
+        self.woken |= matches!(
+            wait(self.child.pid(), libc::WNOHANG),
+            Seen::Stopped(libc::SIGTRAP)
+        );
         self.woken
     }
 
@@ -193,10 +251,58 @@ impl Frozen {
     }
 }
 
+/// An instruction's execution.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// How many instructions were executed before.
+    at: u64,
+    address: u64,
+    /// How often this one was, before.
+    visit: u8,
+    /// How often it has repeated itself in this execution.
+    round: u8,
+}
+
+#[derive(Default)]
+struct Recording {
+    instructions: u64,
+    visits: HashMap<u64, u8>,
+    points: Vec<Place>,
+    last: Option<Place>,
+}
+
+impl Recording {
+    fn add(&mut self, address: u64) {
+        let at = self.instructions;
+        self.instructions += 1;
+        let place = match self.last {
+            // A string instruction repeats itself; a breakpoint stops it once.
+            Some(last) if last.address == address => Place {
+                at,
+                round: last.round.saturating_add(1),
+                ..last
+            },
+            _ => {
+                let visits = self.visits.entry(address).or_default();
+                *visits = visits.saturating_add(1);
+                Place {
+                    at,
+                    address,
+                    visit: *visits - 1,
+                    round: 0,
+                }
+            }
+        };
+        self.last = Some(place);
+        if place.visit < VISITS && place.round < VISITS {
+            self.points.push(place);
+        }
+    }
+}
+
 /// A traced child.
 struct Tracee {
     child: Child,
-    steps: u64,
 }
 
 impl Tracee {
@@ -210,38 +316,95 @@ impl Tracee {
             }
             body(Span(()));
         });
-        let mut tracee = Self { child, steps: 0 };
+        let mut tracee = Self { child };
         match wait(tracee.child.pid(), 0) {
             Seen::Stopped(libc::SIGSTOP) => Some(tracee),
             Seen::Gone => {
                 let exit = tracee.child.wait();
-                assert_eq!(exit, Exit::Code(FORBIDDEN), "the child ended before its operation");
+                assert_eq!(
+                    exit,
+                    Exit::Code(FORBIDDEN),
+                    "the child ended before its operation"
+                );
                 None
             }
             other => panic!("the child stopped before its operation: {other:?}"),
         }
     }
 
-    /// Goes to the instruction `limit`; `watch` is told the addresses on the way if there is no limit.
-    fn step(&mut self, limit: u64, mut unblock: impl FnMut() -> bool, watch: &mut dyn FnMut(u64)) -> Point {
+    /// Goes through the operation; `watch` is told the address of each instruction on the way.
+    fn step(&mut self, unblock: &mut dyn FnMut() -> bool, watch: &mut dyn FnMut(u64)) -> Point {
         let pid = self.child.pid();
-        while self.steps < limit {
-            if limit == ENDLESS {
-                watch(program_counter(pid));
-            }
+        for steps in 0..ENDLESS {
+            watch(registers(pid).0);
             request(libc::PTRACE_SINGLESTEP, pid);
-            loop {
-                match self.wait_or_asleep() {
-                    Some(Seen::Stopped(libc::SIGTRAP)) => break,
-                    Some(Seen::Stopped(libc::SIGSTOP)) => return Point::Finished,
-                    None if unblock() => {}
-                    None => return Point::Asleep(self.steps),
-                    Some(other) => panic!("after {} instructions: {other:?}", self.steps),
+            match self.next(steps, unblock) {
+                None => {}
+                Some(end) => return end,
+            }
+        }
+        panic!("no end after {ENDLESS} instructions")
+    }
+
+    /// Goes to a place by a breakpoint.
+    fn run_to(&mut self, place: Place, unblock: &mut dyn FnMut() -> bool) -> Point {
+        let Place {
+            at,
+            address,
+            visit,
+            round,
+        } = place;
+        let pid = self.child.pid();
+        let original = peek(pid, address);
+        let mut visits = u8::from(registers(pid).0 == address);
+        if visits <= visit {
+            if visits == 1 {
+                request(libc::PTRACE_SINGLESTEP, pid);
+                if let Some(end) = self.next(at, unblock) {
+                    return end;
                 }
             }
-            self.steps += 1;
+            loop {
+                poke(pid, address, break_into(original));
+                request(libc::PTRACE_CONT, pid);
+                let end = self.next(at, unblock);
+                if !matches!(end, Some(Point::Asleep(_))) {
+                    poke(pid, address, original);
+                }
+                if let Some(end) = end {
+                    return end;
+                }
+                set_program_counter(pid, address);
+                visits += 1;
+                if visits > visit {
+                    break;
+                }
+                request(libc::PTRACE_SINGLESTEP, pid);
+                if let Some(end) = self.next(at, unblock) {
+                    return end;
+                }
+            }
         }
-        Point::Instruction(self.steps)
+        for _ in 0..round {
+            request(libc::PTRACE_SINGLESTEP, pid);
+            if let Some(end) = self.next(at, unblock) {
+                return end;
+            }
+        }
+        Point::Instruction(at)
+    }
+
+    /// Waits for the next trap; `Some` if there is none before the end.
+    fn next(&mut self, at: u64, unblock: &mut dyn FnMut() -> bool) -> Option<Point> {
+        loop {
+            match self.wait_or_asleep() {
+                Some(Seen::Stopped(libc::SIGTRAP)) => return None,
+                Some(Seen::Stopped(libc::SIGSTOP)) => return Some(Point::Finished),
+                None if unblock() => {}
+                None => return Some(Point::Asleep(at)),
+                Some(other) => panic!("at instruction {at}: {other:?}"),
+            }
+        }
     }
 
     /// Waits for the next stop; `None` if the child is asleep in a futex call.
@@ -263,7 +426,10 @@ impl Tracee {
     fn finish(mut self) {
         request(libc::PTRACE_DETACH, self.child.pid());
         let exit = self.child.wait();
-        assert_eq!(exit, Exit::Code(0), "the child after its operation");
+        assert!(
+            matches!(exit, Exit::Code(0) | Exit::Signal(libc::SIGKILL)),
+            "the child after its operation: {exit:?}"
+        );
     }
 
     fn kill(mut self) {
@@ -286,18 +452,32 @@ fn wait(pid: i32, flags: i32) -> Seen {
     let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let look = libc::WEXITED | libc::WNOWAIT | (libc::WNOHANG & flags);
     // SAFETY: looks for our own child and writes the variable.
-    let gone = unsafe { libc::waitid(libc::P_PID, pid as u32, &raw mut info, look | libc::WSTOPPED | libc::__WALL) };
+    let gone = unsafe {
+        libc::waitid(
+            libc::P_PID,
+            pid as u32,
+            &raw mut info,
+            look | libc::WSTOPPED | libc::__WALL,
+        )
+    };
     assert_eq!(gone, 0, "waitid: {}", Error::last_os_error());
     // SAFETY: filled in by waitid, or all zero.
     if unsafe { info.si_pid() } == 0 {
         return Seen::Nothing;
     }
-    if matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED) {
+    if matches!(
+        info.si_code,
+        libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED
+    ) {
         return Seen::Gone;
     }
     // SAFETY: takes the stop that was seen above.
     unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
-    if libc::WIFSTOPPED(status) { Seen::Stopped(libc::WSTOPSIG(status)) } else { Seen::Gone }
+    if libc::WIFSTOPPED(status) {
+        Seen::Stopped(libc::WSTOPSIG(status))
+    } else {
+        Seen::Gone
+    }
 }
 
 fn request(request: libc::c_uint, pid: i32) {
@@ -306,17 +486,58 @@ fn request(request: libc::c_uint, pid: i32) {
     assert_eq!(result, 0, "ptrace({request}): {}", Error::last_os_error());
 }
 
-fn program_counter(pid: i32) -> u64 {
+/// The address of a stopped tracee's next instruction, and all of its registers.
+fn registers(pid: i32) -> (u64, libc::user_regs_struct) {
     // SAFETY: all-zero is a valid set of registers.
     let mut registers: libc::user_regs_struct = unsafe { core::mem::zeroed() };
-    let mut place = libc::iovec { iov_base: (&raw mut registers).cast(), iov_len: size_of_val(&registers) };
-    // SAFETY: writes our stopped tracee's registers to the place described.
-    let result = unsafe { libc::ptrace(libc::PTRACE_GETREGSET, pid, libc::NT_PRSTATUS, &raw mut place) };
+    exchange_registers(libc::PTRACE_GETREGSET, pid, &mut registers);
+    (*program_counter(&mut registers), registers)
+}
+
+fn set_program_counter(pid: i32, address: u64) {
+    let mut registers = registers(pid).1;
+    *program_counter(&mut registers) = address;
+    exchange_registers(libc::PTRACE_SETREGSET, pid, &mut registers);
+}
+
+fn exchange_registers(request: libc::c_uint, pid: i32, registers: &mut libc::user_regs_struct) {
+    let mut place = libc::iovec {
+        iov_base: ptr::from_mut(registers).cast(),
+        iov_len: size_of_val(registers),
+    };
+    // SAFETY: reads or writes our stopped tracee's registers, from or to the place described.
+    let result = unsafe { libc::ptrace(request, pid, libc::NT_PRSTATUS, &raw mut place) };
     assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
-    #[cfg(target_arch = "x86_64")]
-    return registers.rip;
-    #[cfg(target_arch = "aarch64")]
-    return registers.pc;
+}
+
+#[cfg(target_arch = "x86_64")]
+fn program_counter(registers: &mut libc::user_regs_struct) -> &mut u64 {
+    &mut registers.rip
+}
+
+#[cfg(target_arch = "aarch64")]
+fn program_counter(registers: &mut libc::user_regs_struct) -> &mut u64 {
+    &mut registers.pc
+}
+
+/// Eight bytes of code that begin with a breakpoint instruction.
+fn break_into(code: i64) -> i64 {
+    if cfg!(target_arch = "x86_64") {
+        code & !0xff | 0xcc
+    } else {
+        code & !0xffff_ffff | 0xd420_0000
+    }
+}
+
+fn peek(pid: i32, address: u64) -> i64 {
+    // SAFETY: reads memory of our stopped tracee.
+    unsafe { libc::ptrace(libc::PTRACE_PEEKTEXT, pid, address, 0) }
+}
+
+fn poke(pid: i32, address: u64, code: i64) {
+    // SAFETY: writes to the tracee's own copy of its code.
+    let result = unsafe { libc::ptrace(libc::PTRACE_POKETEXT, pid, address, code) };
+    assert_eq!(result, 0, "ptrace: {}", Error::last_os_error());
 }
 
 /// Tracer and tracee take turns: on one CPU that is several times faster.

@@ -23,13 +23,18 @@ impl Worker {
     /// The test itself, in no seat.
     #[must_use]
     pub fn outside(trial: &Trial) -> Self {
-        Self { seat: usize::from(u16::MAX), incarnation: 0, seed: trial.seed() }
+        Self {
+            seat: usize::from(u16::MAX),
+            incarnation: 0,
+            seed: trial.seed(),
+        }
     }
 
     /// Its random decisions.
     #[must_use]
     pub fn rng(&self) -> fastrand::Rng {
-        self.seed.rng(1 + self.seat as u64 + (self.incarnation << 16))
+        self.seed
+            .rng(1 + self.seat as u64 + (self.incarnation << 16))
     }
 }
 
@@ -53,7 +58,13 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { running, stopped, newborn, burst, all } = self;
+        let Self {
+            running,
+            stopped,
+            newborn,
+            burst,
+            all,
+        } = self;
         write!(
             formatter,
             "{} kills ({running} single, {stopped} after SIGSTOP, {newborn} newborn, {burst} in bursts, {all} of all at once)",
@@ -82,10 +93,20 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
     /// itself, or panics, fails the test.
     pub fn start(trial: &'t Trial, seats: usize, body: F) -> Self {
         let rng = trial.seed().rng(0);
-        let mut storm = Self { trial, body, seats: Vec::new(), rng, tally: Tally::default(), longest: Duration::from_micros(400) };
+        let mut storm = Self {
+            trial,
+            body,
+            seats: Vec::new(),
+            rng,
+            tally: Tally::default(),
+            longest: Duration::from_micros(400),
+        };
         for seat in 0..seats {
             let child = storm.spawn(seat, 0);
-            storm.seats.push(Seat { child, incarnation: 0 });
+            storm.seats.push(Seat {
+                child,
+                incarnation: 0,
+            });
         }
         storm
     }
@@ -98,7 +119,11 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
     }
 
     fn spawn(&self, seat: usize, incarnation: u64) -> Child {
-        let worker = Worker { seat, incarnation, seed: self.trial.seed() };
+        let worker = Worker {
+            seat,
+            incarnation,
+            seed: self.trial.seed(),
+        };
         Child::fork(|| (self.body)(worker))
     }
 
@@ -136,7 +161,11 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
             _ => {
                 let mut victims: Vec<usize> = (0..self.seats.len()).collect();
                 self.rng.shuffle(&mut victims);
-                victims.truncate(self.rng.usize(2..=self.seats.len().max(2)).min(victims.len()));
+                victims.truncate(
+                    self.rng
+                        .usize(2..=self.seats.len().max(2))
+                        .min(victims.len()),
+                );
                 self.random_moment();
                 self.burst(&victims);
                 self.refill(&victims)
@@ -171,7 +200,11 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
 
     fn end(&mut self, seat: usize) {
         let exit = self.seats[seat].child.kill();
-        assert_eq!(exit, Exit::Signal(libc::SIGKILL), "the child in seat {seat} ended by itself");
+        assert_eq!(
+            exit,
+            Exit::Signal(libc::SIGKILL),
+            "the child in seat {seat} ended by itself"
+        );
         self.trial.progress();
     }
 
@@ -205,7 +238,12 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
     /// Waits until every child has counted on from what its counter says now.
     pub fn wait_for_progress(&mut self, of: impl Fn(usize) -> u64) {
         let before: Vec<u64> = (0..self.seats.len()).map(&of).collect();
-        self.wait_until(|| before.iter().enumerate().all(|(seat, before)| of(seat) != *before));
+        self.wait_until(|| {
+            before
+                .iter()
+                .enumerate()
+                .all(|(seat, before)| of(seat) != *before)
+        });
     }
 
     /// Waits until `condition` holds; a child that ends meanwhile fails the test.
@@ -228,7 +266,10 @@ impl<'t, F: Fn(Worker)> Storm<'t, F> {
 
     /// Kills those that are left, and prints the count.
     pub fn finish(mut self) -> Tally {
-        let reaped = self.seats.iter_mut().all(|seat| seat.child.try_wait().is_some());
+        let reaped = self
+            .seats
+            .iter_mut()
+            .all(|seat| seat.child.try_wait().is_some());
         if !reaped {
             self.kill_all();
         }

@@ -23,7 +23,12 @@ impl Trial {
         let seed = Seed::from_env();
         println!("{name}: LATCHWORK_SEED={seed}");
         let watchdog = Watchdog::start(format!("{name}, LATCHWORK_SEED={seed}"));
-        Self { name, seed, watchdog, _turn: turn }
+        Self {
+            name,
+            seed,
+            watchdog,
+            _turn: turn,
+        }
     }
 
     /// The test's name.
@@ -47,7 +52,10 @@ impl Trial {
     /// `LATCHWORK_KILLS`.
     #[must_use]
     pub fn times(&self, usual: u64) -> u64 {
-        let factor: f64 = std::env::var("LATCHWORK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+        let factor: f64 = std::env::var("LATCHWORK_KILLS")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(1.0);
         ((usual as f64 * factor) as u64).max(1)
     }
 

@@ -22,7 +22,10 @@ impl Watchdog {
     /// If no thread can be started.
     #[must_use]
     pub fn start(message: String) -> Self {
-        let seconds = std::env::var("LATCHWORK_WATCHDOG").ok().and_then(|text| text.parse().ok()).unwrap_or(120);
+        let seconds = std::env::var("LATCHWORK_WATCHDOG")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(120);
         let patience = Duration::from_secs(seconds);
         let (progress, signs) = channel();
         let watch = move || {
@@ -35,8 +38,14 @@ impl Watchdog {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("watchdog".into()).spawn(watch).expect("a thread for the watchdog");
-        Self { progress: Some(progress), thread: Some(thread) }
+        let thread = std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(watch)
+            .expect("a thread for the watchdog");
+        Self {
+            progress: Some(progress),
+            thread: Some(thread),
+        }
     }
 
     /// The test is not hanging.
@@ -50,7 +59,10 @@ impl Watchdog {
 fn bite(message: &str, seconds: u64) -> ! {
     let mut out = format!("\nWATCHDOG: no progress for {seconds} s: {message}\n");
     let me = std::process::id();
-    let tasks = std::fs::read_dir(format!("/proc/{me}/task")).into_iter().flatten().flatten();
+    let tasks = std::fs::read_dir(format!("/proc/{me}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
     for task in tasks {
         out += &describe("thread", &task.path().to_string_lossy());
     }
@@ -71,9 +83,17 @@ fn bite(message: &str, seconds: u64) -> ! {
 
 /// State, what it sleeps in, and the system call (for a futex: its address) of a task.
 fn describe(kind: &str, directory: &str) -> String {
-    let read = |file: &str| std::fs::read_to_string(format!("{directory}/{file}")).unwrap_or_default();
+    let read =
+        |file: &str| std::fs::read_to_string(format!("{directory}/{file}")).unwrap_or_default();
     let stat = read("stat");
-    let state: String = stat.rsplit(')').next().unwrap_or_default().trim_start().chars().take(1).collect();
+    let state: String = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .trim_start()
+        .chars()
+        .take(1)
+        .collect();
     format!(
         "  {kind} {directory} ({}) state {state}, in {}, syscall {}\n",
         read("comm").trim(),

@@ -15,7 +15,8 @@
 //! *Death:* a waiter that is killed takes no token. In a region its death wakes the other waiters,
 //! should it have consumed a wake-up. A completer that dies first completes nothing.
 //! *Frozen:* size 8, alignment 4, zero = nothing done. *Cost:* `complete` without waiters is one
-//! read-modify-write; `wait` for what is done, one compare-and-swap.
+//! read-modify-write; `wait` for what is done, one compare-and-swap. *Checked by:*
+//! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines; negative twins).
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 #[cfg(not(loom))]
@@ -105,7 +106,7 @@ impl<S: Sharing> Completion<S> {
         // Loom knows a single order of fences only, not of loads.
         #[cfg(loom)]
         if !crate::model::has(crate::model::Fault::CompleterLooksUnordered) {
-            loom::sync::atomic::fence(Ordering::SeqCst);
+            crate::atomic::fence(Ordering::SeqCst);
         }
         self.waiters.load(Ordering::SeqCst)
     }

@@ -184,8 +184,8 @@ impl<S: Sharing> Condvar<S> {
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
         unsafe { lock.unlock() };
-        let ticket = unless_fault!(CondvarTicketReadLate, ticket, self.ticket.load(Ordering::Relaxed));
-        let waited = self.sleep(ticket, deadline);
+        let compared = unless_fault!(CondvarTicketReadLate, ticket, self.ticket.load(Ordering::Relaxed));
+        let waited = self.sleep(compared, deadline);
         lock.lock();
         (guard, waited)
     }

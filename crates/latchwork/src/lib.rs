@@ -35,6 +35,7 @@
 //! - Misuse that would corrupt memory or hang silently aborts with one line on standard error.
 //! - No lock operation allocates or unwinds.
 //! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; aarch64 compiles.
+#![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
 pub(crate) mod atomic;
 #[cfg(not(loom))]

@@ -13,11 +13,15 @@
 //! 3. Attachments are undone at thread exit, newest first, before the record goes.
 #![allow(unsafe_code)]
 
-use crate::sys::robust_list::{self, Head, OwnHead, Unavailable};
+use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
 use crate::sys::thread;
 use crate::atomic::{AtomicPtr, Ordering};
-use core::cell::{Cell, RefCell, UnsafeCell};
+use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
+
+/// Robust locks of ours that a thread can hold at a time: some of the entries that the kernel would
+/// look at are left for pthread's own.
+const MAX_HELD: u32 = KERNEL_LIMIT as u32 - 128;
 
 /// The regions that one thread can be a task of at a time.
 pub(crate) const MAX_ATTACHMENTS: usize = 16;
@@ -45,8 +49,8 @@ pub(crate) struct Attachment {
 #[repr(C)]
 pub(crate) struct Record {
     tid: Cell<u32>,
-    /// Robust locks of ours on the list.
-    held: Cell<u32>,
+    /// Robust locks of ours that still fit on the list; 0 in a record of nobody.
+    budget: Cell<u32>,
     head: Cell<Option<NonNull<Head>>>,
     /// Where robust locks are linked: behind the life-words, or at the front.
     anchor: Cell<usize>,
@@ -82,7 +86,8 @@ thread_local! {
     static RECORD: Cell<&'static Record> = const { Cell::new(&NOBODY.0) };
     /// Survives a fork, unlike the record: a raw clone leaves no other trace of libc's head.
     static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = const { Cell::new(None) };
-    static AT_EXIT: RefCell<Option<AtExit>> = const { RefCell::new(None) };
+    /// Nothing but its destructor, which the first access registers.
+    static AT_EXIT: AtExit = const { AtExit };
 }
 
 #[inline]
@@ -102,13 +107,6 @@ impl Me {
     pub(crate) fn get() -> Result<Self, TaskError> {
         let record = record();
         if record.tid.get() == 0 { refresh() } else { Ok(Self { record }) }
-    }
-
-    /// The calling thread, if it has called [`Self::get`] before, in this process.
-    #[inline]
-    pub(crate) fn known() -> Option<Self> {
-        let record = record();
-        (record.tid.get() != 0).then_some(Self { record })
     }
 
     /// The calling thread, with an ID of 0 and no list if it has not called [`Self::get`] before, in
@@ -131,10 +129,11 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Counts of robust locks held, for the kernel walks only 2048 list entries.
+    /// How many more robust locks this thread can hold, for the kernel walks only so many entries of
+    /// a dead task's list; 0 also after [`Self::whoever`] for a thread that is not known.
     #[inline]
-    pub(crate) fn held(self) -> &'static Cell<u32> {
-        &self.record.held
+    pub(crate) fn budget(self) -> &'static Cell<u32> {
+        &self.record.budget
     }
 
     /// Where robust locks are linked; see [`Head::link`].
@@ -210,7 +209,7 @@ fn refresh() -> Result<Me, TaskError> {
         record = unsafe { page.cast::<Record>().as_ref() };
         RECORD.with(|cell| cell.set(record));
         // Without this (the thread is already past its destructors) the page is leaked.
-        let _ = AT_EXIT.try_with(|guard| *guard.borrow_mut() = Some(AtExit));
+        let _ = AT_EXIT.try_with(|_| ());
     }
     // SAFETY: only this thread touches its record, and nothing else borrows the field.
     let own = unsafe { &mut *record.own_head.get() };
@@ -226,6 +225,8 @@ fn refresh() -> Result<Me, TaskError> {
     // SAFETY: as for `Me::head`.
     record.anchor.set(unsafe { head.as_ref() }.front());
     record.tid.set(thread::thread_id());
+    // Last: who finds a budget finds all the rest.
+    record.budget.set(MAX_HELD);
     Ok(Me { record })
 }
 
@@ -234,6 +235,9 @@ struct AtExit;
 impl Drop for AtExit {
     fn drop(&mut self) {
         let record = record();
+        if core::ptr::eq(record, &NOBODY.0) {
+            return;
+        }
         let me = Me { record };
         // A record that was wiped by a fork has nothing attached.
         while let Some(attachment) = me.attachments().last() {

@@ -4,23 +4,31 @@ use crate::model::mortal;
 use crate::sys::robust_list::Head;
 use std::cell::Cell;
 
+/// More locks than a model has.
+const BUDGET: u32 = 8;
+
 /// What a task of a model knows of itself.
 pub(crate) struct Record {
     pub(crate) tid: u32,
     pub(crate) head: Head,
     /// Steps until death.
     pub(crate) life: Cell<Option<usize>>,
-    held: Cell<u32>,
+    budget: Cell<u32>,
 }
 
 impl Record {
     pub(crate) fn new(tid: u32) -> Self {
-        Self { tid, head: Head::default(), life: Cell::new(None), held: Cell::new(0) }
+        Self {
+            tid,
+            head: Head::default(),
+            life: Cell::new(None),
+            budget: Cell::new(BUDGET),
+        }
     }
 
     pub(crate) fn begin(&self, life: Option<usize>) {
         self.head.clear();
-        self.held.set(0);
+        self.budget.set(BUDGET);
         self.life.set(life);
     }
 }
@@ -40,12 +48,10 @@ impl Me {
         Ok(Self::whoever())
     }
 
-    pub(crate) fn known() -> Option<Self> {
-        Some(Self::whoever())
-    }
-
     pub(crate) fn whoever() -> Self {
-        Self { record: mortal::current() }
+        Self {
+            record: mortal::current(),
+        }
     }
 
     pub(crate) fn tid(self) -> u32 {
@@ -56,8 +62,8 @@ impl Me {
         &self.record.head
     }
 
-    pub(crate) fn held(self) -> &'static Cell<u32> {
-        &self.record.held
+    pub(crate) fn budget(self) -> &'static Cell<u32> {
+        &self.record.budget
     }
 
     pub(crate) fn anchor(self) -> usize {

@@ -6,7 +6,9 @@ mod coproc_support;
 use coproc_support::{children, isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::coproc::{Attributes, Coprocs, JoinError, KillError, Options, Outcome, Signal, SpawnError, wait_any};
+use latchwork::coproc::{
+    Attributes, Coprocs, JoinError, KillError, Options, Outcome, Signal, SpawnError, wait_any,
+};
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::Region;
 use latchwork::time::Deadline;
@@ -31,7 +33,9 @@ fn a_clean_coproc_runs_and_returns() {
     let region = region();
     let coprocs = Coprocs::new(&region).unwrap();
     let hits = region.object("hits", || Mutex::robust(0u64)).unwrap();
-    let coproc = coprocs.spawn(add, &hits, &Attributes::new().name("adder")).unwrap();
+    let coproc = coprocs
+        .spawn(add, &hits, &Attributes::new().name("adder"))
+        .unwrap();
     assert_eq!(coproc.name(), "adder");
     assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(7));
     assert_eq!(*hits.lock().unwrap(), 1);
@@ -53,7 +57,10 @@ fn a_snapshot_sees_the_memory_of_now_and_changes_a_copy() {
             &Attributes::new(),
         )
     };
-    assert_eq!(coproc.unwrap().join().unwrap().outcome, Outcome::Returned(42));
+    assert_eq!(
+        coproc.unwrap().join().unwrap().outcome,
+        Outcome::Returned(42)
+    );
     assert_eq!(local, 21);
     let attributes = Attributes::new().snapshot().name("entry");
     let coproc = coprocs.spawn_value(give, -3, &attributes).unwrap();
@@ -68,14 +75,20 @@ fn an_argument_that_may_end_before_the_coproc_is_refused() {
     fn entry(_: &Region, _: &u32) -> i32 {
         0
     }
-    assert!(matches!(coprocs.spawn(entry, &local, &Attributes::new()), Err(SpawnError::Argument)));
+    assert!(matches!(
+        coprocs.spawn(entry, &local, &Attributes::new()),
+        Err(SpawnError::Argument)
+    ));
     let number = region.object("number", || 5u32).unwrap();
     assert!(coprocs.spawn(entry, &number, &Attributes::new()).is_ok());
     fn part(_: &Region, _: &u16) -> i32 {
         0
     }
     let pair = region.object("pair", || [1u16, 2]).unwrap();
-    assert!(matches!(coprocs.spawn(part, &pair[0], &Attributes::new()), Err(SpawnError::Argument)));
+    assert!(matches!(
+        coprocs.spawn(part, &pair[0], &Attributes::new()),
+        Err(SpawnError::Argument)
+    ));
 }
 
 #[test]
@@ -86,7 +99,11 @@ fn a_panic_is_reported_with_its_message() {
     let region = region();
     let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
     for _ in 0..3 {
-        let exit = coprocs.spawn_value(entry, 5, &Attributes::new()).unwrap().join().unwrap();
+        let exit = coprocs
+            .spawn_value(entry, 5, &Attributes::new())
+            .unwrap()
+            .join()
+            .unwrap();
         assert_eq!(exit.outcome, Outcome::Panicked("number 5 is alive".into()));
         assert!(!exit.is_success());
     }
@@ -108,11 +125,27 @@ fn exit_skips_the_creators_handlers() {
         RUN.store(1, Ordering::Relaxed);
         let region = region();
         let coprocs = Coprocs::new(&region).unwrap();
-        let exit = coprocs.spawn_value(entry, 42, &Attributes::new()).unwrap().join().unwrap();
+        let exit = coprocs
+            .spawn_value(entry, 42, &Attributes::new())
+            .unwrap()
+            .join()
+            .unwrap();
         assert_eq!(exit.outcome, Outcome::Exited(42));
-        let exit = coprocs.spawn_value(entry, 43, &Attributes::new().snapshot()).unwrap().join().unwrap();
+        let exit = coprocs
+            .spawn_value(entry, 43, &Attributes::new().snapshot())
+            .unwrap()
+            .join()
+            .unwrap();
         assert_eq!(exit.outcome, Outcome::Exited(43));
-        assert_eq!(coprocs.spawn_value(give, 1, &Attributes::new()).unwrap().join().unwrap().outcome, Outcome::Returned(1));
+        assert_eq!(
+            coprocs
+                .spawn_value(give, 1, &Attributes::new())
+                .unwrap()
+                .join()
+                .unwrap()
+                .outcome,
+            Outcome::Returned(1)
+        );
     });
 }
 
@@ -120,7 +153,10 @@ fn exit_skips_the_creators_handlers() {
 fn a_killed_coproc_is_noticed_and_its_lock_passes_on() {
     fn hold(region: &Region, lock: &Mutex<u64, Robust>) -> i32 {
         let _guard = region.pin(lock).lock().unwrap();
-        region.find::<AtomicU32>("held").unwrap().store(1, Ordering::Release);
+        region
+            .find::<AtomicU32>("held")
+            .unwrap()
+            .store(1, Ordering::Release);
         sleep(region, ())
     }
     isolated(|| {
@@ -128,14 +164,24 @@ fn a_killed_coproc_is_noticed_and_its_lock_passes_on() {
         let held = region.object("held", || AtomicU32::new(0)).unwrap();
         let lock = region.object("lock", || Mutex::robust(0u64)).unwrap();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
-        for attributes in [Attributes::new(), Attributes::new().stack_size(1 << 20), Attributes::new().snapshot()] {
+        for attributes in [
+            Attributes::new(),
+            Attributes::new().stack_size(1 << 20),
+            Attributes::new().snapshot(),
+        ] {
             held.store(0, Ordering::Relaxed);
             let coproc = coprocs.spawn(hold, &lock, &attributes).unwrap();
             until(|| held.load(Ordering::Acquire) == 1);
             assert!(coproc.is_alive());
             coproc.kill(Signal::KILL).unwrap();
             let exit = coproc.join().unwrap();
-            assert_eq!(exit.outcome, Outcome::Signalled { signal: libc::SIGKILL, core: false });
+            assert_eq!(
+                exit.outcome,
+                Outcome::Signalled {
+                    signal: libc::SIGKILL,
+                    core: false
+                }
+            );
             match lock.lock() {
                 Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
                 other => panic!("{other:?}"),
@@ -171,16 +217,26 @@ fn a_thread_that_outlives_the_function_is_gone_after_the_join() {
         let address = core::ptr::from_ref(lock).addr();
         std::thread::spawn(move || {
             // SAFETY: the named object, which stays.
-            let lock: &Mutex<u64, Robust> = unsafe { &*core::ptr::with_exposed_provenance(address) };
+            let lock: &Mutex<u64, Robust> =
+                unsafe { &*core::ptr::with_exposed_provenance(address) };
             let _guard = region.pin(lock).lock().unwrap();
-            region.find::<AtomicU32>("held").unwrap().store(1, Ordering::Release);
+            region
+                .find::<AtomicU32>("held")
+                .unwrap()
+                .store(1, Ordering::Release);
             sleep(&region, ());
         });
         0
     }
     fn wait_and_leave(region: &Region, lock: &Mutex<u64, Robust>) -> i32 {
         leave_thread(region, lock);
-        until(|| region.find::<AtomicU32>("held").unwrap().load(Ordering::Acquire) == 1);
+        until(|| {
+            region
+                .find::<AtomicU32>("held")
+                .unwrap()
+                .load(Ordering::Acquire)
+                == 1
+        });
         0
     }
     isolated(|| {
@@ -188,7 +244,9 @@ fn a_thread_that_outlives_the_function_is_gone_after_the_join() {
         region.object("held", || AtomicU32::new(0)).unwrap();
         let lock = region.object("lock", || Mutex::robust(0u64)).unwrap();
         let coprocs = Coprocs::new(&region).unwrap();
-        let coproc = coprocs.spawn(wait_and_leave, &lock, &Attributes::new()).unwrap();
+        let coproc = coprocs
+            .spawn(wait_and_leave, &lock, &Attributes::new())
+            .unwrap();
         let exit = coproc.join_reaped().unwrap();
         assert_eq!(exit.outcome, Outcome::Returned(0));
         assert!(matches!(lock.lock(), Err(LockError::OwnerDied(_))));
@@ -199,12 +257,18 @@ fn a_thread_that_outlives_the_function_is_gone_after_the_join() {
 fn exec_counts_as_leaving_and_the_status_is_the_programs() {
     fn exec(_: &Region, (): ()) -> i32 {
         use std::os::unix::process::CommandExt;
-        let error = std::process::Command::new("/bin/sh").args(["-c", "exit 9"]).exec();
+        let error = std::process::Command::new("/bin/sh")
+            .args(["-c", "exit 9"])
+            .exec();
         panic!("{error}")
     }
     let region = region();
     let coprocs = Coprocs::new(&region).unwrap();
-    let exit = coprocs.spawn_value(exec, (), &Attributes::new()).unwrap().join().unwrap();
+    let exit = coprocs
+        .spawn_value(exec, (), &Attributes::new())
+        .unwrap()
+        .join()
+        .unwrap();
     assert_eq!(exit.outcome, Outcome::Exited(9));
 }
 
@@ -218,8 +282,18 @@ fn a_stack_overflow_kills_the_coproc_alone() {
     let region = region();
     let coprocs = Coprocs::new(&region).unwrap();
     let attributes = Attributes::new().stack_size(256 << 10).core_size(0);
-    let exit = coprocs.spawn_value(overflow, 0, &attributes).unwrap().join().unwrap();
-    assert_eq!(exit.outcome, Outcome::Signalled { signal: libc::SIGSEGV, core: false });
+    let exit = coprocs
+        .spawn_value(overflow, 0, &attributes)
+        .unwrap()
+        .join()
+        .unwrap();
+    assert_eq!(
+        exit.outcome,
+        Outcome::Signalled {
+            signal: libc::SIGSEGV,
+            core: false
+        }
+    );
 }
 
 #[test]
@@ -228,11 +302,22 @@ fn a_deadline_ends_a_join_that_can_be_repeated() {
     let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
     let coproc = coprocs.spawn_value(sleep, (), &Attributes::new()).unwrap();
     let deadline = Deadline::after(Duration::from_millis(10));
-    assert!(matches!(coproc.join_until(deadline), Err(JoinError::TimedOut)));
+    assert!(matches!(
+        coproc.join_until(deadline),
+        Err(JoinError::TimedOut)
+    ));
     assert!(deadline.has_passed());
     coproc.kill(Signal::TERM).unwrap();
-    let exit = coproc.join_until(Deadline::after(Duration::from_secs(100))).unwrap();
-    assert_eq!(exit.outcome, Outcome::Signalled { signal: libc::SIGTERM, core: false });
+    let exit = coproc
+        .join_until(Deadline::after(Duration::from_secs(100)))
+        .unwrap();
+    assert_eq!(
+        exit.outcome,
+        Outcome::Signalled {
+            signal: libc::SIGTERM,
+            core: false
+        }
+    );
     assert_eq!(coproc.kill(Signal::TERM), Err(KillError::Ended));
     assert_eq!(coproc.join().unwrap().outcome, exit.outcome);
 }
@@ -242,13 +327,22 @@ fn a_detached_coproc_is_cleaned_up_after() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::new(&region).unwrap();
-        let coproc = coprocs.spawn_value(give, 0, &Attributes::new().detached()).unwrap();
+        let coproc = coprocs
+            .spawn_value(give, 0, &Attributes::new().detached())
+            .unwrap();
         let pid = coproc.pid();
         assert!(matches!(coproc.join(), Err(JoinError::Detached)));
-        coprocs.spawn_value(give, 0, &Attributes::new()).unwrap().detach();
+        coprocs
+            .spawn_value(give, 0, &Attributes::new())
+            .unwrap()
+            .detach();
         until(|| !coproc_support::runs(pid));
         until(|| {
-            coprocs.spawn_value(give, 0, &Attributes::new()).unwrap().join_reaped().unwrap();
+            coprocs
+                .spawn_value(give, 0, &Attributes::new())
+                .unwrap()
+                .join_reaped()
+                .unwrap();
             coproc_support::status_of(pid).is_none()
         });
     });
@@ -259,10 +353,15 @@ fn the_first_to_end_is_found_among_several() {
     let region = region();
     let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
     let plain = Attributes::new();
-    let sleepers: Vec<_> = (0..4).map(|_| coprocs.spawn_value(sleep, (), &plain).unwrap()).collect();
+    let sleepers: Vec<_> = (0..4)
+        .map(|_| coprocs.spawn_value(sleep, (), &plain).unwrap())
+        .collect();
     let all: Vec<_> = sleepers.iter().collect();
     let soon = Deadline::after(Duration::from_millis(5));
-    assert!(matches!(wait_any(&all, Some(soon)), Err(JoinError::TimedOut)));
+    assert!(matches!(
+        wait_any(&all, Some(soon)),
+        Err(JoinError::TimedOut)
+    ));
     sleepers[2].kill(Signal::KILL).unwrap();
     assert_eq!(wait_any(&all, None).unwrap(), 2);
     for sleeper in &sleepers {
@@ -282,8 +381,18 @@ fn usage_is_complete_after_reaping() {
     }
     let region = region();
     let coprocs = Coprocs::new(&region).unwrap();
-    let published = coprocs.spawn_value(work, 500, &Attributes::new()).unwrap().join().unwrap().usage;
-    let reaped = coprocs.spawn_value(work, 500, &Attributes::new()).unwrap().join_reaped().unwrap().usage;
+    let published = coprocs
+        .spawn_value(work, 500, &Attributes::new())
+        .unwrap()
+        .join()
+        .unwrap()
+        .usage;
+    let reaped = coprocs
+        .spawn_value(work, 500, &Attributes::new())
+        .unwrap()
+        .join_reaped()
+        .unwrap()
+        .usage;
     for usage in [published, reaped] {
         assert!(usage.minor_faults >= 500, "{usage:?}");
         assert!(usage.max_rss_kib >= 2000, "{usage:?}");
@@ -299,14 +408,25 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
         {
             let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
             for round in 0..1000 {
-                let attributes = if round % 3 == 0 { Attributes::new().core_size(0) } else { Attributes::new() };
+                let attributes = if round % 3 == 0 {
+                    Attributes::new().core_size(0)
+                } else {
+                    Attributes::new()
+                };
                 let coproc = coprocs.spawn_value(give, round, &attributes).unwrap();
                 match round % 7 {
                     0 => coproc.detach(),
-                    1 => assert_eq!(coproc.join_reaped().unwrap().outcome, Outcome::Returned(round)),
+                    1 => assert_eq!(
+                        coproc.join_reaped().unwrap().outcome,
+                        Outcome::Returned(round)
+                    ),
                     _ => assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(round)),
                 }
-                assert!(children().len() < 200 || round % 50 != 0, "{}", children().len());
+                assert!(
+                    children().len() < 200 || round % 50 != 0,
+                    "{}",
+                    children().len()
+                );
             }
         }
         // Those that were detached may still be on their way.
@@ -315,7 +435,10 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
             children().is_empty()
         });
         let after = region.heap_stats();
-        assert_eq!((before.private_blocks, before.shared_blocks), (after.private_blocks, after.shared_blocks));
+        assert_eq!(
+            (before.private_blocks, before.shared_blocks),
+            (after.private_blocks, after.shared_blocks)
+        );
         region.check_heap().unwrap();
     });
 }
@@ -343,10 +466,15 @@ fn an_exhausted_pool_is_no_obstacle() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
-        let sleepers: Vec<_> = (0..12).map(|_| coprocs.spawn_value(sleep, (), &Attributes::new()).unwrap()).collect();
+        let sleepers: Vec<_> = (0..12)
+            .map(|_| coprocs.spawn_value(sleep, (), &Attributes::new()).unwrap())
+            .collect();
         for sleeper in sleepers {
             sleeper.kill(Signal::KILL).unwrap();
-            assert!(matches!(sleeper.join().unwrap().outcome, Outcome::Signalled { .. }));
+            assert!(matches!(
+                sleeper.join().unwrap().outcome,
+                Outcome::Signalled { .. }
+            ));
         }
     });
 }

@@ -4,11 +4,14 @@
 
 mod coproc_support;
 
-use coproc_support::{children, isolated, proc_file, region, runs, status_of, until};
+use coproc_support::{children, fork, isolated, proc_file, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Happening, Options, Outcome, Restart, Signal, Spec, SpawnError, Supervisor};
+use latchwork::coproc::{
+    Attributes, Coprocs, Happening, Options, Outcome, Restart, Signal, SpawnError, Spec, Supervisor,
+};
+use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::{Child, Watchdog};
+use latchwork_testkit::{Seed, Watchdog};
 use std::time::Duration;
 
 fn give(_: &Region, value: i32) -> i32 {
@@ -22,12 +25,27 @@ fn pause(_: &Region, (): ()) -> i32 {
 }
 
 fn works(coprocs: &Coprocs) {
-    let exit = coprocs.spawn_value(give, 6, &Attributes::new()).unwrap().join().unwrap();
+    let exit = coprocs
+        .spawn_value(give, 6, &Attributes::new())
+        .unwrap()
+        .join()
+        .unwrap();
     assert_eq!(exit.outcome, Outcome::Returned(6));
 }
 
+/// The zygote, once there is no other process of this name.
+fn zygote() -> u32 {
+    until(|| zygotes().len() == 1);
+    zygotes()[0]
+}
+
+/// Those that are called so: the zygote, and for a moment each process that it makes.
 fn zygotes() -> Vec<u32> {
-    children().into_iter().map(|(pid, _)| pid).filter(|pid| proc_file(*pid, "comm") == "zygote\n").collect()
+    children()
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .filter(|pid| proc_file(*pid, "comm") == "zygote\n")
+        .collect()
 }
 
 #[test]
@@ -47,7 +65,11 @@ fn the_hosts_own_waits_do_not_meet_coprocs() {
         unsafe { libc::signal(libc::SIGCHLD, count as *const () as usize) };
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
-        for attributes in [Attributes::new(), Attributes::new().core_size(0), Attributes::new().snapshot()] {
+        for attributes in [
+            Attributes::new(),
+            Attributes::new().core_size(0),
+            Attributes::new().snapshot(),
+        ] {
             let coproc = coprocs.spawn_value(pause, (), &attributes).unwrap();
             assert_eq!(wait_for_any(), (-1, Some(libc::ECHILD)));
             coproc.kill(Signal::KILL).unwrap();
@@ -72,7 +94,13 @@ fn an_ignored_sigchld_loses_no_result() {
         let coprocs = Coprocs::new(&region).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         coproc.kill(Signal::USR1).unwrap();
-        assert_eq!(coproc.join().unwrap().outcome, Outcome::Signalled { signal: libc::SIGUSR1, core: false });
+        assert_eq!(
+            coproc.join().unwrap().outcome,
+            Outcome::Signalled {
+                signal: libc::SIGUSR1,
+                core: false
+            }
+        );
     });
 }
 
@@ -85,7 +113,7 @@ fn the_runtime_leaves_no_process_behind() {
             let clone = coprocs.clone();
             drop(coprocs);
             works(&clone);
-            assert_eq!(zygotes().len(), 1);
+            zygote();
             drop(clone);
             assert_eq!(children(), []);
         }
@@ -102,7 +130,10 @@ fn a_handle_outlives_its_runtime() {
         drop(coprocs);
         assert!(coproc.is_alive());
         coproc.kill(Signal::KILL).unwrap();
-        assert!(matches!(coproc.join().unwrap().outcome, Outcome::Signalled { .. }));
+        assert!(matches!(
+            coproc.join().unwrap().outcome,
+            Outcome::Signalled { .. }
+        ));
         assert_eq!(children(), []);
     });
 }
@@ -113,13 +144,20 @@ fn a_dead_zygote_is_replaced() {
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
         for _ in 0..3 {
-            let [zygote] = zygotes()[..] else { panic!("{:?}", children()) };
+            let zygote = zygote();
             // SAFETY: our child, which lives.
             unsafe { libc::kill(zygote as i32, libc::SIGKILL) };
             for _ in 0..4 {
                 works(&coprocs);
                 let clean = Attributes::new().core_size(0);
-                assert!(coprocs.spawn_value(give, 0, &clean).unwrap().join().unwrap().is_success());
+                assert!(
+                    coprocs
+                        .spawn_value(give, 0, &clean)
+                        .unwrap()
+                        .join()
+                        .unwrap()
+                        .is_success()
+                );
             }
         }
         drop(coprocs);
@@ -146,11 +184,12 @@ fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     for value in 0..60 {
-                        // As many new zygotes as one spawn makes may all be killed under it.
+                        // As many new zygotes as one spawn makes may all be killed under it; and a
+                        // coproc that has no name of its own yet is taken for one.
                         let exit = loop {
                             match coprocs.spawn_value(give, value, &Attributes::new()) {
                                 Ok(coproc) => break coproc.join().unwrap(),
-                                Err(SpawnError::Server(_)) => {}
+                                Err(SpawnError::Server(_) | SpawnError::Died) => {}
                                 Err(error) => panic!("{error}"),
                             }
                         };
@@ -166,12 +205,90 @@ fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
 }
 
 #[test]
+fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
+    fn work(region: &Region, (): ()) -> i32 {
+        let lock = region.find::<Mutex<u64, Robust>>("lock").unwrap();
+        let mut guard = match lock.lock() {
+            Ok(guard) => guard,
+            Err(LockError::OwnerDied(died)) => died.make_consistent(),
+            Err(error) => panic!("{error}"),
+        };
+        *guard += 1;
+        let block = region
+            .allocate(core::alloc::Layout::new::<[u8; 100]>())
+            .unwrap();
+        // SAFETY: allocated just now.
+        unsafe { region.deallocate(block).unwrap() };
+        0
+    }
+    isolated(|| {
+        let seed = Seed::from_env();
+        let region = region();
+        region.object("lock", || Mutex::robust(0u64)).unwrap();
+        let before = region.heap_stats();
+        {
+            let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+            let done = AtomicU32::new(0);
+            let killed = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut rng = seed.rng(1);
+                    while done.load(Ordering::Relaxed) == 0 {
+                        let zygotes = zygotes();
+                        for (pid, _) in children() {
+                            if !zygotes.contains(&pid)
+                                && proc_file(pid, "comm") != "zygote\n"
+                                && rng.bool()
+                            {
+                                // SAFETY: a signal to a child, or to one that is gone.
+                                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+                                killed.fetch_add(1, Ordering::Relaxed);
+                            }
+                        }
+                    }
+                });
+                let mut rng = seed.rng(2);
+                for _ in 0..400 {
+                    let attributes = if rng.bool() {
+                        Attributes::new()
+                    } else {
+                        Attributes::new().core_size(0)
+                    };
+                    match coprocs.spawn_value(work, (), &attributes) {
+                        Ok(coproc) => match coproc.join().unwrap().outcome {
+                            Outcome::Returned(0)
+                            | Outcome::Signalled {
+                                signal: libc::SIGKILL,
+                                ..
+                            } => {}
+                            other => panic!("{other:?}"),
+                        },
+                        Err(SpawnError::Died | SpawnError::Server(_)) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                done.store(1, Ordering::Relaxed);
+            });
+            assert_ne!(killed.load(Ordering::Relaxed), 0);
+        }
+        assert_eq!(children(), []);
+        region.sweep().unwrap();
+        region.check_heap().unwrap();
+        let after = region.heap_stats();
+        assert_eq!(
+            (before.private_blocks, before.shared_blocks),
+            (after.private_blocks, after.shared_blocks)
+        );
+    });
+}
+
+#[test]
 fn ready_coprocs_that_were_killed_are_passed_over() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
         until(|| children().len() == 5);
-        let zygote = zygotes()[0];
+        let zygote = zygote();
         for (pid, _) in children() {
             // The later ones may not be named yet, which is as good.
             if pid != zygote && proc_file(pid, "comm") == "ready\n" {
@@ -191,7 +308,13 @@ fn signals_for_the_terminals_group_pass_the_helpers_by() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
-        until(|| children().iter().filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n").count() == 3);
+        until(|| {
+            children()
+                .iter()
+                .filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n")
+                .count()
+                == 3
+        });
         for (pid, _) in children() {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
                 // SAFETY: our child, which lives.
@@ -211,8 +334,11 @@ fn a_fork_does_not_disturb_its_parents_runtime() {
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         let (theirs, their_coproc) = (&coprocs, &coproc);
-        Child::fork(move || {
-            assert!(matches!(theirs.spawn_value(give, 1, &Attributes::new()), Err(SpawnError::OtherProcess)));
+        fork(move || {
+            assert!(matches!(
+                theirs.spawn_value(give, 1, &Attributes::new()),
+                Err(SpawnError::OtherProcess)
+            ));
             assert!(their_coproc.kill(Signal::KILL).is_err());
             let own = theirs.region().clone();
             works(&Coprocs::new(&own).unwrap());
@@ -238,7 +364,11 @@ fn coprocs_may_have_coprocs() {
             return 1;
         }
         let coprocs = Coprocs::with_options(region, &Options::new().pool(1)).unwrap();
-        let exit = coprocs.spawn_value(middle, depth - 1, &Attributes::new()).unwrap().join().unwrap();
+        let exit = coprocs
+            .spawn_value(middle, depth - 1, &Attributes::new())
+            .unwrap()
+            .join()
+            .unwrap();
         drop(coprocs);
         assert_eq!(children(), []);
         match exit.outcome {
@@ -249,7 +379,11 @@ fn coprocs_may_have_coprocs() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::new(&region).unwrap();
-        let exit = coprocs.spawn_value(middle, 3, &Attributes::new()).unwrap().join().unwrap();
+        let exit = coprocs
+            .spawn_value(middle, 3, &Attributes::new())
+            .unwrap()
+            .join()
+            .unwrap();
         assert_eq!(exit.outcome, Outcome::Returned(4));
     });
 }
@@ -265,7 +399,9 @@ fn a_late_start_among_busy_threads_works() {
                 while stop.load(Ordering::Relaxed) == 0 {
                     let blocks: Vec<Vec<u8>> = (1..50).map(|size| vec![1; size * 40]).collect();
                     core::hint::black_box(&blocks);
-                    std::thread::spawn(|| core::hint::black_box(vec![1u8; 100])).join().unwrap();
+                    std::thread::spawn(|| core::hint::black_box(vec![1u8; 100]))
+                        .join()
+                        .unwrap();
                 }
             });
         }
@@ -273,9 +409,15 @@ fn a_late_start_among_busy_threads_works() {
             let coprocs = Coprocs::new(&region).unwrap();
             // It allocates and starts threads, too.
             fn entry(_: &Region, (): ()) -> i32 {
-                std::thread::spawn(|| vec![1u8; 3000].len() as i32).join().unwrap()
+                std::thread::spawn(|| vec![1u8; 3000].len() as i32)
+                    .join()
+                    .unwrap()
             }
-            let exit = coprocs.spawn_value(entry, (), &Attributes::new()).unwrap().join().unwrap();
+            let exit = coprocs
+                .spawn_value(entry, (), &Attributes::new())
+                .unwrap()
+                .join()
+                .unwrap();
             assert_eq!(exit.outcome, Outcome::Returned(3000));
         }
         stop.store(1, Ordering::Relaxed);
@@ -287,13 +429,19 @@ fn the_creating_thread_may_end() {
     isolated(|| {
         let region = region();
         let coprocs = std::thread::scope(|scope| {
-            scope.spawn(|| Coprocs::with_options(&region, &Options::new().pool(1)).unwrap()).join().unwrap()
+            scope
+                .spawn(|| Coprocs::with_options(&region, &Options::new().pool(1)).unwrap())
+                .join()
+                .unwrap()
         });
         for _ in 0..4 {
             works(&coprocs);
         }
         let coproc = std::thread::scope(|scope| {
-            scope.spawn(|| coprocs.spawn_value(pause, (), &Attributes::new()).unwrap()).join().unwrap()
+            scope
+                .spawn(|| coprocs.spawn_value(pause, (), &Attributes::new()).unwrap())
+                .join()
+                .unwrap()
         });
         assert!(coproc.is_alive());
         coproc.kill(Signal::KILL).unwrap();
@@ -305,10 +453,19 @@ fn the_creating_thread_may_end() {
 fn helpers_end_with_a_host_that_is_killed() {
     let _watchdog = Watchdog::start("host killed".into());
     let region = region();
-    let pids = region.object("pids", || [const { AtomicU32::new(0) }; 8]).unwrap();
-    let mut host = Child::fork(|| {
+    let pids = region
+        .object("pids", || [const { AtomicU32::new(0) }; 8])
+        .unwrap();
+    let before = region.heap_stats();
+    let mut host = fork(|| {
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
-        until(|| children().iter().filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n").count() == 3);
+        until(|| {
+            children()
+                .iter()
+                .filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n")
+                .count()
+                == 3
+        });
         for (place, (pid, _)) in pids.iter().zip(children()) {
             place.store(pid, Ordering::Relaxed);
         }
@@ -322,6 +479,12 @@ fn helpers_end_with_a_host_that_is_killed() {
         assert_ne!(pid, 0);
         until(|| !runs(pid));
     }
+    region.sweep().unwrap();
+    let after = region.heap_stats();
+    assert_eq!(
+        (before.private_blocks, before.shared_blocks),
+        (after.private_blocks, after.shared_blocks)
+    );
 }
 
 #[test]
@@ -333,7 +496,7 @@ fn what_was_printed_before_is_printed_once() {
     }
     isolated(|| {
         let (read, write) = std::io::pipe().unwrap();
-        Child::fork(|| {
+        fork(|| {
             // SAFETY: standard output becomes the pipe, in this process alone.
             unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&write), 1) };
             use std::io::Write;
@@ -342,7 +505,11 @@ fn what_was_printed_before_is_printed_once() {
             let region = region();
             let coprocs = Coprocs::new(&region).unwrap();
             for attributes in [Attributes::new(), Attributes::new().snapshot()] {
-                coprocs.spawn_value(entry, (), &attributes).unwrap().join_reaped().unwrap();
+                coprocs
+                    .spawn_value(entry, (), &attributes)
+                    .unwrap()
+                    .join_reaped()
+                    .unwrap();
             }
         })
         .succeed();
@@ -354,12 +521,19 @@ fn what_was_printed_before_is_printed_once() {
 #[test]
 fn a_full_task_table_is_a_typed_error() {
     isolated(|| {
-        let region = RegionOptions::new().max_bytes(4 << 20).max_tasks(3).create_anonymous().unwrap();
+        let region = RegionOptions::new()
+            .max_bytes(4 << 20)
+            .max_tasks(3)
+            .create_anonymous()
+            .unwrap();
         region.join("host").unwrap();
         let coprocs = Coprocs::new(&region).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         match coprocs.spawn_value(give, 0, &Attributes::new()) {
-            Err(SpawnError::Attribute { attribute: "region", error }) => assert_eq!(error.raw_os_error(), libc::ENOSPC),
+            Err(SpawnError::Attribute {
+                attribute: "region",
+                error,
+            }) => assert_eq!(error.raw_os_error(), libc::ENOSPC),
             other => panic!("{other:?}"),
         }
         coproc.kill(Signal::KILL).unwrap();
@@ -384,7 +558,11 @@ fn a_coproc_is_the_hosts_child() {
 fn a_supervisor_starts_again_by_policy() {
     fn succeed_on_the_third(region: &Region, (): ()) -> i32 {
         let runs = region.find::<AtomicU32>("runs").unwrap();
-        if runs.fetch_add(1, Ordering::Relaxed) < 2 { std::process::abort() } else { 0 }
+        if runs.fetch_add(1, Ordering::Relaxed) < 2 {
+            std::process::abort()
+        } else {
+            0
+        }
     }
     let region = region();
     region.object("runs", || AtomicU32::new(0)).unwrap();
@@ -392,39 +570,103 @@ fn a_supervisor_starts_again_by_policy() {
     let short = Duration::from_millis(1);
     let hour = Duration::from_secs(3600);
     supervisor.add(
-        Spec::new("retry", |coprocs| coprocs.spawn_value(succeed_on_the_third, (), &Attributes::new().core_size(0)))
-            .back_off(short, short),
+        Spec::new("retry", |coprocs| {
+            coprocs.spawn_value(succeed_on_the_third, (), &Attributes::new().core_size(0))
+        })
+        .back_off(short, short),
     );
-    supervisor.add(Spec::new("once", |coprocs| coprocs.spawn_value(give, 1, &Attributes::new())).restart(Restart::Never));
     supervisor.add(
-        Spec::new("always", |coprocs| coprocs.spawn_value(give, 0, &Attributes::new()))
-            .restart(Restart::Always)
-            .limit(4, hour)
-            .back_off(short, short),
+        Spec::new("once", |coprocs| {
+            coprocs.spawn_value(give, 1, &Attributes::new())
+        })
+        .restart(Restart::Never),
     );
-    supervisor.add(Spec::new("refused", |coprocs| coprocs.spawn_value(give, 0, &Attributes::new().affinity([]))).limit(1, hour));
+    supervisor.add(
+        Spec::new("always", |coprocs| {
+            coprocs.spawn_value(give, 0, &Attributes::new())
+        })
+        .restart(Restart::Always)
+        .limit(4, hour)
+        .back_off(short, short),
+    );
+    supervisor.add(
+        Spec::new("refused", |coprocs| {
+            coprocs.spawn_value(give, 0, &Attributes::new().affinity([]))
+        })
+        .limit(1, hour),
+    );
     let events = supervisor.run_until(None);
-    let count = |name: &str, is: fn(&Happening) -> bool| events.iter().filter(|event| event.name == name && is(&event.what)).count();
+    let count = |name: &str, is: fn(&Happening) -> bool| {
+        events
+            .iter()
+            .filter(|event| event.name == name && is(&event.what))
+            .count()
+    };
     let ended = |happening: &Happening| matches!(happening, Happening::Ended(_));
     let restarted = |happening: &Happening| matches!(happening, Happening::Restarted { .. });
     let gave_up = |happening: &Happening| matches!(happening, Happening::GaveUp);
-    assert_eq!((count("retry", ended), count("retry", restarted), count("retry", gave_up)), (3, 2, 0));
-    assert_eq!((count("once", ended), count("once", restarted), count("once", gave_up)), (1, 0, 0));
-    assert_eq!((count("always", ended), count("always", restarted), count("always", gave_up)), (5, 4, 1));
+    assert_eq!(
+        (
+            count("retry", ended),
+            count("retry", restarted),
+            count("retry", gave_up)
+        ),
+        (3, 2, 0)
+    );
+    assert_eq!(
+        (
+            count("once", ended),
+            count("once", restarted),
+            count("once", gave_up)
+        ),
+        (1, 0, 0)
+    );
+    assert_eq!(
+        (
+            count("always", ended),
+            count("always", restarted),
+            count("always", gave_up)
+        ),
+        (5, 4, 1)
+    );
     let not_started = |happening: &Happening| matches!(happening, Happening::NotStarted(_));
-    assert_eq!((count("refused", not_started), count("refused", gave_up)), (2, 1));
+    assert_eq!(
+        (count("refused", not_started), count("refused", gave_up)),
+        (2, 1)
+    );
 }
 
 #[test]
 fn a_supervisor_stops_at_its_deadline_and_goes_on() {
     let region = region();
     let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
-    supervisor.add(Spec::new("worker", |coprocs| coprocs.spawn_value(pause, (), &Attributes::new())).restart(Restart::Never));
+    supervisor.add(
+        Spec::new("worker", |coprocs| {
+            coprocs.spawn_value(pause, (), &Attributes::new())
+        })
+        .restart(Restart::Never),
+    );
     let deadline = latchwork::time::Deadline::after(Duration::from_millis(30));
     let events = supervisor.run_until(Some(deadline));
-    assert!(matches!(events[..], [latchwork::coproc::Event { what: Happening::Started { .. }, .. }]));
-    supervisor.running("worker").unwrap().kill(Signal::KILL).unwrap();
+    assert!(matches!(
+        events[..],
+        [latchwork::coproc::Event {
+            what: Happening::Started { .. },
+            ..
+        }]
+    ));
+    supervisor
+        .running("worker")
+        .unwrap()
+        .kill(Signal::KILL)
+        .unwrap();
     let events = supervisor.run_until(None);
-    assert!(matches!(events[..], [latchwork::coproc::Event { what: Happening::Ended(_), .. }]));
+    assert!(matches!(
+        events[..],
+        [latchwork::coproc::Event {
+            what: Happening::Ended(_),
+            ..
+        }]
+    ));
     assert!(supervisor.running("worker").is_none());
 }

@@ -34,14 +34,26 @@ const DONE: u64 = u64::MAX;
 
 impl Journal {
     fn new() -> Self {
-        Self { next: Page::new(), fate: Page::new(), holder: Page::new(), progress: Page::new(), last: Page::new() }
+        Self {
+            next: Page::new(),
+            fate: Page::new(),
+            holder: Page::new(),
+            progress: Page::new(),
+            last: Page::new(),
+        }
     }
 
     fn clear(&self) {
         self.next.iter().for_each(|next| next.store(0, SeqCst));
         self.last.iter().for_each(|last| last.store(0, SeqCst));
-        self.fate.iter().flatten().for_each(|fate| fate.store(0, SeqCst));
-        self.holder.iter().flatten().for_each(|holder| holder.store(0, SeqCst));
+        self.fate
+            .iter()
+            .flatten()
+            .for_each(|fate| fate.store(0, SeqCst));
+        self.holder
+            .iter()
+            .flatten()
+            .for_each(|holder| holder.store(0, SeqCst));
     }
 
     /// A message's number is taken before it is sent, and committed after.
@@ -51,7 +63,9 @@ impl Journal {
     }
 
     fn has_run_out(&self, senders: usize) -> bool {
-        self.next[..senders].iter().any(|next| next.load(SeqCst) as usize >= IDS)
+        self.next[..senders]
+            .iter()
+            .any(|next| next.load(SeqCst) as usize >= IDS)
     }
 
     fn counts(&self) -> [u64; SENDERS + RECEIVERS] {
@@ -73,7 +87,9 @@ impl Journal {
     /// Committed messages that nobody received, received ones that were not sent.
     fn reckon(&self, gone: u8) -> (usize, usize) {
         let fates = || self.fate.iter().flatten().map(|fate| fate.load(SeqCst));
-        let lost = fates().filter(|fate| fate & COMMITTED != 0 && fate & gone == 0).count();
+        let lost = fates()
+            .filter(|fate| fate & COMMITTED != 0 && fate & gone == 0)
+            .count();
         (lost, fates().filter(|fate| fate & COMMITTED != 0).count())
     }
 }
@@ -84,7 +100,8 @@ fn compose(buffer: &mut Vec<u8>, sender: usize, number: u32, length: usize) {
     buffer.extend_from_slice(&(sender as u32).to_le_bytes());
     buffer.extend_from_slice(&number.to_le_bytes());
     buffer.extend_from_slice(&(length as u64).to_le_bytes());
-    let mut bytes = fastrand::Rng::with_seed((sender as u64) << 48 | u64::from(number) << 16 | length as u64);
+    let mut bytes =
+        fastrand::Rng::with_seed((sender as u64) << 48 | u64::from(number) << 16 | length as u64);
     while buffer.len() < length {
         let chunk = bytes.u64(..).to_le_bytes();
         buffer.extend_from_slice(&chunk[..chunk.len().min(length - buffer.len())]);
@@ -96,10 +113,17 @@ fn compose(buffer: &mut Vec<u8>, sender: usize, number: u32, length: usize) {
 fn read(message: &[u8]) -> (usize, u32) {
     let word = |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap());
     let (sender, number) = (word(0) as usize, word(4));
-    assert!(sender < SENDERS && (number as usize) < IDS, "a message nobody sent: {:?}", &message[..HEAD]);
+    assert!(
+        sender < SENDERS && (number as usize) < IDS,
+        "a message nobody sent: {:?}",
+        &message[..HEAD]
+    );
     let mut whole = Vec::new();
     compose(&mut whole, sender, number, message.len());
-    assert!(whole == message, "message {number} of {sender} is not whole");
+    assert!(
+        whole == message,
+        "message {number} of {sender} is not whole"
+    );
     (sender, number)
 }
 
@@ -132,11 +156,16 @@ fn process(worker: Worker, message: Message<'_>, journal: &Journal) {
     let id = read(&message);
     let me = 1 + worker.seat as u64 + (worker.incarnation << 16);
     let before = journal.holder(id).load(SeqCst);
-    assert!(before == 0 || message.deliveries() > 1, "{id:?}, first delivered now, was delivered before");
+    assert!(
+        before == 0 || message.deliveries() > 1,
+        "{id:?}, first delivered now, was delivered before"
+    );
     if before != DONE {
         journal.holder(id).store(me, SeqCst);
         // The result, exactly once: it is there or not when the message comes again.
-        let mine = journal.holder(id).compare_exchange(me, DONE, SeqCst, SeqCst);
+        let mine = journal
+            .holder(id)
+            .compare_exchange(me, DONE, SeqCst, SeqCst);
         assert_eq!(mine, Ok(me), "{id:?} was delivered to two at a time");
     }
     journal.mark(id, RECEIVED);
@@ -151,7 +180,10 @@ fn receive_held_for_ever(worker: Worker, queue: Queue<'_>, journal: &Journal, in
         if in_order {
             // Nothing overtakes: what came before may come again, at once and in its place only.
             let last = journal.last[sender].swap(number + 1, SeqCst);
-            assert!(number >= last || (number + 1 == last && message.deliveries() > 1), "{number} of {sender} came after {last} - 1");
+            assert!(
+                number >= last || (number + 1 == last && message.deliveries() > 1),
+                "{number} of {sender} came after {last} - 1"
+            );
         }
         match rng.u32(..16) {
             0 => drop(message),
@@ -177,7 +209,12 @@ fn receive_copies_for_ever(worker: Worker, queue: Queue<'_>, journal: &Journal) 
 }
 
 fn region() -> Region {
-    RegionOptions::new().max_bytes(16 << 20).max_tasks(64).label("kill_queue").create_anonymous().unwrap()
+    RegionOptions::new()
+        .max_bytes(16 << 20)
+        .max_tasks(64)
+        .label("kill_queue")
+        .create_anonymous()
+        .unwrap()
 }
 
 #[derive(Clone, Copy)]
@@ -208,7 +245,9 @@ fn drain(queue: Queue<'_>, mut each: impl FnMut(Message<'_>)) -> u32 {
 fn check_capacity(queue: Queue<'_>) {
     let message = [0x55; MAX_MESSAGE];
     for index in 0..queue.capacity() as usize {
-        queue.try_send(&message[..1 + index * 997 % MAX_MESSAGE]).unwrap_or_else(|error| panic!("no room for message {index}: {error}"));
+        queue
+            .try_send(&message[..1 + index * 997 % MAX_MESSAGE])
+            .unwrap_or_else(|error| panic!("no room for message {index}: {error}"));
     }
     assert!(matches!(queue.try_send(&[]), Err(SendError::Full)));
     assert!(queue.is_consistent().unwrap());
@@ -219,7 +258,12 @@ fn check_capacity(queue: Queue<'_>) {
 fn storm_over_a_queue(name: &'static str, plan: Plan) {
     let trial = Trial::begin(name);
     let region = region();
-    let queue = Queue::create(&region, "queue", &QueueOptions::new(plan.capacity, MAX_MESSAGE as u32)).unwrap();
+    let queue = Queue::create(
+        &region,
+        "queue",
+        &QueueOptions::new(plan.capacity, MAX_MESSAGE as u32),
+    )
+    .unwrap();
     let journal = Journal::new();
     let work = |worker: Worker| {
         if worker.seat < plan.senders {
@@ -235,12 +279,20 @@ fn storm_over_a_queue(name: &'static str, plan: Plan) {
     let (mut messages, mut lost, mut rounds) = (0, 0, 0);
     while storm.kills() < kills {
         for _ in 0..8 {
-            let _ = if plan.recoverers { storm.kill_recoverers() } else { storm.kill() };
+            let _ = if plan.recoverers {
+                storm.kill_recoverers()
+            } else {
+                storm.kill()
+            };
             let before = journal.counts();
             storm.wait_until(|| {
                 let now = journal.counts();
                 // Once the numbers have run out, receivers wait for the next round.
-                let seats = if journal.has_run_out(plan.senders) { 0..0 } else { 0..plan.senders + plan.receivers };
+                let seats = if journal.has_run_out(plan.senders) {
+                    0..0
+                } else {
+                    0..plan.senders + plan.receivers
+                };
                 seats.into_iter().all(|seat| now[seat] != before[seat])
             });
         }
@@ -273,39 +325,80 @@ fn storm_over_a_queue(name: &'static str, plan: Plan) {
     let redelivered = queue.redelivered();
     let tally = storm.finish();
     // A receiver that is killed after `receive` returned takes at most one message with it.
-    assert!(lost as u64 <= tally.total(), "{lost} messages were lost in {} kills", tally.total());
-    println!("{name}: {messages} messages in {rounds} rounds, {redelivered} put back, {lost} lost with their receiver");
+    assert!(
+        lost as u64 <= tally.total(),
+        "{lost} messages were lost in {} kills",
+        tally.total()
+    );
+    println!(
+        "{name}: {messages} messages in {rounds} rounds, {redelivered} put back, {lost} lost with their receiver"
+    );
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
 
 #[test]
 fn held_messages_are_processed_exactly_once() {
-    let plan = Plan { senders: 2, receivers: 2, capacity: 8, held: true, kills: 250, recoverers: false };
+    let plan = Plan {
+        senders: 2,
+        receivers: 2,
+        capacity: 8,
+        held: true,
+        kills: 250,
+        recoverers: false,
+    };
     storm_over_a_queue("held_messages_are_processed_exactly_once", plan);
 }
 
 #[test]
 fn held_messages_survive_a_queue_of_one() {
-    let plan = Plan { senders: 3, receivers: 3, capacity: 1, held: true, kills: 150, recoverers: false };
+    let plan = Plan {
+        senders: 3,
+        receivers: 3,
+        capacity: 1,
+        held: true,
+        kills: 150,
+        recoverers: false,
+    };
     storm_over_a_queue("held_messages_survive_a_queue_of_one", plan);
 }
 
 #[test]
 fn messages_keep_their_order_over_redelivery() {
-    let plan = Plan { senders: 3, receivers: 1, capacity: 16, held: true, kills: 150, recoverers: false };
+    let plan = Plan {
+        senders: 3,
+        receivers: 1,
+        capacity: 16,
+        held: true,
+        kills: 150,
+        recoverers: false,
+    };
     storm_over_a_queue("messages_keep_their_order_over_redelivery", plan);
 }
 
 #[test]
 fn copied_messages_are_never_torn_or_doubled() {
-    let plan = Plan { senders: 3, receivers: 3, capacity: 8, held: false, kills: 200, recoverers: false };
+    let plan = Plan {
+        senders: 3,
+        receivers: 3,
+        capacity: 8,
+        held: false,
+        kills: 200,
+        recoverers: false,
+    };
     storm_over_a_queue("copied_messages_are_never_torn_or_doubled", plan);
 }
 
 #[test]
 fn killing_those_who_recover_a_queue_loses_nothing() {
-    let plan = Plan { senders: 3, receivers: 3, capacity: 4, held: true, kills: 250, recoverers: true };
+    let plan = Plan {
+        senders: 3,
+        receivers: 3,
+        capacity: 4,
+        held: true,
+        kills: 250,
+        recoverers: true,
+    };
     storm_over_a_queue("killing_those_who_recover_a_queue_loses_nothing", plan);
 }
 
@@ -322,7 +415,9 @@ fn a_receiver_of_an_empty_queue_survives_the_death_of_all_others() {
             trial.wait_until(|| receiver.is_in_futex());
         }
         let survivor = receivers.remove(round as usize % 4);
-        receivers.iter_mut().for_each(|receiver| assert_eq!(receiver.kill(), Exit::Signal(libc::SIGKILL)));
+        receivers
+            .iter_mut()
+            .for_each(|receiver| assert_eq!(receiver.kill(), Exit::Signal(libc::SIGKILL)));
         queue.send(b"for the last one").unwrap();
         survivor.succeed();
         assert!(queue.is_empty());
@@ -336,14 +431,26 @@ fn a_receiver_killed_as_it_was_woken_passes_the_message_on() {
     let region = region();
     let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 64)).unwrap();
     // A new place in the task table wakes those who sleep, once: let there be enough of them.
-    let mut others: Vec<Child> = (0..4).map(|_| Child::fork(|| { let _ = queue.receive(&mut []); })).collect();
+    let mut others: Vec<Child> = (0..4)
+        .map(|_| {
+            Child::fork(|| {
+                let _ = queue.receive(&mut []);
+            })
+        })
+        .collect();
     for other in &others {
         trial.wait_until(|| other.is_in_futex());
     }
-    others.iter_mut().for_each(|other| assert_eq!(other.kill(), Exit::Signal(libc::SIGKILL)));
+    others
+        .iter_mut()
+        .for_each(|other| assert_eq!(other.kill(), Exit::Signal(libc::SIGKILL)));
     region.sweep().unwrap();
     for _ in 0..trial.times(5) {
-        let Some(mut first) = step::Frozen::in_futex(&trial, || queue.receive_held().unwrap().done()) else { return };
+        let Some(mut first) =
+            step::Frozen::in_futex(&trial, || queue.receive_held().unwrap().done())
+        else {
+            return;
+        };
         let second = Child::fork(|| queue.receive_held().unwrap().done());
         trial.wait_until(|| second.is_in_futex());
         queue.send(b"one").unwrap();
@@ -366,14 +473,24 @@ fn step_through(
     left: &[u32],
 ) {
     let region = region();
-    let queue = Queue::create(&region, "queue", &QueueOptions::new(capacity, MAX_MESSAGE as u32)).unwrap();
+    let queue = Queue::create(
+        &region,
+        "queue",
+        &QueueOptions::new(capacity, MAX_MESSAGE as u32),
+    )
+    .unwrap();
     let mut message = Vec::new();
     step::each_instruction(
         trial,
         name,
         || {
             for number in 0..filled {
-                compose(&mut message, 0, number, 16 + number as usize * 1500 % MAX_MESSAGE);
+                compose(
+                    &mut message,
+                    0,
+                    number,
+                    16 + number as usize * 1500 % MAX_MESSAGE,
+                );
                 queue.send(&message).unwrap();
             }
         },
@@ -383,13 +500,21 @@ fn step_through(
         },
         |()| unblock(queue),
         |(), point| {
+            // A dead task's messages come again in their places once its death is known.
+            region.sweep().unwrap();
             let mut ids = Vec::new();
             let count = drain(queue, |message| {
                 ids.push(read(&message));
                 message.done();
             });
-            assert!(left.contains(&count), "{name}, killed at {point:?}: {count} messages are left");
-            assert!(ids.is_sorted(), "{name}, killed at {point:?}: out of order: {ids:?}");
+            assert!(
+                left.contains(&count),
+                "{name}, killed at {point:?}: {count} messages are left"
+            );
+            assert!(
+                ids.is_sorted(),
+                "{name}, killed at {point:?}: out of order: {ids:?}"
+            );
             check_capacity(queue);
         },
     );
@@ -409,9 +534,20 @@ fn send_is_all_or_nothing_at_every_instruction() {
     step_through(&trial, "send, small", 3, 1, send(64), never, &[1, 2]);
     step_through(&trial, "send, large", 3, 1, send(600), never, &[1, 2]);
     let make_room = |queue: Queue<'_>| {
-        queue.try_receive_held().map(|message| message.done()).is_ok()
+        queue
+            .try_receive_held()
+            .map(|message| message.done())
+            .is_ok()
     };
-    step_through(&trial, "send to a full queue", 2, 2, send(600), make_room, &[1, 2]);
+    step_through(
+        &trial,
+        "send to a full queue",
+        2,
+        2,
+        send(600),
+        make_room,
+        &[1, 2],
+    );
 }
 
 #[test]
@@ -422,14 +558,38 @@ fn receive_is_all_or_nothing_at_every_instruction() {
         queue.receive(&mut [0; MAX_MESSAGE]).unwrap();
     };
     step_through(&trial, "receive, small", 3, 1, receive, never, &[0, 1]);
-    step_through(&trial, "receive_held and done", 3, 2, |queue| queue.receive_held().unwrap().done(), never, &[1, 2]);
-    step_through(&trial, "receive_held and give back", 3, 2, |queue| drop(queue.receive_held().unwrap()), never, &[2]);
+    step_through(
+        &trial,
+        "receive_held and done",
+        3,
+        2,
+        |queue| queue.receive_held().unwrap().done(),
+        never,
+        &[1, 2],
+    );
+    step_through(
+        &trial,
+        "receive_held and give back",
+        3,
+        2,
+        |queue| drop(queue.receive_held().unwrap()),
+        never,
+        &[2],
+    );
     let fill = |queue: Queue<'_>| {
         let mut message = Vec::new();
         compose(&mut message, 1, 7, 700);
         queue.try_send(&message).is_ok()
     };
-    step_through(&trial, "receive, large, from an empty queue", 3, 0, receive, fill, &[0, 1]);
+    step_through(
+        &trial,
+        "receive, large, from an empty queue",
+        3,
+        0,
+        receive,
+        fill,
+        &[0, 1],
+    );
 }
 
 /// A dead sender and a dead receiver are found by a task that is killed while it recovers them.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork::region::{Region, RegionOptions, Shareable, TornSafe};
 use latchwork_testkit::step::{self, Point};
-use latchwork_testkit::{fastrand, Child, Exit, Page, Storm, Trial, Worker};
+use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker, fastrand};
 
 /// Equal, unless a holder died between the two stores.
 #[derive(Shareable, TornSafe)]
@@ -47,7 +47,12 @@ fn arena(region: &Region) -> &Arena {
 }
 
 fn region() -> Region {
-    RegionOptions::new().max_bytes(4 << 20).max_tasks(64).label("kill_robust").create_anonymous().unwrap()
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(64)
+        .label("kill_robust")
+        .create_anonymous()
+        .unwrap()
 }
 
 /// Takes the lock, and repairs what a dead holder left.
@@ -55,7 +60,11 @@ fn take<'a>(arena: &'a Arena, region: &'a Region) -> RobustGuard<'a, Halves> {
     match arena.lock(region).lock() {
         Ok(halves) => {
             assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
-            assert_eq!(arena.owner.load(SeqCst), 0, "taken without OwnerDied from one who did not release it");
+            assert_eq!(
+                arena.owner.load(SeqCst),
+                0,
+                "taken without OwnerDied from one who did not release it"
+            );
             halves
         }
         Err(LockError::OwnerDied(mut halves)) => {
@@ -109,9 +118,16 @@ fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64) {
     drop(take(arena, &region));
     let sections = arena.lock(&region).try_lock().unwrap().left;
     let counted: u64 = arena.progress.iter().map(|count| count.load(SeqCst)).sum();
-    assert!(sections >= counted, "{counted} sections were completed, but the data knows of {sections}");
+    assert!(
+        sections >= counted,
+        "{counted} sections were completed, but the data knows of {sections}"
+    );
     storm.finish();
-    println!("{name}: {} owners died, {} left torn data", arena.died.load(SeqCst), arena.torn.load(SeqCst));
+    println!(
+        "{name}: {} owners died, {} left torn data",
+        arena.died.load(SeqCst),
+        arena.torn.load(SeqCst)
+    );
     region.sweep().unwrap();
     region.check_heap().unwrap();
 }
@@ -176,11 +192,16 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
     let arena = arena(&region);
     for round in 0..trial.times(20) {
         let held = take(arena, &region);
-        let mut waiters: Vec<Child> = (0..3).map(|_| Child::fork(|| drop(take(arena, &region)))).collect();
+        let mut waiters: Vec<Child> = (0..3)
+            .map(|_| Child::fork(|| drop(take(arena, &region))))
+            .collect();
         for waiter in &waiters {
             trial.wait_until(|| waiter.is_in_futex());
         }
-        assert_eq!(waiters[round as usize % 3].kill(), Exit::Signal(libc::SIGKILL));
+        assert_eq!(
+            waiters[round as usize % 3].kill(),
+            Exit::Signal(libc::SIGKILL)
+        );
         drop(held);
         waiters.remove(round as usize % 3);
         waiters.into_iter().for_each(Child::succeed);
@@ -199,7 +220,9 @@ fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
     let arena = arena(&region);
     for newcomer in [false, true] {
         let held = take(arena, &region);
-        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(take(arena, &region))) else { return };
+        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(take(arena, &region))) else {
+            return;
+        };
         let second = Child::fork(|| drop(take(arena, &region)));
         trial.wait_until(|| second.is_in_futex());
         drop(held);
@@ -217,7 +240,9 @@ fn a_lock_given_up_after_a_death_stays_given_up_for_all_waiters() {
     let trial = Trial::begin("a_lock_given_up_after_a_death_stays_given_up_for_all_waiters");
     let region = region();
     for round in 0..trial.times(10) {
-        let lock = region.object(&format!("lock {round}"), || Mutex::robust(0_u64)).unwrap();
+        let lock = region
+            .object(&format!("lock {round}"), || Mutex::robust(0_u64))
+            .unwrap();
         let ready = Page::<AtomicU32>::new();
         let mut holder = Child::fork(|| {
             let _held = lock.lock().unwrap();
@@ -262,7 +287,9 @@ fn giving_up_is_never_half_done() {
         "give up",
         || {
             round += 1;
-            let lock = region.object(&format!("lock {}", round % 1000), || Mutex::robust(0_u64)).unwrap();
+            let lock = region
+                .object(&format!("lock {}", round % 1000), || Mutex::robust(0_u64))
+                .unwrap();
             if round <= 1000 {
                 Child::fork(|| core::mem::forget(lock.lock().unwrap())).succeed();
             }
@@ -316,7 +343,14 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
     );
     assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");
     let lock = || drop(arena.lock(&region).lock().unwrap());
-    step::each_instruction(&trial, "first robust lock of a process", || (), |(), span| span.run(section), |()| false, |(), _| section());
+    step::each_instruction(
+        &trial,
+        "first robust lock of a process",
+        || (),
+        |(), span| span.run(section),
+        |()| false,
+        |(), _| section(),
+    );
     lock();
 }
 

@@ -14,7 +14,8 @@ static TABLE: Mutex<WaitWake, [u32; 4]> = Mutex::new([0; 4]);
 
 #[test]
 fn a_guard_can_be_narrowed_to_a_part() {
-    let part: MappedMutexGuard<'_, WaitWake, u32> = MutexGuard::map(TABLE.lock(), |table| &mut table[2]);
+    let part: MappedMutexGuard<'_, WaitWake, u32> =
+        MutexGuard::map(TABLE.lock(), |table| &mut table[2]);
     assert!(TABLE.try_lock().is_none());
     let mut part = MappedMutexGuard::map(part, |number| number);
     *part = 5;
@@ -46,7 +47,9 @@ fn unlocked_holds_for_the_closure() {
     assert_eq!(*guard, 1);
 }
 
-fn traits_do_what_they_say<R: RawMutex + RawMutexTimed<Duration = Duration, Instant = Deadline> + Sync>() {
+fn traits_do_what_they_say<
+    R: RawMutex + RawMutexTimed<Duration = Duration, Instant = Deadline> + Sync,
+>() {
     let _watchdog = Watchdog::start("traits_do_what_they_say".into());
     let raw = R::INIT;
     assert!(!raw.is_locked());

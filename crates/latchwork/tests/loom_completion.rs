@@ -27,7 +27,10 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { done: Completion::new_in(), data: UnsafeCell::new(0) })
+        Arc::new(Self {
+            done: Completion::new_in(),
+            data: UnsafeCell::new(0),
+        })
     }
 
     fn write(&self) {
@@ -64,7 +67,9 @@ fn two_wait_for_a_token_each() {
     shared.write();
     shared.done.complete();
     shared.done.complete();
-    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.join().unwrap());
 }
 
 fn two_wait_for_all() {
@@ -72,7 +77,9 @@ fn two_wait_for_all() {
     let waiters = [Shared::waiter(&shared), Shared::waiter(&shared)];
     shared.write();
     shared.done.complete_all();
-    waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.join().unwrap());
     assert!(shared.done.is_done());
 }
 
@@ -95,14 +102,22 @@ fn one_of_two_gives_up() {
 #[test]
 fn no_completion_is_lost_with_one_waiter() {
     for spurious in [0, 1] {
-        Scene { spurious, ..Scene::default() }.explore(None, one_waits);
+        Scene {
+            spurious,
+            ..Scene::default()
+        }
+        .explore(None, one_waits);
     }
 }
 
 #[test]
 fn two_tokens_release_two_waiters() {
     for spurious in [0, 1] {
-        Scene { spurious, ..Scene::default() }.explore(Some(3), two_wait_for_a_token_each);
+        Scene {
+            spurious,
+            ..Scene::default()
+        }
+        .explore(Some(3), two_wait_for_a_token_each);
     }
 }
 
@@ -116,8 +131,26 @@ fn a_waiter_that_gives_up_takes_no_token_with_it() {
     Scene::default().explore(Some(3), one_of_two_gives_up);
 }
 
-negative_twin!(twin_completion_without_release_is_found, CompleteRelaxed, "Causality violation", None, one_waits);
+negative_twin!(
+    twin_completion_without_release_is_found,
+    CompleteRelaxed,
+    "Causality violation",
+    None,
+    one_waits
+);
 
-negative_twin!(twin_completer_that_skips_a_single_waiter_is_found, CompleterSkipsSingleWaiter, "deadlock", None, one_waits);
+negative_twin!(
+    twin_completer_that_skips_a_single_waiter_is_found,
+    CompleterSkipsSingleWaiter,
+    "deadlock",
+    None,
+    one_waits
+);
 
-negative_twin!(twin_look_that_overtakes_the_token_is_found, CompleterLooksUnordered, "deadlock", None, one_waits);
+negative_twin!(
+    twin_look_that_overtakes_the_token_is_found,
+    CompleterLooksUnordered,
+    "deadlock",
+    None,
+    one_waits
+);

@@ -26,7 +26,10 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { lock: WaitWake::new(), data: UnsafeCell::new(0) })
+        Arc::new(Self {
+            lock: WaitWake::new(),
+            data: UnsafeCell::new(0),
+        })
     }
 
     fn add_and_unlock(&self) {
@@ -63,7 +66,9 @@ fn everybody_enters(tasks: u32, rounds: u32) -> impl Fn() + Send + Sync + 'stati
             })
             .collect();
         enter(&shared);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!(shared.sum(), tasks * rounds);
     }
 }
@@ -99,20 +104,37 @@ fn two_tasks_exclude_each_other_and_both_enter() {
 #[test]
 fn two_tasks_survive_spurious_wakeups() {
     for spurious in [1, 2] {
-        Scene { spurious, ..Scene::default() }.explore(Some(4), everybody_enters(2, 2));
+        Scene {
+            spurious,
+            ..Scene::default()
+        }
+        .explore(Some(4), everybody_enters(2, 2));
     }
 }
 
 #[test]
 fn three_tasks_exclude_each_other_and_all_enter() {
     for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
-        Scene { wake_order, ..Scene::default() }.explore(Some(3), everybody_enters(3, 1));
+        Scene {
+            wake_order,
+            ..Scene::default()
+        }
+        .explore(Some(4), everybody_enters(3, 1));
     }
 }
 
 #[test]
 fn three_tasks_survive_spurious_wakeups() {
-    Scene { spurious: 1, ..Scene::default() }.explore(Some(3), everybody_enters(3, 1));
+    Scene {
+        spurious: 1,
+        ..Scene::default()
+    }
+    .explore(Some(4), everybody_enters(3, 1));
+    Scene {
+        spurious: 1,
+        ..Scene::default()
+    }
+    .explore(Some(2), everybody_enters(3, 2));
 }
 
 #[test]
@@ -120,10 +142,34 @@ fn a_task_that_gives_up_takes_no_wakeup_with_it() {
     Scene::default().explore(Some(3), a_deadline_passes);
 }
 
-negative_twin!(twin_unlock_without_release_is_found, UnlockRelaxed, "Causality violation", None, everybody_enters(2, 1));
+negative_twin!(
+    twin_unlock_without_release_is_found,
+    UnlockRelaxed,
+    "Causality violation",
+    None,
+    everybody_enters(2, 1)
+);
 
-negative_twin!(twin_lock_without_acquire_is_found, LockRelaxed, "Causality violation", None, everybody_enters(2, 1));
+negative_twin!(
+    twin_lock_without_acquire_is_found,
+    LockRelaxed,
+    "Causality violation",
+    None,
+    everybody_enters(2, 1)
+);
 
-negative_twin!(twin_unlock_that_wakes_nobody_is_found, UnlockWakesNobody, "deadlock", None, everybody_enters(2, 1));
+negative_twin!(
+    twin_unlock_that_wakes_nobody_is_found,
+    UnlockWakesNobody,
+    "deadlock",
+    None,
+    everybody_enters(2, 1)
+);
 
-negative_twin!(twin_waiter_that_relocks_as_uncontended_is_found, RelockUncontended, "deadlock", Some(3), everybody_enters(3, 1));
+negative_twin!(
+    twin_waiter_that_relocks_as_uncontended_is_found,
+    RelockUncontended,
+    "deadlock",
+    Some(3),
+    everybody_enters(3, 1)
+);

@@ -12,9 +12,9 @@
 
 use latchwork::model::{SOON, Scene, Sleepers, WakeOrder};
 use latchwork::mutex::{Mutex, WaitWake};
+use latchwork::negative_twin;
 use latchwork::sharing;
 use latchwork::time::Deadline;
-use latchwork::negative_twin;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
@@ -65,7 +65,8 @@ impl Queue {
             *ready += u32::from(room);
             room
         };
-        self.attempt(step, &self.senders, &self.receivers, None).unwrap()
+        self.attempt(step, &self.senders, &self.receivers, None)
+            .unwrap()
     }
 
     fn receive_until(&self, deadline: Option<Deadline>) -> Option<bool> {
@@ -106,7 +107,9 @@ fn one_to_two(capacity: u32) -> impl Fn() + Send + Sync + 'static {
         let receivers = [Queue::receiver(&queue, 1), Queue::receiver(&queue, 1)];
         queue.send();
         queue.send();
-        receivers.into_iter().for_each(|receiver| receiver.join().unwrap());
+        receivers
+            .into_iter()
+            .for_each(|receiver| receiver.join().unwrap());
     }
 }
 
@@ -121,7 +124,9 @@ fn two_to_one() {
     });
     queue.receive();
     queue.receive();
-    senders.into_iter().for_each(|sender| sender.join().unwrap());
+    senders
+        .into_iter()
+        .for_each(|sender| sender.join().unwrap());
 }
 
 /// A receiver whose deadline passes leaves its registration, and maybe a message, to the other.
@@ -142,7 +147,11 @@ fn one_of_two_receivers_gives_up() {
 #[test]
 fn one_sender_and_one_receiver_never_both_sleep() {
     Scene::default().explore(Some(4), one_to_one(1, 2));
-    Scene { spurious: 1, ..Scene::default() }.explore(Some(4), one_to_one(1, 2));
+    Scene {
+        spurious: 1,
+        ..Scene::default()
+    }
+    .explore(Some(4), one_to_one(1, 2));
     Scene::default().explore(Some(4), one_to_one(1, 3));
 }
 
@@ -150,14 +159,22 @@ fn one_sender_and_one_receiver_never_both_sleep() {
 fn two_messages_release_two_receivers() {
     for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
         for capacity in [1, 2] {
-            Scene { wake_order, ..Scene::default() }.explore(Some(3), one_to_two(capacity));
+            Scene {
+                wake_order,
+                ..Scene::default()
+            }
+            .explore(Some(3), one_to_two(capacity));
         }
     }
 }
 
 #[test]
 fn two_messages_release_two_receivers_despite_spurious_wakeups() {
-    Scene { spurious: 1, ..Scene::default() }.explore(Some(3), one_to_two(1));
+    Scene {
+        spurious: 1,
+        ..Scene::default()
+    }
+    .explore(Some(3), one_to_two(1));
 }
 
 #[test]
@@ -168,7 +185,11 @@ fn room_for_two_releases_two_senders() {
 #[test]
 fn a_receiver_that_gives_up_takes_no_wakeup_with_it() {
     for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
-        Scene { wake_order, ..Scene::default() }.explore(Some(3), one_of_two_receivers_gives_up);
+        Scene {
+            wake_order,
+            ..Scene::default()
+        }
+        .explore(Some(3), one_of_two_receivers_gives_up);
     }
 }
 
@@ -182,8 +203,26 @@ fn nobody_registered_means_no_system_call() {
     });
 }
 
-negative_twin!(twin_ticket_that_does_not_move_is_found, QueueTicketStays, "deadlock", Some(3), one_to_one(1, 1));
+negative_twin!(
+    twin_ticket_that_does_not_move_is_found,
+    QueueTicketStays,
+    "deadlock",
+    Some(3),
+    one_to_one(1, 1)
+);
 
-negative_twin!(twin_notification_that_skips_a_single_sleeper_is_found, QueueSkipsSingleSleeper, "deadlock", Some(3), one_to_one(1, 1));
+negative_twin!(
+    twin_notification_that_skips_a_single_sleeper_is_found,
+    QueueSkipsSingleSleeper,
+    "deadlock",
+    Some(3),
+    one_to_one(1, 1)
+);
 
-negative_twin!(twin_notification_that_takes_two_registrations_is_found, QueueTakesTwoRegistrations, "deadlock", Some(3), one_to_two(2));
+negative_twin!(
+    twin_notification_that_takes_two_registrations_is_found,
+    QueueTakesTwoRegistrations,
+    "deadlock",
+    Some(3),
+    one_to_two(2)
+);

@@ -65,7 +65,12 @@ impl Shared {
     }
 }
 
-fn spawn(shared: &Arc<Shared>, number: usize, life: Option<usize>, body: fn(&Shared)) -> JoinHandle<()> {
+fn spawn(
+    shared: &Arc<Shared>,
+    number: usize,
+    life: Option<usize>,
+    body: fn(&Shared),
+) -> JoinHandle<()> {
     let shared = Arc::clone(shared);
     thread::spawn(move || {
         as_task(number, life, || body(&shared));
@@ -74,10 +79,15 @@ fn spawn(shared: &Arc<Shared>, number: usize, life: Option<usize>, body: fn(&Sha
 
 /// A victim and `survivors` others.
 fn somebody_dies(survivors: usize, life: usize, victim: fn(&Shared)) {
-    let shared = Arc::new(Shared { lock: RobustLock::default(), torn: UnsafeCell::new(false) });
+    let shared = Arc::new(Shared {
+        lock: RobustLock::default(),
+        torn: UnsafeCell::new(false),
+    });
     let mut threads = vec![spawn(&shared, 1, Some(life), victim)];
     threads.extend((0..survivors).map(|number| spawn(&shared, 2 + number, None, Shared::enter)));
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
     // As the last: whatever state they left, it can be entered.
     as_task(0, None, || shared.enter());
 }
@@ -86,7 +96,9 @@ fn somebody_dies(survivors: usize, life: usize, victim: fn(&Shared)) {
 fn at_every_step(scene: Scene, preemptions: usize, survivors: usize, victim: fn(&Shared)) {
     for life in 0.. {
         somebody_died();
-        scene.explore(Some(preemptions), move || somebody_dies(survivors, life, victim));
+        scene.explore(Some(preemptions), move || {
+            somebody_dies(survivors, life, victim)
+        });
         if !somebody_died() {
             assert!(life > 5, "the victim has more steps than that");
             return;
@@ -97,14 +109,30 @@ fn at_every_step(scene: Scene, preemptions: usize, survivors: usize, victim: fn(
 #[test]
 fn one_survivor_gets_in_whenever_the_owner_dies() {
     for spurious in [0, 1] {
-        at_every_step(Scene { spurious, ..Scene::default() }, 3, 1, Shared::enter);
+        at_every_step(
+            Scene {
+                spurious,
+                ..Scene::default()
+            },
+            3,
+            1,
+            Shared::enter,
+        );
     }
 }
 
 #[test]
 fn two_survivors_get_in_whenever_the_owner_dies() {
     for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
-        at_every_step(Scene { wake_order, ..Scene::default() }, 2, 2, Shared::enter);
+        at_every_step(
+            Scene {
+                wake_order,
+                ..Scene::default()
+            },
+            2,
+            2,
+            Shared::enter,
+        );
     }
 }
 
@@ -116,7 +144,10 @@ fn two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
 #[test]
 fn unrepaired_means_not_recoverable_for_everybody() {
     Scene::default().explore(Some(3), || {
-        let shared = Arc::new(Shared { lock: RobustLock::default(), torn: UnsafeCell::new(false) });
+        let shared = Arc::new(Shared {
+            lock: RobustLock::default(),
+            torn: UnsafeCell::new(false),
+        });
         assert!(!as_task(1, Some(4), || {
             shared.lock.lock(None);
             step();
@@ -128,7 +159,9 @@ fn unrepaired_means_not_recoverable_for_everybody() {
             other => assert_eq!(other, Taken::NotRecoverable),
         };
         let threads = [2, 3].map(|number| spawn(&shared, number, None, give_up));
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         assert_eq!(shared.lock.lock(None), Taken::NotRecoverable);
     });
 }
@@ -139,15 +172,62 @@ macro_rules! twin {
         #[test]
         fn $name() {
             let fault = latchwork::model::Fault::$fault;
-            Scene { fault: Some(fault), ..Scene::default() }.must_fail(stringify!($name), $expected, |scene| {
+            Scene {
+                fault: Some(fault),
+                ..Scene::default()
+            }
+            .must_fail(stringify!($name), $expected, |scene| {
                 at_every_step(scene, 2, $survivors, $victim);
             });
         }
     };
 }
-twin!(twin_lock_without_announcement_is_found, RobustNotAnnounced, "deadlock", 1, Shared::enter);
-twin!(twin_announcement_that_ends_before_the_wake_is_found, RobustSettlesBeforeWake, "deadlock", 2, Shared::enter);
-twin!(twin_taker_that_forgets_the_sleepers_is_found, RobustTakerForgetsSleepers, "deadlock", 2, Shared::enter);
-twin!(twin_unlock_that_forgets_the_sleepers_is_found, RobustUnlockForgetsSleepers, "deadlock", 2, Shared::enter);
-twin!(twin_death_that_is_hidden_is_found, RobustHidesDeath, "nobody said so", 1, Shared::enter);
-twin!(twin_kernel_that_swallows_a_wake_is_found, KernelSwallowsWake, "deadlock", 2, Shared::enter);
+twin!(
+    twin_lock_without_announcement_is_found,
+    RobustNotAnnounced,
+    "deadlock",
+    1,
+    Shared::enter
+);
+twin!(
+    twin_announcement_that_ends_before_the_wake_is_found,
+    RobustSettlesBeforeWake,
+    "deadlock",
+    2,
+    Shared::enter
+);
+twin!(
+    twin_taker_that_forgets_the_sleepers_is_found,
+    RobustTakerForgetsSleepers,
+    "deadlock",
+    2,
+    Shared::enter
+);
+twin!(
+    twin_unlock_that_forgets_the_sleepers_is_found,
+    RobustUnlockForgetsSleepers,
+    "deadlock",
+    2,
+    Shared::enter
+);
+twin!(
+    twin_death_that_is_hidden_is_found,
+    RobustHidesDeath,
+    "nobody said so",
+    1,
+    Shared::enter
+);
+twin!(
+    twin_kernel_that_swallows_a_wake_is_found,
+    KernelSwallowsWake,
+    "deadlock",
+    2,
+    Shared::enter
+);
+twin!(
+    twin_unlock_without_release_is_found,
+    RobustUnlockRelaxed,
+    "Causality violation",
+    1,
+    Shared::enter
+);

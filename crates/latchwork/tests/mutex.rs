@@ -22,7 +22,7 @@ use lock_support::Mapped;
 
 /// Two halves that are equal whenever nobody is inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Halves {
+struct Halves {
     left: u64,
     right: u64,
 }
@@ -38,7 +38,7 @@ impl Halves {
 }
 
 /// A mutex, as the bodies see it. It does not move once it is used.
-pub trait Contestant: Sync {
+trait Contestant: Sync {
     /// Whether processes can share it, and whether it has timed operations.
     const SHARED: bool;
     const TIMED: bool;
@@ -80,13 +80,13 @@ impl<P: RawLock + IsShared + Send + Sync> Contestant for Mutex<Halves, P> {
         Self::from_raw(P::make(), Halves::default())
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut Mutex::lock(self))
+        body(&mut self.lock())
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        Mutex::try_lock(self).map(|mut guard| body(&mut guard))
+        self.try_lock().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        Mutex::lock_until(self, deadline).map(|mut guard| body(&mut guard))
+        self.lock_until(deadline).map(|mut guard| body(&mut guard))
     }
 }
 
@@ -105,7 +105,7 @@ fn inside<R>(
         // After a panic inside.
         Err(LockError::OwnerDied(died)) => {
             // SAFETY: two integers.
-            Some(body(&mut unsafe { died.make_consistent_unchecked() }))
+            Some(body(&mut *unsafe { died.make_consistent_unchecked() }))
         }
         Err(error) => panic!("{error}"),
     }
@@ -141,7 +141,8 @@ impl Contestant for lock_api::Mutex<WaitWake<Shared>, Halves> {
         self.try_lock().map(|mut guard| body(&mut guard))
     }
     fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        self.try_lock_until(deadline).map(|mut guard| body(&mut guard))
+        self.try_lock_until(deadline)
+            .map(|mut guard| body(&mut guard))
     }
 }
 
@@ -152,7 +153,11 @@ impl Contestant for std::sync::Mutex<Halves> {
         Self::default()
     }
     fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
-        body(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        body(
+            &mut self
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
     }
     fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
         match self.try_lock() {
@@ -162,7 +167,7 @@ impl Contestant for std::sync::Mutex<Halves> {
         }
     }
     fn lock_until<R>(&self, _: Deadline, _: impl FnOnce(&mut Halves) -> R) -> Option<R> {
-        unimplemented!("std has no timed lock")
+        unreachable!("std has no timed lock")
     }
 }
 
@@ -186,7 +191,7 @@ impl Contestant for pthread::Mutex<Halves> {
     }
 }
 
-const ROUNDS: u64 = 3000;
+const ROUNDS: u64 = 10_000;
 
 fn settled<M: Contestant>() -> Box<M> {
     let mutex = Box::new(M::make());
@@ -203,7 +208,12 @@ fn tasks_exclude_each_other<M: Contestant>() {
                 scope.spawn(|| (0..ROUNDS).for_each(|_| mutex.lock(Halves::add_one)));
             }
         });
-        mutex.lock(|data| assert_eq!((data.left, data.right), (before + tasks * ROUNDS, before + tasks * ROUNDS)));
+        mutex.lock(|data| {
+            assert_eq!(
+                (data.left, data.right),
+                (before + tasks * ROUNDS, before + tasks * ROUNDS)
+            )
+        });
     }
 }
 
@@ -218,8 +228,14 @@ fn all_ways_in_exclude_each_other<M: Contestant>() {
                 for round in 0..ROUNDS {
                     let taken = match (task + round) % 3 {
                         0 => mutex.try_lock(Halves::add_one),
-                        1 if M::TIMED => mutex.lock_until(Deadline::after(Duration::from_micros(round % 50)), Halves::add_one),
-                        _ => Some(mutex.lock(Halves::add_one)),
+                        1 if M::TIMED => mutex.lock_until(
+                            Deadline::after(Duration::from_micros(round % 50)),
+                            Halves::add_one,
+                        ),
+                        _ => {
+                            mutex.lock(Halves::add_one);
+                            Some(())
+                        }
                     };
                     tries.fetch_add(u32::from(taken.is_some()), Ordering::Relaxed);
                 }
@@ -232,7 +248,11 @@ fn all_ways_in_exclude_each_other<M: Contestant>() {
 fn try_fails_while_held_and_only_then<M: Contestant>() {
     let mutex = settled::<M>();
     assert_eq!(mutex.try_lock(|_| ()), Some(()));
-    mutex.lock(|_| thread::scope(|scope| assert_eq!(scope.spawn(|| mutex.try_lock(|_| ())).join().unwrap(), None)));
+    mutex.lock(|_| {
+        thread::scope(|scope| {
+            assert_eq!(scope.spawn(|| mutex.try_lock(|_| ())).join().unwrap(), None)
+        })
+    });
     assert_eq!(mutex.try_lock(|_| ()), Some(()));
 }
 
@@ -242,7 +262,11 @@ fn a_timed_lock_gives_up_at_its_deadline_and_not_before<M: Contestant>() {
     }
     let mutex = settled::<M>();
     let past = Deadline::from_nanoseconds(1);
-    assert_eq!(mutex.lock_until(past, |_| ()), Some(()), "free: taken, whatever the deadline");
+    assert_eq!(
+        mutex.lock_until(past, |_| ()),
+        Some(()),
+        "free: taken, whatever the deadline"
+    );
     mutex.lock(|_| {
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -282,7 +306,12 @@ fn waiters_that_give_up_leave_the_others_their_turn<M: Contestant>() {
             mutex.lock(|_| {
                 scope.spawn(|| mutex.lock(Halves::add_one));
                 for _ in 0..2 {
-                    scope.spawn(|| mutex.lock_until(Deadline::after(Duration::from_micros(20 * (round % 10))), |_| ()));
+                    scope.spawn(|| {
+                        mutex.lock_until(
+                            Deadline::after(Duration::from_micros(20 * (round % 10))),
+                            |_| (),
+                        )
+                    });
                 }
                 thread::yield_now();
             });
@@ -294,7 +323,7 @@ fn waiters_that_give_up_leave_the_others_their_turn<M: Contestant>() {
 fn a_panic_inside_releases<M: Contestant>() {
     let mutex = settled::<M>();
     let panics = AssertUnwindSafe(|| mutex.lock(|_| resume_unwind(Box::new("inside"))));
-    assert!(catch_unwind(|| panics()).is_err());
+    assert!(catch_unwind(panics).is_err());
     thread::scope(|scope| {
         scope.spawn(|| mutex.lock(Halves::add_one));
     });
@@ -360,14 +389,23 @@ static ROBUST: Mutex<u32, Robust> = Mutex::robust(4);
 
 #[test]
 fn every_mutex_can_be_a_static() {
-    assert_eq!(*PLAIN.lock() + *SHARED.lock() + *SPIN.lock() + *Pin::static_ref(&ROBUST).lock().unwrap(), 10);
+    assert_eq!(
+        *PLAIN.lock() + *SHARED.lock() + *SPIN.lock() + *Pin::static_ref(&ROBUST).lock().unwrap(),
+        10
+    );
 }
 
 /// A lock that lies in shared memory is the same in every build.
 #[test]
 fn sizes_are_as_promised() {
     assert_eq!((size_of::<WaitWake>(), align_of::<WaitWake>()), (4, 4));
-    assert_eq!((size_of::<WaitWake<Shared>>(), align_of::<WaitWake<Shared>>()), (4, 4));
+    assert_eq!(
+        (
+            size_of::<WaitWake<Shared>>(),
+            align_of::<WaitWake<Shared>>()
+        ),
+        (4, 4)
+    );
     assert_eq!((size_of::<Spin>(), align_of::<Spin>()), (4, 4));
     assert_eq!((size_of::<Robust>(), align_of::<Robust>()), (40, 8));
     assert_eq!(size_of::<Mutex<u32>>(), 8);

@@ -52,7 +52,10 @@ fn permutations(of: usize) -> Vec<Vec<usize>> {
     }
     let shorter = permutations(of - 1);
     let insert = |order: &Vec<usize>, at: usize| [&order[..at], &[of - 1], &order[at..]].concat();
-    shorter.iter().flat_map(|order| (0..of).map(move |at| insert(order, at))).collect()
+    shorter
+        .iter()
+        .flat_map(|order| (0..of).map(move |at| insert(order, at)))
+        .collect()
 }
 
 /// All orders of taking four locks of three kinds, all orders of releasing them, all points at which
@@ -68,14 +71,19 @@ fn ours_and_pthreads_are_held_side_by_side_in_any_order() {
                 thread::scope(|scope| {
                     let owner = scope.spawn(|| {
                         taken.iter().for_each(|index| assert!(locks[*index].lock()));
-                        released[..count].iter().for_each(|index| locks[*index].unlock());
+                        released[..count]
+                            .iter()
+                            .for_each(|index| locks[*index].unlock());
                         assert_eq!(list_is_empty(), count == locks.len());
                         assert_eq!(announced(), 0);
                     });
                     owner.join().unwrap();
                 });
                 for index in &released[count..] {
-                    assert!(locks[*index].recover(), "{taken:?} {released:?} {count}: {index} is not reported");
+                    assert!(
+                        locks[*index].recover(),
+                        "{taken:?} {released:?} {count}: {index} is not reported"
+                    );
                 }
                 for lock in &locks {
                     assert!(lock.lock());
@@ -123,7 +131,14 @@ proptest::proptest! {
 #[test]
 fn a_killed_process_leaves_all_its_locks_to_others() {
     let _trial = Trial::begin("a_killed_process_leaves_all_its_locks_to_others");
-    let kinds = [Kind::Ours, Kind::Pthread, Kind::Ours, Kind::PthreadInherit, Kind::Ours, Kind::Pthread];
+    let kinds = [
+        Kind::Ours,
+        Kind::Pthread,
+        Kind::Ours,
+        Kind::PthreadInherit,
+        Kind::Ours,
+        Kind::Pthread,
+    ];
     let locks = Mapped::new(kinds.map(Lock::in_place));
     locks.iter().for_each(Lock::initialise);
     let mut child = Child::fork(|| {
@@ -151,7 +166,10 @@ fn a_fork_holds_nothing_and_owns_what_it_takes() {
     let guard = parents.lock().unwrap();
     let mut child = Child::fork(|| {
         assert!(matches!(parents.try_lock(), Err(LockError::WouldBlock)));
-        assert!(matches!(parents.lock_for(Duration::from_millis(1)), Err(LockError::TimedOut)));
+        assert!(matches!(
+            parents.lock_for(Duration::from_millis(1)),
+            Err(LockError::TimedOut)
+        ));
         *childs.lock().unwrap() = 1;
         assert!(matches!(childs.lock(), Ok(guard) if *guard == 1));
         forget(childs.lock().unwrap());
@@ -168,7 +186,8 @@ fn a_fork_holds_nothing_and_owns_what_it_takes() {
 
 #[test]
 fn an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone() {
-    let _trial = Trial::begin("an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone");
+    let _trial =
+        Trial::begin("an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone");
     let lock = Mapped::new(Mutex::robust(0_u32));
     let guard = lock.pin().lock().unwrap();
     // SAFETY: a copy of the guard, as the child of a fork has it.
@@ -207,7 +226,10 @@ fn children_by_any_call_are_owners_of_their_own() {
         expect_owner_died(second);
         assert!(matches!(parents.lock(), Err(LockError::Deadlock)));
     };
-    assert_eq!(Child::clone_raw(take_both_and_die).wait(), Exit::Signal(libc::SIGKILL));
+    assert_eq!(
+        Child::clone_raw(take_both_and_die).wait(),
+        Exit::Signal(libc::SIGKILL)
+    );
     check();
     // SAFETY: the child takes locks and dies: nothing that another thread's state could disturb.
     let pid = unsafe { _Fork() };
@@ -220,7 +242,10 @@ fn children_by_any_call_are_owners_of_their_own() {
     // A raw clone of a raw clone.
     Child::clone_raw(|| {
         drop(first.lock().unwrap());
-        assert_eq!(Child::clone_raw(take_both_and_die).wait(), Exit::Signal(libc::SIGKILL));
+        assert_eq!(
+            Child::clone_raw(take_both_and_die).wait(),
+            Exit::Signal(libc::SIGKILL)
+        );
         expect_owner_died(first);
         expect_owner_died(second);
     })
@@ -250,7 +275,8 @@ fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
 #[test]
 fn exec_counts_as_death_of_all_threads() {
     let trial = Trial::begin("exec_counts_as_death_of_all_threads");
-    let locks = Mapped::new([Kind::Ours, Kind::Pthread, Kind::Ours, Kind::Pthread].map(Lock::in_place));
+    let locks =
+        Mapped::new([Kind::Ours, Kind::Pthread, Kind::Ours, Kind::Pthread].map(Lock::in_place));
     locks.iter().for_each(Lock::initialise);
     let (mains, seconds) = locks.split_at(2);
     Child::fork(|| {
@@ -267,7 +293,13 @@ fn exec_counts_as_death_of_all_threads() {
             trial.wait_until(|| held.load(Ordering::Acquire));
             let path = c"/bin/true";
             // SAFETY: a path, and a list of arguments that ends with null.
-            unsafe { libc::execl(path.as_ptr(), path.as_ptr(), core::ptr::null::<libc::c_char>()) };
+            unsafe {
+                libc::execl(
+                    path.as_ptr(),
+                    path.as_ptr(),
+                    core::ptr::null::<libc::c_char>(),
+                )
+            };
         });
     })
     .succeed();
@@ -310,7 +342,11 @@ fn not_recoverable_reaches_all_waiters() {
 type Outcome<'a> = Result<latchwork::mutex::RobustGuard<'a, u32>, LockError<'a, u32>>;
 
 /// Counts how often `judge` said true and false for six tasks that sleep when the owner ends.
-fn with_waiters_of_a_dying_owner(trial: &Trial, lock: Pin<&Ours>, judge: fn(Outcome<'_>) -> bool) -> (usize, usize) {
+fn with_waiters_of_a_dying_owner(
+    trial: &Trial,
+    lock: Pin<&Ours>,
+    judge: fn(Outcome<'_>) -> bool,
+) -> (usize, usize) {
     const WAITERS: usize = 6;
     let (held, end) = (AtomicBool::new(false), AtomicBool::new(false));
     let ids: [ThreadId; WAITERS] = Default::default();
@@ -341,7 +377,9 @@ fn a_panic_while_holding_is_reported_and_an_older_one_is_not() {
     let _trial = Trial::begin("a_panic_while_holding_is_reported_and_an_older_one_is_not");
     let lock = pin!(Mutex::robust(0_u32));
     let lock = lock.as_ref();
-    let panics = |body: &(dyn Fn() + Sync)| thread::scope(|scope| assert!(scope.spawn(body).join().is_err()));
+    let panics = |body: &(dyn Fn() + Sync)| {
+        thread::scope(|scope| assert!(scope.spawn(body).join().is_err()))
+    };
     panics(&|| {
         let _guard = lock.lock().unwrap();
         std::panic::resume_unwind(Box::new("while holding"));
@@ -373,7 +411,9 @@ fn torn_data_of_any_type_can_be_replaced() {
     let lock = pin!(Mutex::robust(String::from("whole")));
     let lock = lock.as_ref();
     thread::scope(|scope| scope.spawn(|| forget(lock.lock())).join().unwrap());
-    let Err(LockError::OwnerDied(mut died)) = lock.lock() else { panic!("the death was not reported") };
+    let Err(LockError::OwnerDied(mut died)) = lock.lock() else {
+        panic!("the death was not reported")
+    };
     // SAFETY: the owner did not touch the data.
     drop(unsafe { died.as_uninit().assume_init_read() });
     assert_eq!(*died.replace(String::from("new")), "new");
@@ -440,7 +480,10 @@ fn locking_again_is_reported_by_every_variant() {
     let guard = lock.lock().unwrap();
     assert!(matches!(lock.lock(), Err(LockError::Deadlock)));
     assert!(matches!(lock.try_lock(), Err(LockError::Deadlock)));
-    assert!(matches!(lock.lock_for(Duration::from_secs(3600)), Err(LockError::Deadlock)));
+    assert!(matches!(
+        lock.lock_for(Duration::from_secs(3600)),
+        Err(LockError::Deadlock)
+    ));
     drop(guard);
     drop(lock.lock().unwrap());
     assert!(list_is_empty());
@@ -472,7 +515,10 @@ fn more_locks_than_the_kernel_would_release_are_refused() {
                     Err(error) => panic!("{error}"),
                 })
                 .count();
-            assert!(matches!(pinned(count).try_lock(), Err(LockError::TooManyHeld)));
+            assert!(matches!(
+                pinned(count).try_lock(),
+                Err(LockError::TooManyHeld)
+            ));
             count
         });
         owner.join().unwrap()
@@ -495,85 +541,6 @@ fn destroying_a_held_lock_aborts() {
     let lock = Box::pin(Mutex::robust(0_u32));
     leave_dead_owner(lock.as_ref(), 1);
     drop(lock);
-}
-
-static HANDLERS: Ours = Mutex::robust(0);
-static BEFORE: AtomicUsize = AtomicUsize::new(0);
-static AFTER: AtomicUsize = AtomicUsize::new(0);
-
-extern "C" fn take_another_lock(_: libc::c_int) {
-    BEFORE.store(announced(), Ordering::Relaxed);
-    let Ok(mut runs) = Pin::static_ref(&HANDLERS).lock() else { abort() };
-    *runs += 1;
-    drop(runs);
-    AFTER.store(announced(), Ordering::Relaxed);
-}
-
-fn install_handler() {
-    // SAFETY: all-zero is a valid sigaction; the handler is safe to run anywhere.
-    unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = take_another_lock as *const () as usize;
-        libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut());
-    }
-}
-
-#[test]
-fn a_signal_handlers_lock_leaves_the_interrupted_announcement_as_it_was() {
-    let trial = Trial::begin("a_signal_handlers_lock_leaves_the_interrupted_announcement_as_it_was");
-    install_handler();
-    let lock = pin!(Mutex::robust(0_u32));
-    let lock = lock.as_ref();
-    let guard = lock.lock().unwrap();
-    let id = ThreadId::default();
-    thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            id.set();
-            drop(lock.lock().unwrap());
-            assert_eq!(announced(), 0);
-            assert!(list_is_empty());
-        });
-        trial.wait_until(|| id.is_in_futex());
-        AFTER.store(0, Ordering::Relaxed);
-        id.signal(libc::SIGUSR1);
-        trial.wait_until(|| AFTER.load(Ordering::Relaxed) != 0);
-        assert_eq!(AFTER.load(Ordering::Relaxed), BEFORE.load(Ordering::Relaxed));
-        trial.wait_until(|| id.is_in_futex());
-        drop(guard);
-        waiter.join().unwrap();
-    });
-}
-
-#[test]
-fn signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock() {
-    const SIGNALS: u32 = 3000;
-    let trial = Trial::begin("signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock");
-    install_handler();
-    let lock = pin!(Mutex::robust(0_u32));
-    let lock = lock.as_ref();
-    let id = ThreadId::default();
-    let runs = || *Pin::static_ref(&HANDLERS).lock().unwrap();
-    let begin = runs();
-    let end = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            id.set();
-            while !end.load(Ordering::Relaxed) {
-                *lock.lock().unwrap() += 1;
-            }
-            assert_eq!(announced(), 0);
-            assert!(list_is_empty());
-            forget(lock.lock());
-        });
-        trial.wait_until(|| id.is_set());
-        for sent in 1..=SIGNALS {
-            id.signal(libc::SIGUSR1);
-            trial.wait_until(|| runs() >= begin + sent);
-        }
-        end.store(true, Ordering::Relaxed);
-        worker.join().unwrap();
-    });
-    expect_owner_died(lock);
 }
 
 /// libc destroys a thread's variables in an order of its own: some may lock after ours are gone.

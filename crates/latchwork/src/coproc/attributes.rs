@@ -1,4 +1,5 @@
 //! What a coproc is to be like.
+#![allow(unsafe_code)]
 
 use super::SpawnError;
 use super::record::whole_characters;
@@ -183,7 +184,6 @@ impl Attributes {
     /// # Safety
     /// The coproc closes no descriptor that something in its creator owns: an
     /// `OwnedFd` that is dropped in the copied memory closes the original's.
-    #[allow(unsafe_code)]
     pub unsafe fn share_files(self) -> Self {
         self.share(Sharing::FILES)
     }
@@ -212,10 +212,26 @@ impl Attributes {
 
     /// Whether a coproc that was made ahead will do.
     pub(super) fn fit_for_pool(&self) -> bool {
-        let Self { name: _, orphans: _, detached: _, sharing, descriptors, cgroup, die_with_parent, stack_size, .. } = self;
-        let plain = self.address_space.is_none() && self.core_size.is_none() && self.cpu_time.is_none();
-        let plain = plain && self.scheduling.is_none() && self.affinity.is_none() && !die_with_parent;
-        plain && sharing.is_none() && descriptors.is_empty() && cgroup.is_none() && stack_size.is_none()
+        let Self {
+            name: _,
+            orphans: _,
+            detached: _,
+            sharing,
+            descriptors,
+            cgroup,
+            die_with_parent,
+            stack_size,
+            ..
+        } = self;
+        let plain =
+            self.address_space.is_none() && self.core_size.is_none() && self.cpu_time.is_none();
+        let plain =
+            plain && self.scheduling.is_none() && self.affinity.is_none() && !die_with_parent;
+        plain
+            && sharing.is_none()
+            && descriptors.is_empty()
+            && cgroup.is_none()
+            && stack_size.is_none()
     }
 
     pub(super) fn display_name(&self) -> &str {
@@ -241,19 +257,28 @@ impl Attributes {
 
     /// The descriptors to pass: those that were asked for, and the control group's list.
     pub(super) fn open(&self) -> Result<Descriptors<'_>, SpawnError> {
-        let cgroup = self.cgroup.as_deref().map(proc_file::open_cgroup).transpose();
+        let cgroup = self
+            .cgroup
+            .as_deref()
+            .map(proc_file::open_cgroup)
+            .transpose();
         let cgroup = cgroup.map_err(|error| Attribute::Cgroup.failed(error))?;
         if self.descriptors.len() + usize::from(cgroup.is_some()) > MAX_DESCRIPTORS {
             return Err(Attribute::Descriptor.failed(Errno::TOOBIG));
         }
-        Ok(Descriptors { passed: &self.descriptors, cgroup })
+        Ok(Descriptors {
+            passed: &self.descriptors,
+            cgroup,
+        })
     }
 }
 
 fn mask(cpus: &[usize]) -> Result<CpuMask, SpawnError> {
     let mut mask = [0; MAX_CPUS / 64];
     for cpu in cpus {
-        let word = mask.get_mut(cpu / 64).ok_or_else(|| Attribute::Affinity.failed(Errno::INVAL))?;
+        let word = mask
+            .get_mut(cpu / 64)
+            .ok_or_else(|| Attribute::Affinity.failed(Errno::INVAL))?;
         *word |= 1 << (cpu % 64);
     }
     Ok(mask)
@@ -268,7 +293,11 @@ pub(super) struct Descriptors<'a> {
 impl Descriptors<'_> {
     pub(super) fn borrow(&self) -> Vec<BorrowedFd<'_>> {
         use rustix::fd::AsFd;
-        self.passed.iter().map(|descriptor| descriptor.as_fd()).chain(self.cgroup.as_ref().map(AsFd::as_fd)).collect()
+        self.passed
+            .iter()
+            .map(|descriptor| descriptor.as_fd())
+            .chain(self.cgroup.as_ref().map(AsFd::as_fd))
+            .collect()
     }
 }
 
@@ -309,8 +338,13 @@ impl Attribute {
     /// The error for an attribute by its number in a record.
     pub(super) fn error(number: u32, errno: u32) -> SpawnError {
         let error = Errno::from_raw_os_error(errno.cast_signed());
-        let attribute = Self::NAMES.iter().find(|(attribute, _)| *attribute as u32 == number);
-        SpawnError::Attribute { attribute: attribute.map_or("unknown", |(_, name)| name), error }
+        let attribute = Self::NAMES
+            .iter()
+            .find(|(attribute, _)| *attribute as u32 == number);
+        SpawnError::Attribute {
+            attribute: attribute.map_or("unknown", |(_, name)| name),
+            error,
+        }
     }
 
     pub(super) fn failed(self, error: Errno) -> SpawnError {
@@ -380,19 +414,23 @@ impl Settings {
                 Scheduling::RoundRobin { priority } => (Policy::RoundRobin, priority, None),
             };
             scheduling::set_policy(policy, priority).map_err(named(Attribute::Scheduling))?;
-            nice.map_or(Ok(()), scheduling::set_nice).map_err(named(Attribute::Nice))?;
+            nice.map_or(Ok(()), scheduling::set_nice)
+                .map_err(named(Attribute::Nice))?;
         }
-        self.cpu_time.map_or(Ok(()), limits::limit_cpu).map_err(named(Attribute::CpuTime))?;
-        self.core_size.map_or(Ok(()), limits::limit_core).map_err(named(Attribute::CoreSize))?;
-        self.address_space.map_or(Ok(()), limits::limit_address_space).map_err(named(Attribute::AddressSpace))
+        self.cpu_time
+            .map_or(Ok(()), limits::limit_cpu)
+            .map_err(named(Attribute::CpuTime))?;
+        self.core_size
+            .map_or(Ok(()), limits::limit_core)
+            .map_err(named(Attribute::CoreSize))?;
+        self.address_space
+            .map_or(Ok(()), limits::limit_address_space)
+            .map_err(named(Attribute::AddressSpace))
     }
 
     pub(super) fn apply_name(&self, arguments: &core::ops::Range<usize>) {
         process::set_name(self.name().as_bytes());
         // SAFETY: this process's arguments; a coproc has none of its own to use.
-        #[allow(unsafe_code)]
-        unsafe {
-            proc_file::set_title(arguments, self.name().as_bytes());
-        }
+        unsafe { proc_file::set_title(arguments, self.name().as_bytes()) };
     }
 }

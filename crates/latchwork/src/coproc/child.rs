@@ -105,9 +105,9 @@ fn fail(record: &Ref, attribute: Attribute, error: Errno) -> ! {
 fn wait_for_work(seed: &Seed<'_>) {
     let record = seed.record;
     warm_up(seed);
-    record.enter(record::READY);
-    // SAFETY: written before the clone.
+    // SAFETY: until `READY` the request is the coproc's to read.
     let creator = unsafe { record.request() }.creator;
+    record.enter(record::READY);
     loop {
         let control = seed.control.map(|control| (control, control.state()));
         let closed = control.is_some_and(|(_, state)| state == record::CLOSED);
@@ -117,16 +117,27 @@ fn wait_for_work(seed: &Seed<'_>) {
         if closed || process::parent() != creator {
             // AcqRel: pairs with the pool, which may be assigning work at this moment.
             let state = &record.state;
-            if state.compare_exchange(record::READY, record::CLOSED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            if state
+                .compare_exchange(
+                    record::READY,
+                    record::CLOSED,
+                    Ordering::AcqRel,
+                    Ordering::Acquire,
+                )
+                .is_err()
+            {
                 break;
             }
+            free_if_orphan(record, creator);
             leave_regions(&record.region);
             process::exit(0);
         }
         let own = futex::shared_word(&record.state, record::READY);
         let deadline = Some(Deadline::after(PARENT_CHECK));
         match control {
-            Some((control, state)) => futex::wait_many(&[own, futex::shared_word(&control.state, state)], deadline),
+            Some((control, state)) => {
+                futex::wait_many(&[own, futex::shared_word(&control.state, state)], deadline)
+            }
             None => futex::wait_many(&[own], deadline),
         };
     }
@@ -137,7 +148,9 @@ fn wait_for_work(seed: &Seed<'_>) {
 /// Touches what the start and the end will need, while nobody waits.
 fn warm_up(seed: &Seed<'_>) {
     // SAFETY: until `READY` the request is the coproc's to read.
-    unsafe { seed.record.request() }.settings.apply_name(&seed.arguments);
+    unsafe { seed.record.request() }
+        .settings
+        .apply_name(&seed.arguments);
     let _ = catch_unwind(flush_output);
     seed.record.set_usage(&limits::usage());
     let _ = seed.record.region.sweep();
@@ -152,25 +165,32 @@ fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (A
         let owned = if duplicate {
             // SAFETY: open in the copied process, and so in this one.
             let theirs = unsafe { BorrowedFd::borrow_raw(*number) };
-            rustix::io::fcntl_dupfd_cloexec(theirs, 3).map_err(|error| (Attribute::Descriptor, error))?
+            rustix::io::fcntl_dupfd_cloexec(theirs, 3)
+                .map_err(|error| (Attribute::Descriptor, error))?
         } else {
             // SAFETY: received for this process by the zygote, whose copy has another owner.
             unsafe { OwnedFd::from_raw_fd(*number) }
         };
         passed.push(owned);
     }
-    let members = if request.settings.cgroup { passed.pop() } else { None };
+    let members = if request.settings.cgroup {
+        passed.pop()
+    } else {
+        None
+    };
+    // Before the limits, which are for the coproc's own work.
+    if request.settings.die_with_parent {
+        watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
+    }
     request.settings.apply(members.as_ref().map(AsFd::as_fd))?;
     drop(members);
     if !passed.is_empty() {
         // Release: pairs with the Acquire of `descriptors`.
         DESCRIPTORS.store(Box::into_raw(Box::new(passed)), Ordering::Release);
     }
-    region.on_death(request.settings.orphans).map_err(|error| (Attribute::Region, errno_of(&error)))?;
-    if request.settings.die_with_parent {
-        watch_parent(request.creator).map_err(|error| (Attribute::DieWithParent, error))?;
-    }
-    Ok(())
+    region
+        .on_death(request.settings.orphans)
+        .map_err(|error| (Attribute::Region, errno_of(&error)))
 }
 
 /// The descriptors that came with the start; null if there are none, or they were taken.
@@ -183,7 +203,11 @@ pub fn descriptors() -> Vec<OwnedFd> {
     // Acquire: pairs with the Release of `prepare`.
     let passed = DESCRIPTORS.swap(ptr::null_mut(), Ordering::Acquire);
     // SAFETY: made by `prepare` with `into_raw`, and taken once.
-    if passed.is_null() { Vec::new() } else { *unsafe { Box::from_raw(passed) } }
+    if passed.is_null() {
+        Vec::new()
+    } else {
+        *unsafe { Box::from_raw(passed) }
+    }
 }
 
 /// Starts the thread that ends this process when its parent does.
@@ -195,12 +219,16 @@ fn watch_parent(parent: u32) -> Result<(), Errno> {
     }
     let watched = watched?;
     // Created with all signals blocked: they stay with the coproc's own thread.
-    let watcher = std::thread::Builder::new().name("parent-watch".into()).stack_size(64 << 10);
+    let watcher = std::thread::Builder::new()
+        .name("parent-watch".into())
+        .stack_size(64 << 10);
     let started = watcher.spawn(move || match process::wait_for_end(&watched, None) {
         Ok(_) => process::kill_self(),
         Err(error) => crate::fatal(format_args!("a coproc cannot watch its parent: {error}")),
     });
-    started.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    started
+        .map(drop)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
 }
 
 fn run(record: &Ref, request: &Request) -> ! {
@@ -208,10 +236,18 @@ fn run(record: &Ref, request: &Request) -> ! {
     let value: [u128; record::VALUE_BYTES / 16] = request.value;
     signals::unblock_all();
     // From here on the request is not used; whoever waits for the handshake goes on.
-    if request.pooled { record.enter(record::STARTED) } else { record.announce(record::STARTED) }
+    if request.pooled {
+        record.enter(record::STARTED)
+    } else {
+        record.announce(record::STARTED)
+    }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {
-            let argument = if call.argument == 0 { value.as_ptr().cast() } else { ptr::with_exposed_provenance(call.argument) };
+            let argument = if call.argument == 0 {
+                value.as_ptr().cast()
+            } else {
+                ptr::with_exposed_provenance(call.argument)
+            };
             // SAFETY: `Call` is made from an entry and an argument that belong together.
             unsafe { (call.run)(&record.region, call.entry, argument) }
         }
@@ -222,11 +258,16 @@ fn run(record: &Ref, request: &Request) -> ! {
     let status = match ended {
         Ok(returned) => {
             record.code.store(RESULT_RETURNED, Ordering::Relaxed);
-            record.detail.store(returned.cast_unsigned(), Ordering::Relaxed);
+            record
+                .detail
+                .store(returned.cast_unsigned(), Ordering::Relaxed);
             returned
         }
         Err(payload) => {
-            let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+            let text = payload
+                .downcast_ref::<&str>()
+                .copied()
+                .or(payload.downcast_ref::<String>().map(String::as_str));
             record.set_message(text.unwrap_or("a value that is no text"));
             // A payload whose destructor panics must not unwind from here.
             core::mem::forget(payload);
@@ -234,9 +275,11 @@ fn run(record: &Ref, request: &Request) -> ! {
             PANICKED
         }
     };
+    let (pooled, creator) = (request.pooled, request.creator);
     record.set_usage(&limits::usage());
-    let pooled = request.pooled;
-    record.enter(record::DONE);
+    if !free_if_orphan(record, creator) {
+        record.enter(record::DONE);
+    }
     // Who was woken by that may be waiting for this processor, and so may the next from the pool;
     // taking a process apart takes longer than either. (As the kernel shares by weight, many such
     // processes still get their share of a busy machine.)
@@ -244,6 +287,16 @@ fn run(record: &Ref, request: &Request) -> ! {
         scheduling::step_back();
     }
     process::exit(status & 0xff)
+}
+
+/// Frees the record if nobody is left to do so; whether it did.
+fn free_if_orphan(record: &Ref, creator: u32) -> bool {
+    let orphan = process::parent() != creator;
+    if orphan {
+        // SAFETY: the creator, who alone knows it beside this process, is dead.
+        unsafe { record.free() };
+    }
+    orphan
 }
 
 /// Writes what was printed: `_exit` does not.
@@ -257,8 +310,16 @@ fn flush_output() {
 /// did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
-    let holds = me.head().links().any(|link| me.attachments().all(|attachment| attachment.life != link));
-    if holds || region.inner().task().is_ok_and(|task| region.inner().has_fellows(task)) {
+    let holds = me
+        .head()
+        .links()
+        .any(|link| me.attachments().all(|attachment| attachment.life != link));
+    if holds
+        || region
+            .inner()
+            .task()
+            .is_ok_and(|task| region.inner().has_fellows(task))
+    {
         return false;
     }
     while let Some(attachment) = me.attachments().last() {

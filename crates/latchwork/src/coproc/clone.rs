@@ -22,7 +22,10 @@ impl Output {
         let mut stdout = std::io::stdout().lock();
         // What cannot be written now cannot be written later either.
         let _ = stdout.flush();
-        Self { _stdout: stdout, _stderr: std::io::stderr().lock() }
+        Self {
+            _stdout: stdout,
+            _stderr: std::io::stderr().lock(),
+        }
     }
 }
 
@@ -53,7 +56,11 @@ pub(super) unsafe fn clone<T>(
     context: &T,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
-    let mut start = Start { body, context, output: None };
+    let mut start = Start {
+        body,
+        context,
+        output: None,
+    };
     // SAFETY: by the contract; `enter` diverges as `body` does.
     unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) }
 }
@@ -70,7 +77,11 @@ pub(super) unsafe fn clone_caller<T>(
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
     let output = ManuallyDrop::new(Output::lock());
-    let mut start = Start { body, context, output: Some(&output) };
+    let mut start = Start {
+        body,
+        context,
+        output: Some(&output),
+    };
     let mask = signals::block_all();
     // SAFETY: by the contract; `enter` diverges as `body` does.
     let made = unsafe { process::clone(stack, sharing, enter::<T>, (&raw mut start).cast(), pid) };

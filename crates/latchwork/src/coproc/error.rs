@@ -17,7 +17,9 @@ pub enum StartError {
     },
     /// The copies of this process that were made all hung: another thread holds a lock of the
     /// allocator, of the loader or of standard output all the time. Start before other threads do.
-    #[error("{attempts} copies of this process hung on locks of other threads; start the runtime before other threads")]
+    #[error(
+        "{attempts} copies of this process hung on locks of other threads; start the runtime before other threads"
+    )]
     Unproven {
         /// How many were tried.
         attempts: u32,

@@ -41,8 +41,14 @@ fn yard() -> &'static Yard {
         {
             return yard;
         }
-        let new = Box::into_raw(Box::new(Yard { process, graves: Mutex::new(VecDeque::new()) }));
-        if YARD.compare_exchange(current, new, Ordering::Release, Ordering::Relaxed).is_err() {
+        let new = Box::into_raw(Box::new(Yard {
+            process,
+            graves: Mutex::new(VecDeque::new()),
+        }));
+        if YARD
+            .compare_exchange(current, new, Ordering::Release, Ordering::Relaxed)
+            .is_err()
+        {
             // SAFETY: made just now, and nobody else has seen it.
             drop(unsafe { Box::from_raw(new) });
         }

@@ -101,7 +101,14 @@ impl Coproc {
     pub(super) fn new(record: Ref, name: &str, detached: bool) -> Self {
         let pid = record.pid.load(Ordering::Relaxed);
         let creator = thread::process_id();
-        Self { record, pid, name: name.to_owned(), detached, creator, process: Mutex::default() }
+        Self {
+            record,
+            pid,
+            name: name.to_owned(),
+            detached,
+            creator,
+            process: Mutex::default(),
+        }
     }
 
     /// The process ID. It may be another's once the coproc has ended and was joined; to send a
@@ -164,7 +171,12 @@ impl Coproc {
         // A coproc from the pool drops the signals that came before its work did.
         while signal != Signal::KILL && self.record.state() == record::ASSIGNED && self.is_alive() {
             let pause = Deadline::after(Duration::from_micros(200));
-            futex::wait(&self.record.state, record::ASSIGNED, futex::Sharing::Shared, Some(pause));
+            futex::wait(
+                &self.record.state,
+                record::ASSIGNED,
+                futex::Sharing::Shared,
+                Some(pause),
+            );
         }
         let descriptor = self.descriptor().map_err(|error| match error {
             JoinError::System { error, .. } => KillError::System(error),
@@ -181,7 +193,9 @@ impl Coproc {
 
     /// Whether the task is gone, in good order or not.
     pub(super) fn is_gone(&self) -> bool {
-        self.record.task().is_none_or(|task| self.record.region.inner().life_word(task).is_none())
+        self.record
+            .task()
+            .is_none_or(|task| self.record.region.inner().life_word(task).is_none())
     }
 
     pub(super) fn region(&self) -> &crate::region::Region {
@@ -200,7 +214,10 @@ impl Coproc {
             return Err(JoinError::TimedOut);
         }
         if let Some(outcome) = self.published() {
-            return Ok(Exit { outcome, usage: self.record.usage() });
+            return Ok(Exit {
+                outcome,
+                usage: self.record.usage(),
+            });
         }
         // It died. Somebody may wait for what it held.
         let _ = self.record.region.inner().sweep();
@@ -213,11 +230,18 @@ impl Coproc {
     }
 
     fn wait_until_gone(&self, deadline: Option<Deadline>) -> Result<bool, JoinError> {
-        let Some(task) = self.record.task() else { return Ok(true) };
+        let Some(task) = self.record.task() else {
+            return Ok(true);
+        };
         let inner = self.record.region.inner();
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(SHORT);
-            futex::wait(word, value, futex::Sharing::Shared, Some(deadline.map_or(short, |deadline| deadline.min(short))));
+            futex::wait(
+                word,
+                value,
+                futex::Sharing::Shared,
+                Some(deadline.map_or(short, |deadline| deadline.min(short))),
+            );
         }
         loop {
             let deaths = inner.deaths();
@@ -239,7 +263,9 @@ impl Coproc {
         // Relaxed: written before `DONE`.
         match self.record.code.load(Ordering::Relaxed) {
             child::RESULT_PANICKED => Some(Outcome::Panicked(self.record.message())),
-            _ => Some(Outcome::Returned(self.record.detail.load(Ordering::Relaxed).cast_signed())),
+            _ => Some(Outcome::Returned(
+                self.record.detail.load(Ordering::Relaxed).cast_signed(),
+            )),
         }
     }
 
@@ -258,7 +284,10 @@ impl Coproc {
                 Ok(Arc::clone(process.descriptor.insert(Arc::new(descriptor))))
             }
             Ok(_) | Err(Errno::SRCH) => Err(JoinError::Taken),
-            Err(error) => Err(JoinError::System { call: "pidfd_open", error }),
+            Err(error) => Err(JoinError::System {
+                call: "pidfd_open",
+                error,
+            }),
         }
     }
 
@@ -273,7 +302,12 @@ impl Coproc {
                 Ok(descriptor) => match process::wait_for_end(&*descriptor, deadline) {
                     Ok(true) => {}
                     Ok(false) => return Err(JoinError::TimedOut),
-                    Err(error) => return Err(JoinError::System { call: "poll", error }),
+                    Err(error) => {
+                        return Err(JoinError::System {
+                            call: "poll",
+                            error,
+                        });
+                    }
                 },
                 // Another thread has reaped it meanwhile.
                 Err(JoinError::Taken) if self.process.lock().reaped.is_some() => {}
@@ -289,7 +323,12 @@ impl Coproc {
                 Ok(None) => return Ok(None),
                 Ok(Some(ended)) => Some(Ok(ended)),
                 Err(Errno::CHILD) => Some(Err(())),
-                Err(error) => return Err(JoinError::System { call: "wait4", error }),
+                Err(error) => {
+                    return Err(JoinError::System {
+                        call: "wait4",
+                        error,
+                    });
+                }
             };
         }
         match process.reaped {
@@ -314,15 +353,27 @@ impl Drop for Coproc {
             unsafe { self.record.free() };
         }
         if !reaped {
-            let record = if gone { None } else { Some(self.record.clone()) };
-            graveyard::bury(Grave { pid: self.pid, record, ending });
+            let record = if gone {
+                None
+            } else {
+                Some(self.record.clone())
+            };
+            graveyard::bury(Grave {
+                pid: self.pid,
+                record,
+                ending,
+            });
         }
     }
 }
 
 impl fmt::Debug for Coproc {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Coproc").field("name", &self.name).field("pid", &self.pid).finish_non_exhaustive()
+        formatter
+            .debug_struct("Coproc")
+            .field("name", &self.name)
+            .field("pid", &self.pid)
+            .finish_non_exhaustive()
     }
 }
 
@@ -338,7 +389,9 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         return Err(JoinError::TimedOut);
     };
     let inner = first.region().inner();
-    let one_region = coprocs.iter().all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
+    let one_region = coprocs
+        .iter()
+        .all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
     loop {
         let deaths = inner.deaths();
         if let Some(index) = coprocs.iter().position(|coproc| coproc.is_gone()) {
@@ -349,7 +402,11 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
         }
         // The tasks of other regions are looked at from time to time.
         let check = Deadline::after(Duration::from_millis(10));
-        let until = if one_region { deadline } else { Some(deadline.map_or(check, |deadline| deadline.min(check))) };
+        let until = if one_region {
+            deadline
+        } else {
+            Some(deadline.map_or(check, |deadline| deadline.min(check)))
+        };
         inner.park(inner.task()?, &[], deaths, until);
     }
 }

@@ -43,6 +43,17 @@
 //! its creator's `atexit` handlers never run in it, whether its function returns, panics or calls
 //! `exit` (with glibc; elsewhere `exit` runs them).
 //!
+//! # When processes die
+//!
+//! | who | what happens |
+//! | --- | --- |
+//! | a coproc, by whatever cause | its creator's join says how; robust locks that it held report it; the region is swept |
+//! | the server process (`zygote`) | the next spawn makes another one, from the process as it is then; coprocs go on |
+//! | the creator | the server process and ready coprocs end; coprocs go on, unless they were to [die with it](Attributes::die_with_parent) |
+//!
+//! A coproc may start a runtime and coprocs of its own. So may the child of a fork, to which its
+//! parent's runtime is of no use ([`SpawnError::OtherProcess`]).
+//!
 //! # The creator's other children
 //!
 //! Coprocs have no exit signal: they send no SIGCHLD, and `waitpid(-1)` does not see them. The

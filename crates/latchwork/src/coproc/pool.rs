@@ -18,44 +18,61 @@ pub(super) struct Pool {
 
 impl Pool {
     pub(super) fn new(size: usize) -> Self {
-        Self { size, members: VecDeque::with_capacity(size) }
+        Self {
+            size,
+            members: VecDeque::with_capacity(size),
+        }
     }
 
-    /// Has a ready coproc start on `request`; gives it back if none is ready.
-    pub(super) fn take(&mut self, request: Request) -> Result<Ref, Request> {
+    /// Has a ready coproc start on `request`; `None` if none is ready.
+    pub(super) fn take(&mut self, request: &Request) -> Option<Ref> {
         for _ in 0..self.members.len() {
-            let Some(member) = self.members.pop_front() else { break };
+            let Some(member) = self.members.pop_front() else {
+                break;
+            };
             match member.state() {
                 record::REQUESTED if !has_ended(&member) => self.members.push_back(member),
                 record::READY if lives(&member) => {
                     // SAFETY: the coproc reads it after `ASSIGNED`.
-                    unsafe { *member.request() = request };
+                    unsafe { *member.request() = request.clone() };
                     // AcqRel: the Release pairs with the coproc's look at its state.
                     let state = &member.state;
-                    if state.compare_exchange(record::READY, record::ASSIGNED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    if state
+                        .compare_exchange(
+                            record::READY,
+                            record::ASSIGNED,
+                            Ordering::AcqRel,
+                            Ordering::Relaxed,
+                        )
+                        .is_ok()
+                    {
                         futex::wake(state, 1, Sharing::Shared);
-                        return Ok(member);
+                        return Some(member);
                     }
                     // It has closed meanwhile.
-                    // SAFETY: it does not read its request any more.
-                    let request = unsafe { core::ptr::read(member.request()) };
-                    discard(member);
-                    return self.take(request);
+                    discard(member, false);
                 }
-                _ => discard(member),
+                _ => discard(member, false),
             }
         }
-        Err(request)
+        None
     }
 
     /// Asks for as many as are missing, once half of them are.
-    pub(super) fn refill(&mut self, zygote: &Zygote, request: impl Fn() -> Request, region: &crate::region::Region) {
+    pub(super) fn refill(
+        &mut self,
+        zygote: &Zygote,
+        request: impl Fn() -> Request,
+        region: &crate::region::Region,
+    ) {
         if self.members.len() * 2 > self.size || self.size == 0 {
             return;
         }
         let missing = self.size - self.members.len();
         // Without memory, or without a zygote, there is no pool, and spawns are clean ones.
-        let records: Vec<Ref> = (0..missing).map_while(|_| Ref::new(region, request()).ok()).collect();
+        let records: Vec<Ref> = (0..missing)
+            .map_while(|_| Ref::new(region, request()).ok())
+            .collect();
         if zygote.request(&records, &[]).is_ok() {
             self.members.extend(records);
         } else {
@@ -82,14 +99,16 @@ impl Pool {
     pub(super) fn close(&mut self) {
         self.forget_unmade();
         for member in self.members.drain(..) {
-            discard_when(member, true);
+            discard(member, true);
         }
     }
 }
 
 /// Whether a ready member is still a task of the region.
 fn lives(member: &Ref) -> bool {
-    member.task().is_some_and(|task| member.region.inner().life_word(task).is_some())
+    member
+        .task()
+        .is_some_and(|task| member.region.inner().life_word(task).is_some())
 }
 
 /// Whether a member that is being made died before it was ready.
@@ -98,10 +117,10 @@ fn has_ended(member: &Ref) -> bool {
     pid != 0 && !matches!(process::reap(pid, false), Ok(None))
 }
 
-fn discard(member: Ref) {
-    discard_when(member, false);
-}
-
-fn discard_when(member: Ref, ending: bool) {
-    graveyard::bury(Grave { pid: member.pid.load(Ordering::Relaxed), record: Some(member), ending });
+fn discard(member: Ref, ending: bool) {
+    graveyard::bury(Grave {
+        pid: member.pid.load(Ordering::Relaxed),
+        record: Some(member),
+        ending,
+    });
 }

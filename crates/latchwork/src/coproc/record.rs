@@ -131,7 +131,10 @@ impl Ref {
             });
             region.keep(block);
         }
-        Ok(Self { region: region.clone(), record })
+        Ok(Self {
+            region: region.clone(),
+            record,
+        })
     }
 
     /// The record at an address that came over the zygote's socket.
@@ -140,7 +143,10 @@ impl Ref {
     /// It does, and is in this region.
     pub(super) unsafe fn at(region: &Region, address: usize) -> Option<Self> {
         let record = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
-        Some(Self { region: region.clone(), record })
+        Some(Self {
+            region: region.clone(),
+            record,
+        })
     }
 
     pub(super) fn address(&self) -> usize {
@@ -170,7 +176,10 @@ impl Record {
 
     pub(super) fn set_task(&self, task: Owner) {
         // Relaxed: the state's Release publishes it.
-        self.task.store(u64::from(task.slot()) << 32 | u64::from(task.generation()), Ordering::Relaxed);
+        self.task.store(
+            u64::from(task.slot()) << 32 | u64::from(task.generation()),
+            Ordering::Relaxed,
+        );
     }
 
     /// The coproc as a task of the region, once the state is `READY` or later.
@@ -200,7 +209,8 @@ impl Record {
     pub(super) fn refuse(&self, attribute: Attribute, error: Errno) {
         // Relaxed: before `FAILED`.
         self.code.store(attribute as u32, Ordering::Relaxed);
-        self.detail.store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
+        self.detail
+            .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
         self.announce(FAILED);
     }
 
@@ -244,7 +254,10 @@ impl Record {
 
     pub(super) fn message(&self) -> String {
         let length = (self.message_length.load(Ordering::Relaxed) as usize).min(MESSAGE_BYTES);
-        let bytes: Vec<u8> = self.message[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        let bytes: Vec<u8> = self.message[..length]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }

@@ -78,7 +78,8 @@ impl Coprocs {
     /// start it early. Where there are other threads already, the copy first proves that none of
     /// them holds a lock of the allocator, the loader or std; if one does, another copy is made,
     /// and after some attempts [`StartError::Unproven`] is returned. Locks of other libraries are
-    /// not looked at.
+    /// not looked at. Standard output and standard error are locked for that moment: a thread that
+    /// holds one of them for ever holds up the start, as it does `println!`.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -151,7 +152,12 @@ impl Coprocs {
         argument: A,
         attributes: &Attributes,
     ) -> Result<Coproc, SpawnError> {
-        const { assert!(size_of::<A>() <= VALUE_BYTES && align_of::<A>() <= 16, "pass larger arguments in a named object") };
+        const {
+            assert!(
+                size_of::<A>() <= VALUE_BYTES && align_of::<A>() <= 16,
+                "pass larger arguments in a named object"
+            )
+        };
         unsafe fn run<A: Copy>(region: &Region, entry: usize, argument: *const u8) -> i32 {
             // SAFETY: `spawn_value` stored a function of this type, and a value of this one.
             unsafe {
@@ -160,7 +166,11 @@ impl Coprocs {
             }
         }
         let mut request = blank(self.shared.creator, false);
-        request.call = Some(Call { run: run::<A>, entry: entry as usize, argument: 0 });
+        request.call = Some(Call {
+            run: run::<A>,
+            entry: entry as usize,
+            argument: 0,
+        });
         // SAFETY: large and aligned enough, as asserted.
         unsafe { request.value.as_mut_ptr().cast::<A>().write(argument) };
         self.start(request, attributes)
@@ -189,8 +199,18 @@ impl Coprocs {
             }
         }
         let argument = core::ptr::from_ref(argument).expose_provenance();
-        let call = Call { run: run::<A>, entry: entry as usize, argument };
-        self.start(Request { call: Some(call), ..blank(self.shared.creator, false) }, attributes)
+        let call = Call {
+            run: run::<A>,
+            entry: entry as usize,
+            argument,
+        };
+        self.start(
+            Request {
+                call: Some(call),
+                ..blank(self.shared.creator, false)
+            },
+            attributes,
+        )
     }
 
     /// Starts a coproc that runs a closure on a copy of this process's memory as it is now (see
@@ -208,16 +228,27 @@ impl Coprocs {
     ///
     /// # Errors
     /// As for [`Self::spawn`].
-    pub unsafe fn snapshot<F: FnOnce() -> i32>(&self, body: F, attributes: &Attributes) -> Result<Coproc, SpawnError> {
+    pub unsafe fn snapshot<F: FnOnce() -> i32>(
+        &self,
+        body: F,
+        attributes: &Attributes,
+    ) -> Result<Coproc, SpawnError> {
         unsafe fn run<F: FnOnce() -> i32>(_: &Region, _: usize, argument: *const u8) -> i32 {
             // SAFETY: `snapshot` stored the address of a closure of this type; this is its copy.
             unsafe { argument.cast::<F>().read()() }
         }
         let body = ManuallyDrop::new(body);
         let argument = core::ptr::from_ref(&body).expose_provenance();
-        let call = Call { run: run::<F>, entry: 0, argument };
+        let call = Call {
+            run: run::<F>,
+            entry: 0,
+            argument,
+        };
         let started = self.start(
-            Request { call: Some(call), ..blank(self.shared.creator, false) },
+            Request {
+                call: Some(call),
+                ..blank(self.shared.creator, false)
+            },
             &attributes.clone().snapshot(),
         );
         drop(ManuallyDrop::into_inner(body));
@@ -234,21 +265,26 @@ impl Coprocs {
             None => self.start_clean(request, attributes)?,
         };
         graveyard::tend();
-        Ok(Coproc::new(record, attributes.display_name(), attributes.detached))
+        Ok(Coproc::new(
+            record,
+            attributes.display_name(),
+            attributes.detached,
+        ))
     }
 
-    fn start_clean(&self, mut request: Request, attributes: &Attributes) -> Result<Ref, SpawnError> {
+    fn start_clean(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+    ) -> Result<Ref, SpawnError> {
         if self.shared.has_pool && attributes.fit_for_pool() {
             request.pooled = true;
-            let taken = self.shared.pool.lock().take(request);
-            match taken {
-                Ok(record) => {
-                    if let Some(zygote) = &*self.shared.zygote.lock() {
-                        self.refill(zygote);
-                    }
-                    return Ok(record);
+            let taken = self.shared.pool.lock().take(&request);
+            if let Some(record) = taken {
+                if let Some(zygote) = &*self.shared.zygote.lock() {
+                    self.refill(zygote);
                 }
-                Err(back) => request = back,
+                return Ok(record);
             }
             request.pooled = false;
         }
@@ -283,13 +319,19 @@ impl Coprocs {
         Err(SpawnError::Server(StartError::Died))
     }
 
-    fn start_snapshot(&self, mut request: Request, attributes: &Attributes, sharing: Sharing) -> Result<Ref, SpawnError> {
+    fn start_snapshot(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+        sharing: Sharing,
+    ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
         for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors.borrow()) {
             *place = descriptor.as_raw_fd();
             request.descriptor_count += 1;
         }
-        let stack = Stack::map(request.settings.stack_bytes).map_err(|error| Attribute::StackSize.failed(error))?;
+        let stack = Stack::map(request.settings.stack_bytes)
+            .map_err(|error| Attribute::StackSize.failed(error))?;
         let record = Ref::new(&self.shared.region, request)?;
         let seed = Seed {
             record: &record,
@@ -301,7 +343,8 @@ impl Coprocs {
         };
         // SAFETY: `begin` never returns; what it may use in a process with threads is the user's
         // contract.
-        let made = unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
+        let made =
+            unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
         let started = match made {
             Ok(_) => handshake(&record, None),
             Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
@@ -321,13 +364,18 @@ impl Coprocs {
         if let Some(zygote) = &*zygote {
             return Ok(Arc::clone(zygote));
         }
-        Ok(Arc::clone(zygote.insert(Zygote::start(&self.shared.control)?)))
+        Ok(Arc::clone(
+            zygote.insert(Zygote::start(&self.shared.control)?),
+        ))
     }
 
     /// Forgets a zygote that has died.
     fn replace(&self, dead: &Arc<Zygote>) {
         let mut zygote = self.shared.zygote.lock();
-        if zygote.as_ref().is_some_and(|current| Arc::ptr_eq(current, dead)) {
+        if zygote
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, dead))
+        {
             *zygote = None;
             dead.end();
             self.shared.pool.lock().forget_unmade();
@@ -337,7 +385,10 @@ impl Coprocs {
 
     fn refill(&self, zygote: &Zygote) {
         let shared = &*self.shared;
-        shared.pool.lock().refill(zygote, || blank(shared.creator, true), &shared.region);
+        shared
+            .pool
+            .lock()
+            .refill(zygote, || blank(shared.creator, true), &shared.region);
     }
 }
 
@@ -371,7 +422,10 @@ fn handshake(record: &Ref, zygote: Option<&Zygote>) -> Result<(), Unstarted> {
             record::STARTED | record::DONE => return Ok(()),
             record::FAILED => {
                 // Relaxed: written before `FAILED`.
-                let (code, detail) = (record.code.load(Ordering::Relaxed), record.detail.load(Ordering::Relaxed));
+                let (code, detail) = (
+                    record.code.load(Ordering::Relaxed),
+                    record.detail.load(Ordering::Relaxed),
+                );
                 return Err(Unstarted::Refused(Attribute::error(code, detail)));
             }
             _ => {}
@@ -382,10 +436,14 @@ fn handshake(record: &Ref, zygote: Option<&Zygote>) -> Result<(), Unstarted> {
         let state = futex::shared_word(&record.state, record::REQUESTED);
         let check = Some(Deadline::after(EXISTENCE_CHECK));
         let ended = match zygote_life.flatten() {
-            Some((word, value)) => futex::wait_many(&[state, futex::shared_word(word, value)], check),
+            Some((word, value)) => {
+                futex::wait_many(&[state, futex::shared_word(word, value)], check)
+            }
             None => futex::wait_many(&[state], check),
         };
-        let dead = ended == futex::Wait::TimedOut && made != 0 && !matches!(process::reap(made, false), Ok(None));
+        let dead = ended == futex::Wait::TimedOut
+            && made != 0
+            && !matches!(process::reap(made, false), Ok(None));
         if dead && record.state() == record::REQUESTED {
             return Err(Unstarted::Refused(SpawnError::Died));
         }
@@ -397,7 +455,11 @@ fn give_up(record: Ref) {
     match record.pid.load(Ordering::Relaxed) {
         // SAFETY: there is no process, and the zygote is done with it.
         0 => unsafe { record.free() },
-        pid => graveyard::bury(graveyard::Grave { pid, record: Some(record), ending: true }),
+        pid => graveyard::bury(graveyard::Grave {
+            pid,
+            record: Some(record),
+            ending: true,
+        }),
     }
 }
 
@@ -422,6 +484,9 @@ impl Drop for Shared {
 
 impl fmt::Debug for Coprocs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Coprocs").field("region", &self.shared.region).finish_non_exhaustive()
+        formatter
+            .debug_struct("Coprocs")
+            .field("region", &self.shared.region)
+            .finish_non_exhaustive()
     }
 }

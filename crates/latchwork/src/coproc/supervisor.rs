@@ -74,7 +74,11 @@ impl Spec {
 
 impl fmt::Debug for Spec {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Spec").field("name", &self.name).field("restart", &self.restart).finish_non_exhaustive()
+        formatter
+            .debug_struct("Spec")
+            .field("name", &self.name)
+            .field("restart", &self.restart)
+            .finish_non_exhaustive()
     }
 }
 
@@ -159,13 +163,22 @@ impl Supervisor {
     /// Looks after nothing yet.
     #[must_use]
     pub fn new(coprocs: Coprocs) -> Self {
-        Self { coprocs, children: Vec::new() }
+        Self {
+            coprocs,
+            children: Vec::new(),
+        }
     }
 
     /// Adds a coproc, to be started by the next [`Self::run_until`].
     pub fn add(&mut self, spec: Spec) {
         let state = State::Due(Deadline::from_nanoseconds(0));
-        self.children.push(Child { spec, state, started: false, restarts: 0, recent: VecDeque::new() });
+        self.children.push(Child {
+            spec,
+            state,
+            started: false,
+            restarts: 0,
+            recent: VecDeque::new(),
+        });
     }
 
     /// The coproc of this name that runs now.
@@ -199,7 +212,12 @@ impl Supervisor {
                 child.start(&self.coprocs, events);
             }
         }
-        if self.children.iter().all(|child| matches!(child.state, State::Over)) || deadline.is_some_and(Deadline::has_passed) {
+        if self
+            .children
+            .iter()
+            .all(|child| matches!(child.state, State::Over))
+            || deadline.is_some_and(Deadline::has_passed)
+        {
             return false;
         }
         let due = self.children.iter().filter_map(|child| match child.state {
@@ -207,10 +225,15 @@ impl Supervisor {
             _ => None,
         });
         let until = due.chain(deadline).min();
-        let running: Vec<(usize, &Coproc)> = self.children.iter().enumerate().filter_map(|(index, child)| match &child.state {
-            State::Running(coproc) => Some((index, coproc)),
-            _ => None,
-        }).collect();
+        let running: Vec<(usize, &Coproc)> = self
+            .children
+            .iter()
+            .enumerate()
+            .filter_map(|(index, child)| match &child.state {
+                State::Running(coproc) => Some((index, coproc)),
+                _ => None,
+            })
+            .collect();
         let handles: Vec<&Coproc> = running.iter().map(|(_, coproc)| *coproc).collect();
         let ended = match wait_any(&handles, until) {
             Ok(which) => running[which].0,
@@ -223,13 +246,19 @@ impl Supervisor {
 
 impl fmt::Debug for Supervisor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Supervisor").field("children", &self.children.len()).finish_non_exhaustive()
+        formatter
+            .debug_struct("Supervisor")
+            .field("children", &self.children.len())
+            .finish_non_exhaustive()
     }
 }
 
 impl Child {
     fn report(&self, what: Happening, events: &mut Vec<Event>) {
-        events.push(Event { name: self.spec.name.clone(), what });
+        events.push(Event {
+            name: self.spec.name.clone(),
+            what,
+        });
     }
 
     fn start(&mut self, coprocs: &Coprocs, events: &mut Vec<Event>) {
@@ -242,7 +271,14 @@ impl Child {
             Ok(coproc) => {
                 let pid = coproc.pid();
                 let times = self.restarts;
-                self.report(if again { Happening::Restarted { times, pid } } else { Happening::Started { pid } }, events);
+                self.report(
+                    if again {
+                        Happening::Restarted { times, pid }
+                    } else {
+                        Happening::Started { pid }
+                    },
+                    events,
+                );
                 self.state = State::Running(coproc);
             }
             Err(error) => {
@@ -253,7 +289,9 @@ impl Child {
     }
 
     fn end(&mut self, events: &mut Vec<Event>) {
-        let State::Running(coproc) = core::mem::replace(&mut self.state, State::Over) else { return };
+        let State::Running(coproc) = core::mem::replace(&mut self.state, State::Over) else {
+            return;
+        };
         let success = match coproc.join() {
             Ok(exit) => {
                 let success = exit.is_success();
@@ -280,14 +318,21 @@ impl Child {
             return;
         }
         let now = Deadline::now();
-        while self.recent.front().is_some_and(|start| start.saturating_add(self.spec.window) <= now) {
+        while self
+            .recent
+            .front()
+            .is_some_and(|start| start.saturating_add(self.spec.window) <= now)
+        {
             self.recent.pop_front();
         }
         if self.recent.len() >= self.spec.max_restarts {
             self.report(Happening::GaveUp, events);
             return;
         }
-        let doubled = self.spec.first_delay.saturating_mul(1 << self.recent.len().min(30));
+        let doubled = self
+            .spec
+            .first_delay
+            .saturating_mul(1 << self.recent.len().min(30));
         self.state = State::Due(now.saturating_add(doubled.min(self.spec.max_delay)));
     }
 }

@@ -19,9 +19,9 @@
 
 use super::attributes::{Attribute, STACK_BYTES};
 use super::child::{self, Seed};
+use super::clone;
 use super::error::StartError;
 use super::record::{self, Ref};
-use super::clone;
 use crate::atomic::Ordering;
 use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, watch};
@@ -42,6 +42,8 @@ const ATTEMPTS: u32 = 4;
 /// How often somebody who waits for a process looks whether it still exists: a process that has no
 /// life-word yet cannot tell of its death.
 pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
+/// How long the end of a parent may take after that of its descriptors.
+const LAST_BREATH: Duration = Duration::from_secs(1);
 const ZYGOTE_STACK: usize = 256 << 10;
 /// Records that one message names at most.
 const BATCH: usize = 64;
@@ -75,15 +77,27 @@ impl Zygote {
             let (ours, theirs) = sockets::pair().map_err(system("socketpair"))?;
             let stack = Stack::map(ZYGOTE_STACK).map_err(system("mmap"))?;
             control.enter(record::REQUESTED);
-            let plan = Plan { control, socket: theirs.as_fd(), parent, arguments: arguments.clone(), prove };
+            let plan = Plan {
+                control,
+                socket: theirs.as_fd(),
+                parent,
+                arguments: arguments.clone(),
+                prove,
+            };
             // SAFETY: `serve` proves that it can use what it uses, and never returns.
-            let pid = unsafe { clone::clone_caller(&stack, Sharing::empty(), serve, &plan, &control.pid) };
+            let pid = unsafe {
+                clone::clone_caller(&stack, Sharing::empty(), serve, &plan, &control.pid)
+            };
             let pid = pid.map_err(system("clone"))?;
             let patience = Deadline::after(PROOF * 2u32.pow(attempt));
             match wait_until_ready(control, pid, patience) {
                 Ok(true) => {
                     let task = control.task().ok_or(StartError::Died)?;
-                    return Ok(Arc::new(Self { socket: ours, pid, task }));
+                    return Ok(Arc::new(Self {
+                        socket: ours,
+                        pid,
+                        task,
+                    }));
                 }
                 Ok(false) => {
                     process::kill_child(pid);
@@ -96,7 +110,11 @@ impl Zygote {
     }
 
     /// Asks for processes, one for each record; descriptors go with a single one.
-    pub(super) fn request(&self, records: &[Ref], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    pub(super) fn request(
+        &self,
+        records: &[Ref],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> Result<(), Errno> {
         for batch in records.chunks(BATCH) {
             let mut message = [0; BATCH * 8];
             for (place, record) in message.chunks_exact_mut(8).zip(batch) {
@@ -125,8 +143,12 @@ fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool,
             record::STARTED => return Ok(true),
             record::FAILED => {
                 let _ = process::reap(pid, true);
-                let error = Errno::from_raw_os_error(control.detail.load(Ordering::Relaxed).cast_signed());
-                return Err(StartError::System { call: "starting the server process", error });
+                let error =
+                    Errno::from_raw_os_error(control.detail.load(Ordering::Relaxed).cast_signed());
+                return Err(StartError::System {
+                    call: "starting the server process",
+                    error,
+                });
             }
             _ => {}
         }
@@ -138,7 +160,12 @@ fn wait_until_ready(control: &Ref, pid: u32, patience: Deadline) -> Result<bool,
             return Ok(false);
         }
         let check = Deadline::after(EXISTENCE_CHECK).min(patience);
-        futex::wait(&control.state, record::REQUESTED, futex::Sharing::Shared, Some(check));
+        futex::wait(
+            &control.state,
+            record::REQUESTED,
+            futex::Sharing::Shared,
+            Some(check),
+        );
     }
 }
 
@@ -148,17 +175,33 @@ fn serve(plan: &Plan<'_>) -> ! {
     let parent = match prepare(plan) {
         Ok(parent) => parent,
         Err(error) => {
-            control.detail.store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
+            control
+                .detail
+                .store(error.raw_os_error().cast_unsigned(), Ordering::Relaxed);
             control.announce(record::FAILED);
             process::exit(1)
         }
     };
     let stack = Stack::map(STACK_BYTES).ok();
-    let mut server = Server { plan, parent, stack, backlog: VecDeque::with_capacity(BATCH) };
+    let mut server = Server {
+        plan,
+        parent,
+        stack,
+        backlog: VecDeque::with_capacity(BATCH),
+    };
     control.announce(record::STARTED);
     while server.turn() {}
-    // The pool's ready coprocs, and this process's own part in the region.
+    // A dying parent's descriptors go before it does. (One that became another program lives on.)
+    let _ = process::wait_for_end(&server.parent, Some(Deadline::after(LAST_BREATH)));
     control.announce(record::CLOSED);
+    if process::parent() != plan.parent {
+        // Nobody else is left to free what the parent has allocated. A ready coproc that looks at
+        // the control record after this looks for its parent, too.
+        for record in server.backlog.iter().chain([control]) {
+            // SAFETY: the parent is dead, and no process has been made for those in the backlog.
+            unsafe { record.free() };
+        }
+    }
     process::exit(0)
 }
 
@@ -179,15 +222,21 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     process::cut_exit_handlers();
     if plan.prove {
         process::touch_libc_locks();
-        let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(|| drop(vec![0u8; 4096]));
-        let thread = thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+        let thread = std::thread::Builder::new()
+            .stack_size(64 << 10)
+            .spawn(|| drop(vec![0u8; 4096]));
+        let thread =
+            thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         let _ = thread.join();
     }
     process::set_name(b"zygote");
     // SAFETY: nobody in this process uses its arguments.
     unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
     let control = plan.control;
-    let joined = control.region.join("zygote").and_then(|()| Ok(control.region.inner().task()?.owner()));
+    let joined = control
+        .region
+        .join("zygote")
+        .and_then(|()| Ok(control.region.inner().task()?.owner()));
     match joined {
         Ok(task) => control.set_task(task),
         Err(AttachError::System { error, .. }) => return Err(error),
@@ -224,10 +273,14 @@ impl Server<'_> {
     fn receive(&mut self) -> bool {
         let mut message = [0; BATCH * 8];
         let mut descriptors = Vec::new();
-        let Ok(length @ 1..) = sockets::receive(self.plan.socket, &mut message, &mut descriptors) else { return false };
+        let Ok(length @ 1..) = sockets::receive(self.plan.socket, &mut message, &mut descriptors)
+        else {
+            return false;
+        };
         for address in message[..length].as_chunks::<8>().0 {
             // SAFETY: the parent sends addresses of records.
-            let record = unsafe { Ref::at(&self.plan.control.region, usize::from_ne_bytes(*address)) };
+            let record =
+                unsafe { Ref::at(&self.plan.control.region, usize::from_ne_bytes(*address)) };
             let Some(record) = record else { continue };
             // SAFETY: on its way to a coproc, which has not been made.
             if unsafe { record.request() }.pooled {
@@ -246,19 +299,21 @@ impl Server<'_> {
             *place = descriptor.as_raw_fd();
         }
         request.descriptor_count = descriptors.len();
-        let made = self.stack_of(request.settings.stack_bytes).and_then(|stack| {
-            let seed = Seed {
-                record,
-                control: Some(self.plan.control),
-                arguments: self.plan.arguments.clone(),
-                close: [Some(self.plan.socket), Some(self.parent.as_fd())],
-                reset_signals: false,
-                duplicate: false,
-            };
-            // SAFETY: this process has one thread, and `begin` never returns.
-            unsafe { clone::clone(&stack, Sharing::PARENT, child::begin, &seed, &record.pid) }
-                .map_err(|error| (Attribute::Process, error))
-        });
+        let made = self
+            .stack_of(request.settings.stack_bytes)
+            .and_then(|stack| {
+                let seed = Seed {
+                    record,
+                    control: Some(self.plan.control),
+                    arguments: self.plan.arguments.clone(),
+                    close: [Some(self.plan.socket), Some(self.parent.as_fd())],
+                    reset_signals: false,
+                    duplicate: false,
+                };
+                // SAFETY: this process has one thread, and `begin` never returns.
+                unsafe { clone::clone(&stack, Sharing::PARENT, child::begin, &seed, &record.pid) }
+                    .map_err(|error| (Attribute::Process, error))
+            });
         if let Err((attribute, error)) = made {
             record.refuse(attribute, error);
         }
@@ -267,7 +322,9 @@ impl Server<'_> {
     fn stack_of(&self, bytes: usize) -> Result<Cow<'_>, (Attribute, Errno)> {
         match &self.stack {
             Some(stack) if bytes == STACK_BYTES => Ok(Cow::Common(stack)),
-            _ => Stack::map(bytes).map(Cow::Own).map_err(|error| (Attribute::StackSize, error)),
+            _ => Stack::map(bytes)
+                .map(Cow::Own)
+                .map_err(|error| (Attribute::StackSize, error)),
         }
     }
 }

@@ -55,6 +55,8 @@ pub enum Fault {
     RobustNotAnnounced,
     /// A robust lock's announcement ends before the wake-up that follows the release.
     RobustSettlesBeforeWake,
+    /// A robust lock for which nobody waits is released without Release.
+    RobustUnlockRelaxed,
     /// Who takes a robust lock forgets that others may sleep.
     RobustTakerForgetsSleepers,
     /// A robust lock's unlock that wakes one of several forgets the others.

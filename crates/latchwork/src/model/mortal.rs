@@ -53,7 +53,10 @@ pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool 
     let end = catch_unwind(AssertUnwindSafe(body));
     match end {
         Ok(()) => {
-            assert!(record.head.is_empty(), "a task ended with locks on its list");
+            assert!(
+                record.head.is_empty(),
+                "a task ended with locks on its list"
+            );
             record.life.set(None);
             true
         }
@@ -107,7 +110,12 @@ unsafe fn bury(node: usize, tid: u32, announced: bool) {
         if value & TID_MASK != tid {
             return;
         }
-        match word.for_kernel().compare_exchange(value, (value & WAITERS) | OWNER_DIED, SeqCst, SeqCst) {
+        match word.for_kernel().compare_exchange(
+            value,
+            (value & WAITERS) | OWNER_DIED,
+            SeqCst,
+            SeqCst,
+        ) {
             Ok(_) => break,
             Err(now) => value = now,
         }

@@ -9,7 +9,7 @@
 //! | `WAITERS` | free, somebody may sleep | unlock: store, Release |
 //! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
 //! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps |
-//! | `OWNER_DIED` (+ `WAITERS`) | the owner died | the kernel, as the owner dies |
+//! | `OWNER_DIED` (+ `WAITERS`) | free, the data is not whole | the kernel, as the owner dies; unlock of such data |
 //!
 //! | state | name | meaning |
 //! | --- | --- | --- |
@@ -25,6 +25,8 @@
 //! 3. While a task sleeps, the word has `WAITERS`. Whoever takes the lock keeps the bit, and only an
 //!    unlock removes it: together with a wake-up of *all* sleepers, in one system call.
 //! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
+//! 5. While the lock is free without `OWNER_DIED`, the state is `CONSISTENT`: the fast path need not
+//!    look at it.
 //!
 //! *A kill between any two lines.* Before the CAS: the announced word is not ours; if it is free
 //! (no TID) the kernel wakes one sleeper, so that a wake-up that we have consumed is passed on
@@ -60,22 +62,24 @@
 //! the list, and finds that its locks name somebody else (Linux 6.18). They stay locked: do not call
 //! exec there with a lock held. In the child of a fork nothing is held: a guard that was inherited
 //! belongs to the parent, and dropping it there aborts. A signal handler that takes another robust
-//! lock saves and restores the announcement, of which there is one only: a kill while the handler
+//! lock saves and restores the announcement (but may not be the first in its thread to take a robust
+//! lock, for that allocates). There is one announcement only: a kill while the handler
 //! takes or releases its lock, and the interrupted code was between taking and linking (or unlinking
 //! and releasing) another, leaves that other one locked. TIDs are compared in the dying task's PID
 //! namespace: never share a robust lock across namespaces (a region refuses that at attach).
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!
-//! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:*
-//! `tests/robust.rs` (threads, fork, raw clone, pthread neighbours) and the kill tests.
+//! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` (a
+//! victim that dies at each of its steps, one and two survivors, negative twins), `tests/robust.rs`
+//! (threads, fork, raw clone, pthread neighbours) and the kill tests.
 #![allow(unsafe_code)]
 
 use super::{Mutex, WaitWake};
 use crate::atomic::{Ordering, const_unless_loom, spin_hint, unless_fault};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag, Wait};
-use crate::sys::robust_list::{KERNEL_LIMIT, Node};
+use crate::sys::robust_list::Node;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
 use core::fmt;
@@ -83,7 +87,6 @@ use core::marker::{PhantomData, PhantomPinned};
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
-use core::time::Duration;
 
 pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
 pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
@@ -98,9 +101,6 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// Where the count of sleepers ends, so that it cannot stray far from the truth.
 const MOST_SLEEPERS: u32 = 64;
-
-/// Some of the list's entries are left for pthread's own robust mutexes.
-const MAX_HELD: u32 = KERNEL_LIMIT as u32 - 128;
 
 mod sealed {
     pub trait Sealed {}
@@ -166,15 +166,6 @@ enum Patience {
     Until(Option<Deadline>),
 }
 
-/// Why the fast path did not do.
-#[derive(Clone, Copy)]
-enum NotFree {
-    /// The lock was not taken: held, or its taking needs a closer look.
-    Unknown,
-    /// The lock was taken, and its state is not `CONSISTENT`.
-    Unclean,
-}
-
 impl<P: RobustProtocol> Robust<P> {
     const_unless_loom! {
         /// An unlocked lock.
@@ -205,62 +196,50 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.acquire(Patience::Until(deadline)) }
     }
 
-    /// # Safety
-    /// As for [`Self::lock_raw`].
-    #[inline]
-    pub(crate) unsafe fn try_lock_raw(&self) -> Result<Acquired, RawError> {
-        // SAFETY: by the caller's contract.
-        unsafe { self.acquire(Patience::Try) }
-    }
-
     /// Takes a lock that is free and clean, and returns the caller's ID; anything else is for
     /// [`Self::acquire_slowly`].
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[inline(always)]
-    unsafe fn acquire_free(&self) -> Result<u32, NotFree> {
-        let Some(me) = Me::known() else { return Err(NotFree::Unknown) };
-        let head = me.head();
-        let held = me.held().get();
-        if held >= MAX_HELD {
-            return Err(NotFree::Unknown);
+    unsafe fn acquire_free(&self) -> Option<u32> {
+        let me = Me::whoever();
+        let budget = me.budget().get();
+        if budget == 0 {
+            return None;
         }
+        let head = me.head();
         let before = head.announce(&self.node);
-        // Acquire: pairs with the Release in `release`.
+        // Acquire: pairs with the Release in `release_as`. By invariant 5 the data is whole.
         if self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed).is_err() {
             head.settle(before);
-            return Err(NotFree::Unknown);
+            return None;
         }
         // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
         unsafe { head.link(&self.node, me.anchor()) };
         head.settle(before);
-        me.held().set(held + 1);
-        // Relaxed: written by holders only.
-        if self.node.state.load(Ordering::Relaxed) == CONSISTENT { Ok(me.tid()) } else { Err(NotFree::Unclean) }
+        me.budget().set(budget - 1);
+        Some(me.tid())
     }
 
     #[inline]
     unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract.
         match unsafe { self.acquire_free() } {
-            Ok(_) => Ok(Acquired::Clean),
+            Some(_) => Ok(Acquired::Clean),
             // SAFETY: as above.
-            Err(not_free) => unsafe { self.acquire_slowly(not_free, patience) },
+            None => unsafe { self.acquire_slowly(patience) },
         }
     }
 
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, not_free: NotFree, patience: Patience) -> Result<Acquired, RawError> {
-        if matches!(not_free, NotFree::Unclean) {
-            return self.acquired_unclean();
-        }
+    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
-        let held = me.held();
-        if held.get() >= MAX_HELD {
+        let budget = me.budget();
+        if budget.get() == 0 {
             return Err(RawError::TooManyHeld);
         }
         let before = head.announce(&self.node);
@@ -271,19 +250,17 @@ impl<P: RobustProtocol> Robust<P> {
         // SAFETY: as in `acquire_free`.
         unsafe { head.link(&self.node, me.anchor()) };
         head.settle(before);
-        held.set(held.get() + 1);
+        budget.set(budget.get() - 1);
         // Relaxed: written by holders only.
-        if self.node.state.load(Ordering::Relaxed) == CONSISTENT { Ok(Acquired::Clean) } else { self.acquired_unclean() }
-    }
-
-    /// The lock was taken, but its data is not consistent.
-    fn acquired_unclean(&self) -> Result<Acquired, RawError> {
-        if self.node.state.load(Ordering::Relaxed) == INCONSISTENT {
-            return Ok(Acquired::OwnerDied);
+        match self.node.state.load(Ordering::Relaxed) {
+            CONSISTENT => Ok(Acquired::Clean),
+            INCONSISTENT => Ok(Acquired::OwnerDied),
+            _ => {
+                // SAFETY: this task holds the lock.
+                unsafe { self.release_unclean() };
+                Err(RawError::NotRecoverable)
+            }
         }
-        // SAFETY: this task holds the lock.
-        unsafe { self.release() };
-        Err(RawError::NotRecoverable)
     }
 
     /// Takes the word, announced but not linked.
@@ -346,16 +323,6 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Releases the lock as it is.
-    ///
-    /// # Safety
-    /// The calling task holds it.
-    #[inline]
-    unsafe fn release(&self) {
-        // SAFETY: by the caller's contract; a task that holds a robust lock is known.
-        unsafe { self.release_as(Me::whoever()) };
-    }
-
     /// # Safety
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
@@ -365,11 +332,12 @@ impl<P: RobustProtocol> Robust<P> {
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { head.unlink(&self.node) };
         // Release: pairs with the Acquire of the next taker.
-        if self.node.word.compare_exchange(me.tid(), 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        if self.node.word.compare_exchange(me.tid(), 0, release, Ordering::Relaxed).is_err() {
             self.release_contended();
         }
         head.settle(before);
-        me.held().set(me.held().get() - 1);
+        me.budget().set(me.budget().get() + 1);
     }
 
     /// The release of a lock whose word has `WAITERS`: nobody but the holder changes that word.
@@ -390,27 +358,63 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
+    /// Releases a lock whose data is not whole: the word says so to the next taker, as the kernel
+    /// would (invariant 5). Rare, so it wakes somebody whether or not there is anybody.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    #[inline(never)]
+    unsafe fn release_unclean(&self) {
+        let me = Me::whoever();
+        let head = me.head();
+        let before = head.announce(&self.node);
+        // SAFETY: held by this task, hence on its list, and announced.
+        unsafe { head.unlink(&self.node) };
+        let address = &raw const self.node.word;
+        // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
+        // waiter go on seeing its own bit for ever.)
+        self.node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
+        futex::wake(address, 1, Flag::Shared);
+        head.settle(before);
+        me.budget().set(me.budget().get() + 1);
+    }
+
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
     ///
     /// # Safety
     /// The calling task holds it.
     #[inline]
     pub(crate) unsafe fn unlock_raw(&self) {
-        if self.node.state.load(Ordering::Relaxed) != CONSISTENT {
-            self.give_up();
+        if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
+            // SAFETY: by the caller's contract; a task that holds a robust lock is known.
+            unsafe { self.release_as(Me::whoever()) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.release_as_lost() };
         }
-        // SAFETY: by the caller's contract.
-        unsafe { self.release() };
     }
 
+    /// Releases the lock for good.
+    ///
+    /// # Safety
+    /// The calling task holds it.
     #[cold]
-    fn give_up(&self) {
+    unsafe fn release_as_lost(&self) {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
     }
 
-    /// Declares the data to be in an unknown state: the next one gets `OwnerDied`. For the holder.
-    fn mark_inconsistent(&self) {
+    /// Releases the lock with its data in an unknown state: the next one gets `OwnerDied`.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    unsafe fn release_as_inconsistent(&self) {
         self.node.state.store(INCONSISTENT, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
     }
 
     /// Declares the data whole again. For the holder.
@@ -535,7 +539,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[cfg(not(loom))]
-    pub fn lock_for(self: Pin<&Self>, timeout: Duration) -> LockResult<'_, T, P> {
+    pub fn lock_for(self: Pin<&Self>, timeout: core::time::Duration) -> LockResult<'_, T, P> {
         self.lock_until(Deadline::after(timeout))
     }
 
@@ -566,17 +570,17 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
         // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
-            Ok(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
-            Err(not_free) => self.lock_slowly(not_free, patience),
+            Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
+            None => self.lock_slowly(patience),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_slowly(self: Pin<&Self>, not_free: NotFree, patience: Patience) -> LockResult<'_, T, P> {
+    fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
         // SAFETY: as in `lock_with`.
-        let result = unsafe { mutex.raw.acquire_slowly(not_free, patience) };
+        let result = unsafe { mutex.raw.acquire_slowly(patience) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
             Ok(Acquired::Clean) => return Ok(guard()),
@@ -631,9 +635,15 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     /// The data may be torn by a panic that began while the lock was held.
     #[cold]
     #[inline(never)]
-    fn note_panic(&self) {
-        if self.owner & PANICKING == 0 {
-            self.mutex.raw.mark_inconsistent();
+    fn release_in_panic(&self) {
+        let me = self.owner();
+        // SAFETY: the guard holds the lock, and is being dropped.
+        unsafe {
+            if self.owner & PANICKING == 0 {
+                self.mutex.raw.release_as_inconsistent();
+            } else {
+                self.mutex.raw.release_as(me);
+            }
         }
     }
 
@@ -666,10 +676,10 @@ impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.note_panic();
+            return self.release_in_panic();
         }
-        // SAFETY: the guard holds the lock and is gone after this. Its data is consistent, or
-        // marked: an `OwnerDied` becomes a guard only by saying so.
+        // SAFETY: the guard holds the lock and is gone after this. Its data is whole: an `OwnerDied`
+        // becomes a guard only by saying so.
         unsafe { self.mutex.raw.release_as(self.owner()) };
     }
 }
@@ -753,10 +763,16 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
 
 impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
-        if !std::thread::panicking() || self.guard.owner & PANICKING != 0 {
-            self.guard.mutex.raw.give_up();
-        }
+        // Aborts if this is not the owner.
+        self.guard.owner();
+        let gives_up = !std::thread::panicking() || self.guard.owner & PANICKING != 0;
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
-        unsafe { self.guard.mutex.raw.release_as(self.guard.owner()) };
+        unsafe {
+            if gives_up {
+                self.guard.mutex.raw.release_as_lost();
+            } else {
+                self.guard.mutex.raw.release_as_inconsistent();
+            }
+        }
     }
 }

@@ -23,8 +23,9 @@
 //!
 //! *Elision:* with nobody registered a notification makes no system call.
 //!
-//! *Checked by:* the loom model `queue_wake` in `tests/loom_queue.rs`, with a negative twin in which
-//! the ticket does not move.
+//! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious
+//! wake-ups, deadlines), with negative twins: the ticket does not move, a single sleeper is skipped, a
+//! notification takes two registrations.
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::sys::futex::{self, Sharing};
@@ -69,7 +70,7 @@ impl Sleepers {
     /// Releases one sleeper. Under the lock.
     pub(crate) fn notify(&self) -> Wake<'_> {
         let registered = self.registered.load(Ordering::Relaxed);
-        if registered <= unless_fault!(QueueSkipsSingleSleeper, 0, 1) {
+        if registered < unless_fault!(QueueSkipsSingleSleeper, 1, 2) {
             return Wake(None);
         }
         let taken = unless_fault!(QueueTakesTwoRegistrations, 1, 2);

@@ -326,6 +326,8 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     memory::allocate(&file, 0, layout.heap as u64).map_err(system("fallocate"))?;
     let region = finish(file, mapped, layout, path).ok_or(AttachError::TooManyRegions)?;
     let committed = layout.heap as u64 + region.inner.heap.committed() as u64 * SPAN_BYTES as u64;
+    // The size after that look: meanwhile another task may have made the file grow.
+    let status = memory::file_status(&region.inner.file).map_err(system("fstat"))?;
     if region.inner.heap.committed() > layout.heap_layout.max_spans || committed > status.bytes {
         return Err(AttachError::Truncated { bytes: status.bytes, needed: committed });
     }
@@ -335,6 +337,11 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     if alone {
         validate(&region)?;
         memory::lock_in_use(&region.inner.file).map_err(system("flock"))?;
+        // The kernel gives up one lock before it takes the other: in between the name may have gone.
+        let status = memory::file_status(&region.inner.file).map_err(system("fstat"))?;
+        if region.path().is_some() && status.links == 0 {
+            return Err(AttachError::NotFound);
+        }
     }
     Ok(region)
 }

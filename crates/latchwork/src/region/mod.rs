@@ -201,23 +201,15 @@ impl Inner {
         if !me.can_attach() {
             return Err(AttachError::TooManyRegions);
         }
-        let index = match self.occupy_slot(me) {
-            Some(index) => index,
-            None => {
-                self.sweep()?;
-                self.occupy_slot(me).ok_or(AttachError::TaskTableFull { tasks: self.slots().len() })?
-            }
-        };
+        // A successor finds what its predecessor left settled: messages in their places, free slots.
+        // If it cannot sweep, others will.
+        let _ = self.sweep();
+        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull { tasks: self.slots().len() })?;
         let slot = &self.slots()[index];
         slot.process.store(crate::sys::thread::process_id(), Ordering::Relaxed);
         slot.attached_at.store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.set_name(&crate::sys::thread::name());
-        let used = index as u32 + 1;
-        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
-        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
-            crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
-        }
         self.use_begins();
         let addresses = self.addresses();
         let owner = self.owner_of(index as u16);
@@ -234,11 +226,22 @@ impl Inner {
         Ok(Task { region: self, slot, owner })
     }
 
+    /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
+    /// killed in its first instructions is found, too.
+    fn use_slot(&self, index: usize) -> bool {
+        let used = index as u32 + 1;
+        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
+        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
+            crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
+        }
+        true
+    }
+
     fn occupy_slot(&self, me: Me) -> Option<usize> {
         // A generation of 0 would look like no owner; a fresh slot gets its first one here, before
         // anybody can have named it.
-        self.slots().iter().position(|slot| {
-            slot.life() == Life::Free && slot.occupy(me) && {
+        self.slots().iter().enumerate().position(|(index, slot)| {
+            slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
                 if slot.generation.load(Ordering::Relaxed) == 0 {
                     slot.generation.store(1, Ordering::Relaxed);
                 }

@@ -101,7 +101,7 @@ impl Slot {
             // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
             // `vacate`, before the region can be unmapped. At the front (invariant 4).
             unsafe { head.link(&self.life, head.front()) };
-            me.held().set(me.held().get() + 1);
+            me.budget().set(me.budget().get() - 1);
         }
         head.settle(before);
         taken
@@ -121,7 +121,7 @@ impl Slot {
         self.life.word.store(0, Ordering::Release);
         futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
         head.settle(before);
-        me.held().set(me.held().get() - 1);
+        me.budget().set(me.budget().get() + 1);
     }
 
     pub(super) fn next_generation(&self) {

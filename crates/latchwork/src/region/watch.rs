@@ -24,8 +24,12 @@ impl Inner {
         // Relaxed: a task's process never changes; a fellow that attaches meanwhile is the user's.
         let process = task.slot.process.load(Ordering::Relaxed);
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        let mut others = self.slots()[..used].iter().filter(|slot| !ptr::eq(*slot, task.slot));
-        others.any(|slot| slot.process.load(Ordering::Relaxed) == process && matches!(slot.life(), Life::Alive(_)))
+        let mut others = self.slots()[..used]
+            .iter()
+            .filter(|slot| !ptr::eq(*slot, task.slot));
+        others.any(|slot| {
+            slot.process.load(Ordering::Relaxed) == process && matches!(slot.life(), Life::Alive(_))
+        })
     }
 }
 

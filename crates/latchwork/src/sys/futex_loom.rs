@@ -31,14 +31,21 @@ loom::lazy_static! {
 
 fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
     // Poisoned by a model that has failed already.
-    KERNEL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    KERNEL
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-pub(crate) fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option<Deadline>) -> Wait {
+pub(crate) fn wait(
+    word: &AtomicU32,
+    expected: u32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> Wait {
     step();
     let mut kernel = kernel();
     // The kernel has a full barrier between counting the waiter in and the comparison.
-    loom::sync::atomic::fence(Ordering::SeqCst);
+    crate::atomic::fence(Ordering::SeqCst);
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return Wait::Again;
     }
@@ -49,17 +56,25 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option
     let id = kernel.next_id;
     kernel.next_id += 1;
     let condvar = Arc::new(Condvar::new());
-    kernel.waiters.push(Waiter { address: core::ptr::from_ref(word) as usize, id, condvar: Arc::clone(&condvar) });
+    kernel.waiters.push(Waiter {
+        address: core::ptr::from_ref(word) as usize,
+        id,
+        condvar: Arc::clone(&condvar),
+    });
     if deadline.is_some() {
         // The time passes: whoever runs now finds this waiter asleep, and may wake it.
         drop(kernel);
         kernel = self::kernel();
-        let Some(position) = kernel.waiters.iter().position(|waiter| waiter.id == id) else { return Wait::Again };
+        let Some(position) = kernel.waiters.iter().position(|waiter| waiter.id == id) else {
+            return Wait::Again;
+        };
         kernel.waiters.remove(position);
         return Wait::TimedOut;
     }
     while kernel.waiters.iter().any(|waiter| waiter.id == id) {
-        kernel = condvar.wait(kernel).unwrap_or_else(std::sync::PoisonError::into_inner);
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
     }
     Wait::Again
 }
@@ -82,7 +97,8 @@ pub(crate) fn clear_and_wake_all(word: &AtomicU32, _: Sharing) {
 fn wake_in(kernel: &mut Kernel, word: *const AtomicU32, count: usize) -> usize {
     let mut woken = 0;
     while woken < count {
-        let mut positions = (0..kernel.waiters.len()).filter(|at| kernel.waiters[*at].address == word as usize);
+        let mut positions =
+            (0..kernel.waiters.len()).filter(|at| kernel.waiters[*at].address == word as usize);
         let chosen = match scene().wake_order {
             WakeOrder::Oldest => positions.next(),
             WakeOrder::Newest => positions.next_back(),

@@ -28,7 +28,8 @@ pub struct Usage {
 
 impl Usage {
     pub(crate) fn from_raw(raw: &libc::rusage) -> Self {
-        let time = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
+        let time =
+            |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
         Self {
             user_time: time(raw.ru_utime),
             system_time: time(raw.ru_stime),
@@ -83,5 +84,11 @@ pub(crate) fn limit_cpu(seconds: u64) -> Result<(), Errno> {
 pub(crate) const CPU_GRACE: u64 = 5;
 
 fn limit(resource: Resource, soft: u64, hard: u64) -> Result<(), Errno> {
-    rustix::process::setrlimit(resource, Rlimit { current: Some(soft), maximum: Some(hard) })
+    rustix::process::setrlimit(
+        resource,
+        Rlimit {
+            current: Some(soft),
+            maximum: Some(hard),
+        },
+    )
 }

@@ -18,10 +18,16 @@ pub(crate) fn stat() -> Option<Stat> {
 
 /// The name, in parentheses, may contain anything; the first field after it is the third.
 fn parse(text: &str) -> Option<Stat> {
-    let fields: Vec<&str> = text.get(text.rfind(')')? + 2..)?.split_ascii_whitespace().collect();
+    let fields: Vec<&str> = text
+        .get(text.rfind(')')? + 2..)?
+        .split_ascii_whitespace()
+        .collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<usize>().ok();
     let (start, end) = (number(48)?, number(49)?);
-    Some(Stat { threads: number(20)?, arguments: if start <= end { start..end } else { 0..0 } })
+    Some(Stat {
+        threads: number(20)?,
+        arguments: if start <= end { start..end } else { 0..0 },
+    })
 }
 
 /// Has `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
@@ -45,9 +51,15 @@ pub(crate) unsafe fn set_title(arguments: &Range<usize>, title: &[u8]) {
 }
 
 /// Opens a control group's list of members, to which a process adds itself.
-pub(crate) fn open_cgroup(directory: &std::path::Path) -> Result<rustix::fd::OwnedFd, rustix::io::Errno> {
+pub(crate) fn open_cgroup(
+    directory: &std::path::Path,
+) -> Result<rustix::fd::OwnedFd, rustix::io::Errno> {
     use rustix::fs::{Mode, OFlags};
-    rustix::fs::open(directory.join("cgroup.procs"), OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())
+    rustix::fs::open(
+        directory.join("cgroup.procs"),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// Moves the calling process into a control group.
@@ -63,6 +75,12 @@ mod tests {
     fn a_name_with_parentheses_and_spaces_is_skipped() {
         let rest: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
         let stat = parse(&format!("7 (a) b (c)) {}", rest.join(" "))).unwrap();
-        assert_eq!(stat, Stat { threads: 20, arguments: 48..49 });
+        assert_eq!(
+            stat,
+            Stat {
+                threads: 20,
+                arguments: 48..49
+            }
+        );
     }
 }

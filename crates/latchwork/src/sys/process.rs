@@ -38,18 +38,29 @@ impl Stack {
     /// Maps a stack of at least `bytes`; memory follows as it is touched.
     pub(crate) fn map(bytes: usize) -> Result<Self, Errno> {
         let page = super::memory::page_bytes();
-        let bytes = bytes.checked_next_multiple_of(page).and_then(|bytes| bytes.checked_add(page)).ok_or(Errno::NOMEM)?;
+        let bytes = bytes
+            .checked_next_multiple_of(page)
+            .and_then(|bytes| bytes.checked_add(page))
+            .ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
         // SAFETY: a fresh mapping at an address of the kernel's choice, and its lowest page.
         let base = unsafe {
-            let base = rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)?;
+            let base = rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+            )?;
             if let Err(error) = rustix::mm::mprotect(base, page, MprotectFlags::empty()) {
                 let _ = rustix::mm::munmap(base, bytes);
                 return Err(error);
             }
             base
         };
-        Ok(Self { base: NonNull::new(base).ok_or(Errno::NOMEM)?, bytes })
+        Ok(Self {
+            base: NonNull::new(base).ok_or(Errno::NOMEM)?,
+            bytes,
+        })
     }
 
     fn top(&self) -> *mut c_void {
@@ -90,9 +101,21 @@ pub(crate) unsafe fn clone(
     // SAFETY: without CLONE_VM the child has its own copy of the stack and of all else; the kernel
     // writes the ID to `pid` and, in the child, to the C library's own place for it.
     let made = unsafe {
-        libc::clone(body, stack.top(), flags, argument, ptr::from_ref(pid).cast_mut(), ptr::null_mut::<c_void>(), tid_address)
+        libc::clone(
+            body,
+            stack.top(),
+            flags,
+            argument,
+            ptr::from_ref(pid).cast_mut(),
+            ptr::null_mut::<c_void>(),
+            tid_address,
+        )
     };
-    if made < 0 { Err(last_error()) } else { Ok(made.cast_unsigned()) }
+    if made < 0 {
+        Err(last_error())
+    } else {
+        Ok(made.cast_unsigned())
+    }
 }
 
 /// Where the C library keeps the calling thread's ID, null if that is unknown.
@@ -108,7 +131,8 @@ fn search_tid() -> *mut u32 {
     const SEARCHED: usize = 1024;
     let tid = super::thread::thread_id();
     // SAFETY: returns the calling thread's descriptor, which is longer than what is searched.
-    let descriptor: *mut u32 = ptr::with_exposed_provenance_mut(unsafe { libc::pthread_self() } as usize);
+    let descriptor: *mut u32 =
+        ptr::with_exposed_provenance_mut(unsafe { libc::pthread_self() } as usize);
     let mut found = (0..SEARCHED / size_of::<u32>())
         // SAFETY: inside the descriptor, as above.
         .map(|index| unsafe { descriptor.add(index) })
@@ -135,7 +159,8 @@ pub(crate) fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errn
     loop {
         let mut usage = limits::no_usage();
         // SAFETY: the kernel writes the two variables.
-        let waited = unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
+        let waited =
+            unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
         match waited {
             0 => return Ok(None),
             -1 => match last_error() {
@@ -144,7 +169,10 @@ pub(crate) fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errn
             },
             _ => {
                 let ended = if libc::WIFSIGNALED(status) {
-                    Ended::Signalled { signal: libc::WTERMSIG(status), core: libc::WCOREDUMP(status) }
+                    Ended::Signalled {
+                        signal: libc::WTERMSIG(status),
+                        core: libc::WCOREDUMP(status),
+                    }
                 } else {
                     Ended::Exited(libc::WEXITSTATUS(status))
                 };
@@ -166,10 +194,15 @@ pub(crate) fn wait_for_end(process: impl AsFd, deadline: Option<Deadline>) -> Re
     loop {
         let left = deadline.map(|deadline| {
             let left = deadline.remaining();
-            Timespec { tv_sec: left.as_secs() as _, tv_nsec: left.subsec_nanos().into() }
+            Timespec {
+                tv_sec: left.as_secs() as _,
+                tv_nsec: left.subsec_nanos().into(),
+            }
         });
         match rustix::event::poll(&mut entries, left.as_ref()) {
-            Ok(0) | Err(Errno::INTR) if deadline.is_some_and(Deadline::has_passed) => return Ok(false),
+            Ok(0) | Err(Errno::INTR) if deadline.is_some_and(Deadline::has_passed) => {
+                return Ok(false);
+            }
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(true),
             Err(error) => return Err(error),

@@ -20,7 +20,11 @@ pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
     pub(crate) fn new() -> Self {
-        Self { word: AtomicU32::new(0), state: AtomicU32::new(0), sleepers: AtomicU32::new(0) }
+        Self {
+            word: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
+        }
     }
 }
 
@@ -43,7 +47,11 @@ pub(crate) struct Head {
 impl Head {
     pub(crate) fn announce(&self, node: &Node) -> usize {
         step();
-        self.pending.replace(unless_fault!(RobustNotAnnounced, ptr::from_ref(node).expose_provenance(), 0))
+        self.pending.replace(unless_fault!(
+            RobustNotAnnounced,
+            ptr::from_ref(node).expose_provenance(),
+            0
+        ))
     }
 
     pub(crate) fn settle(&self, before: usize) {
@@ -55,14 +63,18 @@ impl Head {
     /// As for the real one.
     pub(crate) unsafe fn link(&self, node: &Node, _behind: usize) {
         step();
-        self.nodes.borrow_mut().push(ptr::from_ref(node).expose_provenance());
+        self.nodes
+            .borrow_mut()
+            .push(ptr::from_ref(node).expose_provenance());
     }
 
     /// # Safety
     /// As for the real one.
     pub(crate) unsafe fn unlink(&self, node: &Node) {
         step();
-        self.nodes.borrow_mut().retain(|address| *address != ptr::from_ref(node).addr());
+        self.nodes
+            .borrow_mut()
+            .retain(|address| *address != ptr::from_ref(node).addr());
     }
 
     pub(crate) fn nodes(&self) -> Vec<usize> {

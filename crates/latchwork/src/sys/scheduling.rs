@@ -25,8 +25,19 @@ pub(crate) fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
     // musl's function of this name is an error stub.
     let parameter = priority;
     // SAFETY: the kernel reads a `sched_param`, which is one int.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const parameter) };
-    if result == 0 { Ok(()) } else { Err(super::process::last_error()) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            policy,
+            &raw const parameter,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(super::process::last_error())
+    }
 }
 
 /// Lets every other task go first from now on.
@@ -53,6 +64,17 @@ pub(crate) type CpuMask = [u64; MAX_CPUS / 64];
 /// Binds the calling thread to processors.
 pub(crate) fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
     // SAFETY: the kernel reads the mask.
-    let result = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<CpuMask>(), mask.as_ptr()) };
-    if result == 0 { Ok(()) } else { Err(super::process::last_error()) }
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            size_of::<CpuMask>(),
+            mask.as_ptr(),
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(super::process::last_error())
+    }
 }

@@ -51,9 +51,14 @@ pub(crate) fn unblock_all() {
 /// Drops the signals that came while they were blocked.
 pub(crate) fn discard_pending() {
     let all = all();
-    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: a set, and a time that has come; nothing is written.
-    while any_pending() && unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) } > 0 {}
+    while any_pending()
+        && unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) } > 0
+    {}
 }
 
 /// Cheaper than the wait that it saves.

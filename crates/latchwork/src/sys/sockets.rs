@@ -5,8 +5,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, SocketFlags, SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
 /// Descriptors that one message carries at most.
@@ -14,11 +14,20 @@ pub(crate) const MAX_DESCRIPTORS: usize = 32;
 
 /// Two connected ends.
 pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+    rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
 }
 
 /// Sends a message; `PIPE` or `CONNRESET` if the other end is gone.
-pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
@@ -26,7 +35,12 @@ pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<
     }
     let socket = socket.as_fd();
     loop {
-        match rustix::net::sendmsg(socket, &[IoSlice::new(message)], &mut control, SendFlags::NOSIGNAL) {
+        match rustix::net::sendmsg(
+            socket,
+            &[IoSlice::new(message)],
+            &mut control,
+            SendFlags::NOSIGNAL,
+        ) {
             Err(Errno::INTR) => {}
             other => return other.map(|_| ()),
         }
@@ -35,12 +49,21 @@ pub(crate) fn send(socket: impl AsFd, message: &[u8], descriptors: &[BorrowedFd<
 
 /// Receives a message of `message.len()` bytes at most, and its descriptors, which are closed on
 /// exec. 0 bytes mean that the other end is gone.
-pub(crate) fn receive(socket: impl AsFd, message: &mut [u8], descriptors: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
+pub(crate) fn receive(
+    socket: impl AsFd,
+    message: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let socket = socket.as_fd();
     let received = loop {
-        match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(message)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match rustix::net::recvmsg(
+            socket,
+            &mut [IoSliceMut::new(message)],
+            &mut control,
+            RecvFlags::CMSG_CLOEXEC,
+        ) {
             Err(Errno::INTR) => {}
             other => break other?,
         }
@@ -63,10 +86,20 @@ pub(crate) enum Readable {
 
 /// Waits until one of two descriptors can be read (or is at its end), the first being preferred;
 /// or only looks.
-pub(crate) fn wait_readable(first: impl AsFd, second: impl AsFd, block: bool) -> Result<Readable, Errno> {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+pub(crate) fn wait_readable(
+    first: impl AsFd,
+    second: impl AsFd,
+    block: bool,
+) -> Result<Readable, Errno> {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     let (first, second) = (first.as_fd(), second.as_fd());
-    let mut entries = [PollFd::from_borrowed_fd(first, PollFlags::IN), PollFd::from_borrowed_fd(second, PollFlags::IN)];
+    let mut entries = [
+        PollFd::from_borrowed_fd(first, PollFlags::IN),
+        PollFd::from_borrowed_fd(second, PollFlags::IN),
+    ];
     loop {
         match rustix::event::poll(&mut entries, if block { None } else { Some(&now) }) {
             Err(Errno::INTR) => {}

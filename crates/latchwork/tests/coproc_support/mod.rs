@@ -7,13 +7,27 @@ use latchwork_testkit::{Child, Watchdog};
 
 /// A small anonymous region.
 pub fn region() -> Region {
-    RegionOptions::new().max_bytes(8 << 20).create_anonymous().unwrap()
+    RegionOptions::new()
+        .max_bytes(8 << 20)
+        .create_anonymous()
+        .unwrap()
 }
 
 /// Runs a test in a process of its own, with one thread, and under a watchdog.
 pub fn isolated(test: impl FnOnce()) {
     let _watchdog = Watchdog::start("an isolated test".into());
-    Child::fork(test).succeed();
+    fork(test).succeed();
+}
+
+/// Forks while no other thread is inside std's output: the harness prints whenever it likes.
+pub fn fork(body: impl FnOnce()) -> Child {
+    let mut output = Some((std::io::stdout().lock(), std::io::stderr().lock()));
+    let child = Child::fork(|| {
+        drop(output.take());
+        body();
+    });
+    drop(output);
+    child
 }
 
 /// Polls until something is so; the watchdog ends what never comes.
@@ -28,7 +42,12 @@ pub fn children() -> Vec<(u32, char)> {
     let me = std::process::id();
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter_map(|pid| status_of(pid).filter(|(parent, _)| *parent == me).map(|(_, state)| (pid, state))).collect()
+    pids.filter_map(|pid| {
+        status_of(pid)
+            .filter(|(parent, _)| *parent == me)
+            .map(|(_, state)| (pid, state))
+    })
+    .collect()
 }
 
 /// A process's parent and state.

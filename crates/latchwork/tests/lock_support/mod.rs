@@ -14,10 +14,18 @@ unsafe impl<T: Sync> Sync for Mapped<T> {}
 
 impl<T> Mapped<T> {
     pub fn new(value: T) -> Self {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let (access, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+        );
         // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
         let address = unsafe { libc::mmap(ptr::null_mut(), size_of::<T>(), access, flags, -1, 0) };
-        assert_ne!(address, libc::MAP_FAILED, "mmap: {}", std::io::Error::last_os_error());
+        assert_ne!(
+            address,
+            libc::MAP_FAILED,
+            "mmap: {}",
+            std::io::Error::last_os_error()
+        );
         let address = NonNull::new(address.cast::<T>()).expect("mmap gave address 0");
         // SAFETY: the mapping has room for the value, and is aligned to pages.
         unsafe { address.write(value) };
@@ -33,7 +41,8 @@ impl<T> Mapped<T> {
 impl<T, const N: usize> Mapped<[T; N]> {
     pub fn each(&self) -> [Pin<&T>; N] {
         // SAFETY: as in `pin`; each element is pinned with the array.
-        self.each_ref().map(|element| unsafe { Pin::new_unchecked(element) })
+        self.each_ref()
+            .map(|element| unsafe { Pin::new_unchecked(element) })
     }
 }
 
@@ -69,13 +78,21 @@ impl ThreadId {
     /// Whether the thread sleeps in a futex call at this moment.
     pub fn is_in_futex(&self) -> bool {
         let id = self.0.load(Ordering::Acquire);
-        let call = std::fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
+        let call =
+            std::fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
         id != 0 && call.split(' ').next() == Some(&libc::SYS_futex.to_string())
     }
 
     /// Sends it a signal.
     pub fn signal(&self, signal: libc::c_int) {
         // SAFETY: the thread is alive: its scope has not ended.
-        unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0.load(Ordering::Acquire), signal) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_tgkill,
+                libc::getpid(),
+                self.0.load(Ordering::Acquire),
+                signal,
+            )
+        };
     }
 }

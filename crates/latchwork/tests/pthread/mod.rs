@@ -17,7 +17,10 @@ unsafe extern "C" {
 
 fn timespec(deadline: Deadline) -> libc::timespec {
     let nanoseconds = deadline.as_nanoseconds();
-    libc::timespec { tv_sec: (nanoseconds / 1_000_000_000) as _, tv_nsec: (nanoseconds % 1_000_000_000) as _ }
+    libc::timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
 }
 
 /// To be [initialised](Self::initialise) where it will stay.
@@ -33,7 +36,10 @@ pub struct Guard<'a, T>(&'a Mutex<T>);
 
 impl<T> Mutex<T> {
     pub fn new(data: T) -> Self {
-        Self { raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER), data: UnsafeCell::new(data) }
+        Self {
+            raw: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            data: UnsafeCell::new(data),
+        }
     }
 
     pub fn initialise(&self) {
@@ -41,8 +47,17 @@ impl<T> Mutex<T> {
         // SAFETY: attributes and mutex are ours, and initialised in this order.
         unsafe {
             assert_eq!(libc::pthread_mutexattr_init(attributes.as_mut_ptr()), 0);
-            assert_eq!(libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED), 0);
-            assert_eq!(libc::pthread_mutex_init(self.raw.get(), attributes.as_ptr()), 0);
+            assert_eq!(
+                libc::pthread_mutexattr_setpshared(
+                    attributes.as_mut_ptr(),
+                    libc::PTHREAD_PROCESS_SHARED
+                ),
+                0
+            );
+            assert_eq!(
+                libc::pthread_mutex_init(self.raw.get(), attributes.as_ptr()),
+                0
+            );
         }
     }
 
@@ -56,7 +71,8 @@ impl<T> Mutex<T> {
 
     pub fn lock(&self) -> Guard<'_, T> {
         // SAFETY: initialised.
-        self.guard(unsafe { libc::pthread_mutex_lock(self.raw.get()) }).expect("a lock without a deadline")
+        self.guard(unsafe { libc::pthread_mutex_lock(self.raw.get()) })
+            .expect("a lock without a deadline")
     }
 
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
@@ -65,8 +81,11 @@ impl<T> Mutex<T> {
     }
 
     pub fn lock_until(&self, deadline: Deadline) -> Option<Guard<'_, T>> {
+        let deadline = timespec(deadline);
         // SAFETY: initialised; the deadline is read.
-        self.guard(unsafe { pthread_mutex_clocklock(self.raw.get(), libc::CLOCK_MONOTONIC, &raw const timespec(deadline)) })
+        self.guard(unsafe {
+            pthread_mutex_clocklock(self.raw.get(), libc::CLOCK_MONOTONIC, &raw const deadline)
+        })
     }
 }
 
@@ -108,23 +127,41 @@ impl Condvar {
         // SAFETY: as for the mutex.
         unsafe {
             assert_eq!(libc::pthread_condattr_init(attributes.as_mut_ptr()), 0);
-            assert_eq!(libc::pthread_condattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED), 0);
-            assert_eq!(libc::pthread_condattr_setclock(attributes.as_mut_ptr(), libc::CLOCK_MONOTONIC), 0);
-            assert_eq!(libc::pthread_cond_init(self.0.get(), attributes.as_ptr()), 0);
+            assert_eq!(
+                libc::pthread_condattr_setpshared(
+                    attributes.as_mut_ptr(),
+                    libc::PTHREAD_PROCESS_SHARED
+                ),
+                0
+            );
+            assert_eq!(
+                libc::pthread_condattr_setclock(attributes.as_mut_ptr(), libc::CLOCK_MONOTONIC),
+                0
+            );
+            assert_eq!(
+                libc::pthread_cond_init(self.0.get(), attributes.as_ptr()),
+                0
+            );
         }
     }
 
     /// Whether it was notified, or woken for no reason, before the deadline.
     pub fn wait<T>(&self, guard: &mut Guard<'_, T>, deadline: Option<Deadline>) -> bool {
         let mutex = guard.0.raw.get();
+        let deadline = deadline.map(timespec);
         // SAFETY: both are initialised, and the guard holds the mutex.
         let result = unsafe {
             match deadline {
                 None => libc::pthread_cond_wait(self.0.get(), mutex),
-                Some(deadline) => libc::pthread_cond_timedwait(self.0.get(), mutex, &raw const timespec(deadline)),
+                Some(deadline) => {
+                    libc::pthread_cond_timedwait(self.0.get(), mutex, &raw const deadline)
+                }
             }
         };
-        assert!(result == 0 || result == libc::ETIMEDOUT, "pthread_cond_wait: {result}");
+        assert!(
+            result == 0 || result == libc::ETIMEDOUT,
+            "pthread_cond_wait: {result}"
+        );
         result == 0
     }
 

@@ -1,5 +1,6 @@
 //! Robust locks of both makers behind one face, and looks at the thread's robust list.
 #![allow(unsafe_code)]
+#![allow(dead_code, reason = "each program uses its part")]
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -39,11 +40,20 @@ impl Lock {
     /// To be [initialised](Self::initialise) where it will stay.
     pub fn in_place(kind: Kind) -> Self {
         let guard = UnsafeCell::new(MaybeUninit::uninit());
-        Self { kind, ours: Mutex::robust(0), guard, pthread: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self {
+            kind,
+            ours: Mutex::robust(0),
+            guard,
+            pthread: UnsafeCell::new(MaybeUninit::uninit()),
+        }
     }
 
     pub fn initialise(&self) {
-        let protocol = if self.kind == Kind::PthreadInherit { libc::PTHREAD_PRIO_INHERIT } else { libc::PTHREAD_PRIO_NONE };
+        let protocol = if self.kind == Kind::PthreadInherit {
+            libc::PTHREAD_PRIO_INHERIT
+        } else {
+            libc::PTHREAD_PRIO_NONE
+        };
         let mut attributes = MaybeUninit::uninit();
         let attributes = attributes.as_mut_ptr();
         // SAFETY: attributes and mutex are ours, and initialised in this order.
@@ -125,8 +135,14 @@ fn head() -> *const [usize; 3] {
     let mut head: *const [usize; 3] = ptr::null();
     let mut length = 0_usize;
     // SAFETY: the kernel writes the two variables.
-    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    assert_eq!(result, 0, "get_robust_list: {}", std::io::Error::last_os_error());
+    let result =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    assert_eq!(
+        result,
+        0,
+        "get_robust_list: {}",
+        std::io::Error::last_os_error()
+    );
     head
 }
 

@@ -1,0 +1,7 @@
+#!/bin/sh
+# The models, by loom: every interleaving within the bounds that each model names. Each has negative
+# twins that must fail. LOOM_MAX_PREEMPTIONS sets one bound for all, for a longer look.
+. "$(dirname "$0")/lib.sh"
+say "loom"
+RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test -p latchwork --release --locked --target-dir target/loom \
+    --test loom_mutex --test loom_condvar --test loom_completion --test loom_queue --test loom_robust

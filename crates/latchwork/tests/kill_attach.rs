@@ -1,0 +1,220 @@
+//! Attaching, leaving and making regions, by tasks that are killed.
+
+use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use latchwork::mutex::{LockError, Mutex};
+use latchwork::region::{AttachError, CreateError, Region, RegionOptions};
+use latchwork_testkit::step;
+use latchwork_testkit::{Leftover, Page, Storm, Trial, Worker};
+
+fn options() -> RegionOptions {
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(16)
+        .max_names(16)
+}
+
+/// A name of this process's own, and what it leaves in /dev/shm.
+fn name(of: &str) -> (String, Leftover) {
+    let name = format!("kill-{of}-{}", std::process::id());
+    let leftover = Leftover::new(format!("/dev/shm/latchwork-{name}"));
+    (name, leftover)
+}
+
+/// The region of this name, if there is one; it must be a good one.
+fn visit(name: &str) -> Option<Region> {
+    match options().attach(name) {
+        Ok(region) => {
+            use_region(&region);
+            region.check_heap().unwrap();
+            Some(region)
+        }
+        Err(AttachError::NotFound) => None,
+        Err(error) => panic!("the name is poisoned: {error}"),
+    }
+}
+
+fn use_region(region: &Region) {
+    let count = region.object("count", || Mutex::robust(0_u64)).unwrap();
+    match count.lock() {
+        Ok(mut count) => *count += 1,
+        Err(LockError::OwnerDied(count)) => *count.make_consistent() += 1,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn leave(region: Region) {
+    region.detach().unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// All places in the task table can be taken.
+fn check_table(region: &Region, tasks: usize) {
+    let all_joined = std::sync::Barrier::new(tasks);
+    std::thread::scope(|scope| {
+        let join = || {
+            region.join("one of all").unwrap();
+            all_joined.wait();
+        };
+        let threads: Vec<_> = (0..tasks).map(|_| scope.spawn(join)).collect();
+        // The scope alone would not wait for the end of the threads, at which they leave.
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_name_is_never_poisoned_by_a_killed_creator() {
+    let trial = Trial::begin("a_name_is_never_poisoned_by_a_killed_creator");
+    let (name, file) = name("create");
+    let progress = Page::<[AtomicU64; 4]>::new();
+    let work = |worker: Worker| {
+        loop {
+            let region = options().attach_or_create(&name).unwrap();
+            use_region(&region);
+            leave(region);
+            let _ = std::fs::remove_file(file.path());
+            progress[worker.seat].fetch_add(1, SeqCst);
+        }
+    };
+    let mut storm = Storm::start(&trial, 3, work);
+    let kills = trial.times(150);
+    while storm.kills() < kills {
+        storm.kill();
+        storm.wait_for_progress(|seat| progress[seat].load(SeqCst));
+        if let Some(region) = visit(&name) {
+            leave(region);
+        }
+    }
+    storm.finish();
+    if let Some(region) = visit(&name) {
+        leave(region);
+    }
+}
+
+#[test]
+fn tasks_come_and_go_and_die_and_leave_no_slot_behind() {
+    let trial = Trial::begin("tasks_come_and_go_and_die_and_leave_no_slot_behind");
+    let (name, _file) = name("attach");
+    drop(options().create_named(&name).unwrap());
+    let progress = Page::<[AtomicU64; 4]>::new();
+    let work = |worker: Worker| {
+        loop {
+            let region = options().attach(&name).unwrap();
+            use_region(&region);
+            leave(region);
+            progress[worker.seat].fetch_add(1, SeqCst);
+        }
+    };
+    let mut storm = Storm::start(&trial, 4, work);
+    let kills = trial.times(200);
+    while storm.kills() < kills {
+        storm.kill();
+        storm.wait_for_progress(|seat| progress[seat].load(SeqCst));
+    }
+    storm.finish();
+    let region = visit(&name).unwrap();
+    region.sweep().unwrap();
+    leave(region);
+    let region = options().attach(&name).unwrap();
+    check_table(&region, 16);
+}
+
+#[test]
+fn a_name_goes_with_the_last_one_who_leaves_in_good_order() {
+    let trial = Trial::begin("a_name_goes_with_the_last_one_who_leaves_in_good_order");
+    let (name, file) = name("unlink");
+    let progress = Page::<[AtomicU64; 4]>::new();
+    let work = |worker: Worker| {
+        loop {
+            let region = options()
+                .unlink_at_last_detach(true)
+                .attach_or_create(&name)
+                .unwrap();
+            use_region(&region);
+            leave(region);
+            progress[worker.seat].fetch_add(1, SeqCst);
+        }
+    };
+    let mut storm = Storm::start(&trial, 3, work);
+    let kills = trial.times(100);
+    while storm.kills() < kills {
+        storm.kill();
+        storm.wait_for_progress(|seat| progress[seat].load(SeqCst));
+    }
+    storm.finish();
+    if let Some(region) = visit(&name) {
+        leave(region);
+    }
+    assert!(!file.path().exists(), "the name stayed");
+}
+
+#[test]
+fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
+    let trial = Trial::begin("making_a_named_region_is_all_or_nothing_at_every_instruction");
+    let (name, file) = name("make");
+    step::each_instruction(
+        &trial,
+        "make a named region",
+        || (),
+        |(), span| drop(span.run(|| options().create_named(&name))),
+        |()| false,
+        |(), _| {
+            if let Some(region) = visit(&name) {
+                leave(region);
+            }
+            let _ = std::fs::remove_file(file.path());
+            // The name is free: nothing but the file stands for it.
+            drop(options().create_named(&name).unwrap());
+            assert!(matches!(
+                options().create_named(&name),
+                Err(CreateError::Exists)
+            ));
+            std::fs::remove_file(file.path()).unwrap();
+        },
+    );
+}
+
+#[test]
+fn attaching_and_leaving_are_recoverable_at_every_instruction() {
+    let trial = Trial::begin("attaching_and_leaving_are_recoverable_at_every_instruction");
+    let (name, _file) = name("steps");
+    drop(options().max_tasks(3).create_named(&name).unwrap());
+    let check = |(), _| {
+        let region = options().attach(&name).unwrap();
+        check_table(&region, 3);
+        use_region(&region);
+        region.check_heap().unwrap();
+        leave(region);
+    };
+    step::each_instruction(
+        &trial,
+        "attach",
+        || (),
+        |(), span| drop(span.run(|| options().attach(&name).unwrap())),
+        |()| false,
+        check,
+    );
+    step::each_instruction(
+        &trial,
+        "become a task",
+        || (),
+        |(), span| {
+            let region = options().attach(&name).unwrap();
+            span.run(|| region.join("stepped").unwrap());
+        },
+        |()| false,
+        check,
+    );
+    step::each_instruction(
+        &trial,
+        "leave",
+        || (),
+        |(), span| {
+            let region = options().attach(&name).unwrap();
+            use_region(&region);
+            span.run(|| leave(region));
+        },
+        |()| false,
+        check,
+    );
+}
