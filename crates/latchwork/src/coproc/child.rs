@@ -202,12 +202,11 @@ static DESCRIPTORS: AtomicPtr<Vec<OwnedFd>> = AtomicPtr::new(ptr::null_mut());
 pub fn descriptors() -> Vec<OwnedFd> {
     // Acquire: pairs with the Release of `prepare`.
     let passed = DESCRIPTORS.swap(ptr::null_mut(), Ordering::Acquire);
-    // SAFETY: made by `prepare` with `into_raw`, and taken once.
     if passed.is_null() {
-        Vec::new()
-    } else {
-        *unsafe { Box::from_raw(passed) }
+        return Vec::new();
     }
+    // SAFETY: made by `prepare` with `into_raw`, and taken once.
+    *unsafe { Box::from_raw(passed) }
 }
 
 /// Starts the thread that ends this process when its parent does.

@@ -56,9 +56,8 @@ pub(crate) fn discard_pending() {
         tv_nsec: 0,
     };
     // SAFETY: a set, and a time that has come; nothing is written.
-    while any_pending()
-        && unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) } > 0
-    {}
+    let next = || unsafe { libc::sigtimedwait(&raw const all, ptr::null_mut(), &raw const now) };
+    while any_pending() && next() > 0 {}
 }
 
 /// Cheaper than the wait that it saves.

@@ -261,9 +261,13 @@ impl Heap {
     /// region. For a region of doubtful origin, before anybody sweeps it.
     pub(in crate::region) fn is_plausible(&self, heap: &TaskHeap) -> bool {
         let location = heap.intent.location.load(Relaxed);
-        let region = self.tasks.first.addr().get()..self.data.addr().get() + self.layout.data_bytes();
-        let inside = region.contains(&location) && location.is_multiple_of(align_of::<AtomicUsize>());
-        let backed = !self.offset_of(location).is_some_and(|offset| offset / SPAN_BYTES >= self.committed() as usize);
+        let region =
+            self.tasks.first.addr().get()..self.data.addr().get() + self.layout.data_bytes();
+        let inside =
+            region.contains(&location) && location.is_multiple_of(align_of::<AtomicUsize>());
+        let backed = self
+            .offset_of(location)
+            .is_none_or(|offset| offset / SPAN_BYTES < self.committed() as usize);
         heap.intent.flags.load(Acquire) & ACTIVE == 0 || (inside && backed)
     }
 

@@ -241,11 +241,8 @@ impl Heap {
             bits.shared(word).fetch_and(!mask, Relaxed);
             kill_point!();
         }
-        // Only where it changes: the next allocation need not wait for it then.
-        if desc.cursor.load(Relaxed) != word {
-            desc.cursor.store(word, Relaxed);
-            kill_point!();
-        }
+        desc.cursor.store(word, Relaxed);
+        kill_point!();
         desc.used
             .store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
         kill_point!();
