@@ -191,7 +191,7 @@ impl Contestant for pthread::Mutex<Halves> {
     }
 }
 
-const ROUNDS: u64 = 10_000;
+const ROUNDS: u64 = if cfg!(miri) { 20 } else { 10_000 };
 
 fn settled<M: Contestant>() -> Box<M> {
     let mutex = Box::new(M::make());
