@@ -1,7 +1,7 @@
 //! One operation, killed at every instruction.
 //!
 //! A child is traced, and single-stepped through the operation once. Each instruction that it
-//! executed is a *point*, once for each of its first [`VISITS`] executions (loops have many). Then,
+//! executed is a *point*, once for each of its first three executions (loops have many). Then,
 //! for each point, a new child runs into a breakpoint there, and is killed; and the test checks what
 //! it left. Where an operation has more points than the budget allows, every *s*-th is taken, from a
 //! random first one on: another run covers others.

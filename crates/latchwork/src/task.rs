@@ -129,11 +129,19 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// How many more robust locks this thread can hold, for the kernel walks only so many entries of
-    /// a dead task's list; 0 also after [`Self::whoever`] for a thread that is not known.
+    /// How many more robust locks this thread can take, for the kernel walks only so many entries of
+    /// a dead task's list. May be too low: see [`Self::recount`].
     #[inline]
     pub(crate) fn budget(self) -> &'static Cell<u32> {
         &self.record.budget
+    }
+
+    /// Counts the robust list, and returns the budget.
+    #[cold]
+    pub(crate) fn recount(self) -> u32 {
+        let budget = MAX_HELD.saturating_sub(self.head().links().count() as u32);
+        self.record.budget.set(budget);
+        budget
     }
 
     /// Where robust locks are linked; see [`Head::link`].

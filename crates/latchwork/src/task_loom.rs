@@ -66,6 +66,10 @@ impl Me {
         &self.record.budget
     }
 
+    pub(crate) fn recount(self) -> u32 {
+        self.record.budget.get()
+    }
+
     pub(crate) fn anchor(self) -> usize {
         0
     }

@@ -36,7 +36,7 @@ const PARENT_CHECK: Duration = Duration::from_secs(10);
 /// What a coproc finds in the memory that it is a copy of.
 pub(super) struct Seed<'a> {
     pub(super) record: &'a Ref,
-    /// The runtime's own record, for a coproc that is made ahead.
+    /// The runtime's own record, for a coproc that the zygote makes.
     pub(super) control: Option<&'a Ref>,
     /// Where the arguments are that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
@@ -73,6 +73,10 @@ pub(super) fn begin(seed: &Seed<'_>) -> ! {
         }
     }
     request.settings.apply_name(&seed.arguments);
+    if seed.control.is_some() {
+        // The zygote's are not for the coproc's own work.
+        scheduling::set_turn(0);
+    }
     if let Err((attribute, error)) = prepare(&record.region, request, seed.duplicate) {
         fail(record, attribute, error);
     }
@@ -145,17 +149,20 @@ fn wait_for_work(seed: &Seed<'_>) {
     signals::discard_pending();
 }
 
-/// Touches what the start and the end will need, while nobody waits.
+/// Rehearses the start and the end, while nobody waits: each page that they need is then here.
 fn warm_up(seed: &Seed<'_>) {
+    let record = seed.record;
     // SAFETY: until `READY` the request is the coproc's to read.
-    unsafe { seed.record.request() }
-        .settings
-        .apply_name(&seed.arguments);
-    let _ = catch_unwind(flush_output);
-    seed.record.set_usage(&limits::usage());
-    let _ = seed.record.region.sweep();
+    let settings = &unsafe { record.request() }.settings;
+    settings.apply_name(&seed.arguments);
     signals::discard_pending();
     core::hint::black_box([1u8; 3 * 4096]);
+    let _ = catch_unwind(flush_output);
+    record.set_usage(&limits::usage());
+    leave_regions(&record.region);
+    if let Err(error) = join_region(record, settings.name()) {
+        fail(record, Attribute::Region, errno_of(&error));
+    }
 }
 
 fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (Attribute, Errno)> {
@@ -274,15 +281,12 @@ fn run(record: &Ref, request: &Request) -> ! {
             PANICKED
         }
     };
-    let (pooled, creator) = (request.pooled, request.creator);
     record.set_usage(&limits::usage());
-    if !free_if_orphan(record, creator) {
+    if !free_if_orphan(record, request.creator) {
         record.enter(record::DONE);
     }
-    // Who was woken by that may be waiting for this processor, and so may the next from the pool;
-    // taking a process apart takes longer than either. (As the kernel shares by weight, many such
-    // processes still get their share of a busy machine.)
-    if leave_regions(&record.region) && pooled {
+    // Who was woken by that may be waiting for this processor, and taking a process apart takes long.
+    if leave_regions(&record.region) {
         scheduling::step_back();
     }
     process::exit(status & 0xff)

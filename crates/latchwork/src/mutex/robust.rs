@@ -204,11 +204,14 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
-        let budget = me.budget().get();
-        if budget == 0 {
+        if me.tid() == 0 {
             return None;
         }
         let head = me.head();
+        // SAFETY: the anchor is a place on this thread's list.
+        if me.budget().get() == 0 && !unsafe { head.is_last(me.anchor()) } {
+            return None;
+        }
         let before = head.announce(&self.node);
         // Acquire: pairs with the Release in `release_as`. By invariant 5 the data is whole.
         if self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed).is_err() {
@@ -216,10 +219,37 @@ impl<P: RobustProtocol> Robust<P> {
             return None;
         }
         // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
-        unsafe { head.link(&self.node, me.anchor()) };
+        unsafe { self.link(me) };
         head.settle(before);
-        me.budget().set(budget - 1);
         Some(me.tid())
+    }
+
+    /// Puts the lock on the list. A lock is on the budget only if it was taken while another was
+    /// held: the usual case costs nothing.
+    ///
+    /// # Safety
+    /// The lock is taken by `me`, announced, and stays put until it is released.
+    #[inline(always)]
+    unsafe fn link(&self, me: Me) {
+        // SAFETY: by the contract, and the anchor is a place on this thread's list.
+        if unsafe { me.head().link(&self.node, me.anchor()) } {
+            me.budget().set(me.budget().get().saturating_sub(1));
+        }
+    }
+
+    /// Takes the lock off the list.
+    ///
+    /// A lock that was followed on the list when it was taken, and no longer is, stays on the budget:
+    /// [`Me::recount`] sets that right when the budget is used up.
+    ///
+    /// # Safety
+    /// The lock is held by `me` and announced.
+    #[inline(always)]
+    unsafe fn unlink(&self, me: Me) {
+        // SAFETY: by the contract.
+        if unsafe { me.head().unlink(&self.node) } {
+            me.budget().set(me.budget().get() + 1);
+        }
     }
 
     #[inline]
@@ -238,8 +268,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
-        let budget = me.budget();
-        if budget.get() == 0 {
+        if me.budget().get() == 0 && me.recount() == 0 {
             return Err(RawError::TooManyHeld);
         }
         let before = head.announce(&self.node);
@@ -248,9 +277,8 @@ impl<P: RobustProtocol> Robust<P> {
             return Err(error);
         }
         // SAFETY: as in `acquire_free`.
-        unsafe { head.link(&self.node, me.anchor()) };
+        unsafe { self.link(me) };
         head.settle(before);
-        budget.set(budget.get() - 1);
         // Relaxed: written by holders only.
         match self.node.state.load(Ordering::Relaxed) {
             CONSISTENT => Ok(Acquired::Clean),
@@ -330,20 +358,48 @@ impl<P: RobustProtocol> Robust<P> {
         let head = me.head();
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, and announced.
-        unsafe { head.unlink(&self.node) };
+        unsafe { self.unlink(me) };
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         if self.node.word.compare_exchange(me.tid(), 0, release, Ordering::Relaxed).is_err() {
-            self.release_contended();
+            return self.release_contended(me, before);
         }
         head.settle(before);
-        me.budget().set(me.budget().get() + 1);
+    }
+
+    /// Releases the lock of a guard that was made for `owner`; see [`RobustGuard`]. A call with both
+    /// arguments in registers: inlined into a guard's drop it would keep the guard in memory.
+    ///
+    /// # Safety
+    /// The guard holds the lock, if it is used in the process that it was made in.
+    #[inline(never)]
+    unsafe fn release_guarded(&self, owner: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_as(owner_of(owner)) };
+    }
+
+    /// The data may be torn by a panic that began while the lock was held.
+    ///
+    /// # Safety
+    /// As for [`Self::release_guarded`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn release_in_panic(&self, owner: usize) {
+        let me = owner_of(owner);
+        // SAFETY: by the caller's contract.
+        unsafe {
+            if owner & PANICKING == 0 {
+                self.release_as_inconsistent();
+            } else {
+                self.release_as(me);
+            }
+        }
     }
 
     /// The release of a lock whose word has `WAITERS`: nobody but the holder changes that word.
     #[cold]
     #[inline(never)]
-    fn release_contended(&self) {
+    fn release_contended(&self, me: Me, before: usize) {
         // Relaxed: a guess.
         let sleepers = &self.node.sleepers;
         if sleepers.load(Ordering::Relaxed) > 1 {
@@ -356,6 +412,7 @@ impl<P: RobustProtocol> Robust<P> {
             sleepers.store(0, Ordering::Relaxed);
             futex::clear_and_wake_all(&self.node.word, Flag::Shared);
         }
+        me.head().settle(before);
     }
 
     /// Releases a lock whose data is not whole: the word says so to the next taker, as the kernel
@@ -370,14 +427,13 @@ impl<P: RobustProtocol> Robust<P> {
         let head = me.head();
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, and announced.
-        unsafe { head.unlink(&self.node) };
+        unsafe { self.unlink(me) };
         let address = &raw const self.node.word;
         // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
         // waiter go on seeing its own bit for ever.)
         self.node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
         futex::wake(address, 1, Flag::Shared);
         head.settle(before);
-        me.budget().set(me.budget().get() + 1);
     }
 
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
@@ -421,6 +477,16 @@ impl<P: RobustProtocol> Robust<P> {
     pub(crate) fn mark_consistent(&self) {
         self.node.state.store(CONSISTENT, Ordering::Relaxed);
     }
+}
+
+/// The calling task, which a guard was made for. Aborts in the child of a fork, whose parent was.
+#[inline(always)]
+fn owner_of(guard: usize) -> Me {
+    let me = Me::whoever();
+    if me.tid() != guard as u32 {
+        not_the_owner();
+    }
+    me
 }
 
 #[cold]
@@ -622,31 +688,6 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         Self { mutex, owner, not_send: PhantomData }
     }
 
-    /// The calling task, which took the lock. Aborts in the child of a fork, whose parent did.
-    #[inline(always)]
-    fn owner(&self) -> Me {
-        let me = Me::whoever();
-        if me.tid() != self.owner as u32 {
-            not_the_owner();
-        }
-        me
-    }
-
-    /// The data may be torn by a panic that began while the lock was held.
-    #[cold]
-    #[inline(never)]
-    fn release_in_panic(&self) {
-        let me = self.owner();
-        // SAFETY: the guard holds the lock, and is being dropped.
-        unsafe {
-            if self.owner & PANICKING == 0 {
-                self.mutex.raw.release_as_inconsistent();
-            } else {
-                self.mutex.raw.release_as(me);
-            }
-        }
-    }
-
     /// The mutex that this guard holds.
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
         // SAFETY: a guard is made from a pinned mutex only.
@@ -672,15 +713,17 @@ impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
 }
 
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
-    // Always: the glue around an outlined drop costs as much as the release itself.
     #[inline(always)]
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            return self.release_in_panic();
+        // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless a panic
+        // is under way: an `OwnerDied` becomes a guard only by saying so.
+        unsafe {
+            if std::thread::panicking() {
+                self.mutex.raw.release_in_panic(self.owner);
+            } else {
+                self.mutex.raw.release_guarded(self.owner);
+            }
         }
-        // SAFETY: the guard holds the lock and is gone after this. Its data is whole: an `OwnerDied`
-        // becomes a guard only by saying so.
-        unsafe { self.mutex.raw.release_as(self.owner()) };
     }
 }
 
@@ -763,8 +806,7 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
 
 impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
-        // Aborts if this is not the owner.
-        self.guard.owner();
+        owner_of(self.guard.owner);
         let gives_up = !std::thread::panicking() || self.guard.owner & PANICKING != 0;
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
         unsafe {

@@ -116,6 +116,8 @@ struct Directory<'r> {
 
 impl<'r> Directory<'r> {
     fn lock(region: &'r Arc<Inner>) -> Result<Self, ObjectError> {
+        // First, for it can fail, and a failure under the lock would leave it locked.
+        let task = region.task()?;
         let lock = &region.header().names_lock;
         // SAFETY: the lock lies in the mapping, which `region` keeps.
         match unsafe { lock.lock_raw(None) } {
@@ -123,7 +125,6 @@ impl<'r> Directory<'r> {
             Ok(Acquired::OwnerDied) => {
                 // First the heap: an intent of the dead is decided by an entry as it is now.
                 region.sweep()?;
-                let task = region.task()?;
                 names::repair(region.entries(), |object, location| {
                     // SAFETY: the object of an entry whose remover died; the directory is locked.
                     unsafe { region.heap.retire(&task.heap_task(), object, location, 0) };

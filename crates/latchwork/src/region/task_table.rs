@@ -101,7 +101,7 @@ impl Slot {
             // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
             // `vacate`, before the region can be unmapped. At the front (invariant 4).
             unsafe { head.link(&self.life, head.front()) };
-            me.budget().set(me.budget().get() - 1);
+            me.budget().set(me.budget().get().saturating_sub(1));
         }
         head.settle(before);
         taken

@@ -195,41 +195,62 @@ impl Head {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// Puts a locked node into the list, behind the one whose link is `behind`.
+    /// Whether nothing stands behind the place whose link is `behind`.
     ///
     /// # Safety
     /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
-    /// node on it; `node` is locked by this thread, announced, on no list, and stays where it is
-    /// until it is unlinked or the thread has ended.
-    #[inline]
-    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) {
+    /// node on it.
+    #[inline(always)]
+    pub(crate) unsafe fn is_last(&self, behind: usize) -> bool {
+        // SAFETY: a link of this thread's list; it holds the address of the next one.
+        unsafe { *ptr::with_exposed_provenance::<usize>(behind) == self.front() }
+    }
+
+    /// Puts a locked node into the list, behind the one whose link is `behind`. Whether there is
+    /// another one behind it.
+    ///
+    /// The head's own `prev` is left alone: libc has it so that it can write there, and never reads it.
+    ///
+    /// # Safety
+    /// As for [`Self::is_last`]; `node` is locked by this thread, announced, on no list, and stays
+    /// where it is until it is unlinked or the thread has ended.
+    #[inline(always)]
+    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) -> bool {
         let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
         // SAFETY: `behind` is a link of this thread's list; it holds the address of the next one.
         let next = unsafe { *behind_link };
         node.next.store(next, Ordering::Relaxed);
         node.prev.store(behind, Ordering::Relaxed);
-        // SAFETY: `next` is a node of this thread's list or its head, each with its `prev`.
-        unsafe { *prev_of(next) = node.link() };
+        let is_followed = next != self.front();
+        if is_followed {
+            // SAFETY: `next` is a node of this thread's list.
+            unsafe { *prev_of(next) = node.link() };
+        }
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above. From this store on the kernel finds the node.
         unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() };
         compiler_fence(Ordering::SeqCst);
+        is_followed
     }
 
-    /// Takes a node off the list.
+    /// Takes a node off the list. Whether there was another one behind it.
     ///
     /// # Safety
     /// The head is the calling thread's and the node is on its list and announced.
-    #[inline]
-    pub(crate) unsafe fn unlink(&self, node: &Node) {
+    #[inline(always)]
+    pub(crate) unsafe fn unlink(&self, node: &Node) -> bool {
         let next = node.next.load(Ordering::Relaxed);
         let prev = node.prev.load(Ordering::Relaxed);
+        let was_followed = next != self.front();
         // SAFETY: both are nodes of this thread's list, or its head.
         unsafe {
-            *prev_of(next) = prev;
+            if was_followed {
+                *prev_of(next) = prev;
+            }
             *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = next;
         }
         compiler_fence(Ordering::SeqCst);
+        was_followed
     }
 
     /// The links on the list, front to back; at most as many as the kernel would follow.

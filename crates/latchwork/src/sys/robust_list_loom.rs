@@ -61,20 +61,29 @@ impl Head {
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn link(&self, node: &Node, _behind: usize) {
-        step();
-        self.nodes
-            .borrow_mut()
-            .push(ptr::from_ref(node).expose_provenance());
+    pub(crate) unsafe fn is_last(&self, _behind: usize) -> bool {
+        self.nodes.borrow().is_empty()
     }
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn unlink(&self, node: &Node) {
+    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) -> bool {
         step();
+        // SAFETY: as for the real one.
+        let is_followed = !unsafe { self.is_last(behind) };
         self.nodes
             .borrow_mut()
-            .retain(|address| *address != ptr::from_ref(node).addr());
+            .push(ptr::from_ref(node).expose_provenance());
+        is_followed
+    }
+
+    /// # Safety
+    /// As for the real one.
+    pub(crate) unsafe fn unlink(&self, node: &Node) -> bool {
+        step();
+        let mut nodes = self.nodes.borrow_mut();
+        nodes.retain(|address| *address != ptr::from_ref(node).addr());
+        !nodes.is_empty()
     }
 
     pub(crate) fn nodes(&self) -> Vec<usize> {
