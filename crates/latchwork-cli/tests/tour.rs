@@ -41,7 +41,11 @@ fn a_directory_without_text_is_an_error() {
     let output = tour(&["--path", empty.to_str().unwrap()]);
     std::fs::remove_dir(&empty).unwrap();
     assert!(!output.status.success());
-    assert!(text(&output).contains("too little text"), "{}", text(&output));
+    assert!(
+        text(&output).contains("too little text"),
+        "{}",
+        text(&output)
+    );
 }
 
 #[test]

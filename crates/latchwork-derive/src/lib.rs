@@ -12,14 +12,18 @@ use syn::{Data, DeriveInput, Error, Field, Fields, Result, parse_macro_input, pa
 #[proc_macro_derive(Shareable)]
 pub fn derive_shareable(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    shareable(input).unwrap_or_else(Error::into_compile_error).into()
+    shareable(input)
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
 }
 
 /// Derives `latchwork::region::TornSafe` for a struct all of whose fields are `TornSafe`.
 #[proc_macro_derive(TornSafe)]
 pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
-    torn_safe(input).unwrap_or_else(Error::into_compile_error).into()
+    torn_safe(input)
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
 }
 
 /// Fixed layouts: what two builds must agree on to read each other's memory.
@@ -28,10 +32,22 @@ fn has_fixed_layout(input: &DeriveInput) -> Result<bool> {
     for attribute in &input.attrs {
         if attribute.path().is_ident("repr") {
             attribute.parse_nested_meta(|meta| {
-                let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
+                let name = meta
+                    .path
+                    .get_ident()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
                 fixed |= matches!(
                     name.as_str(),
-                    "C" | "transparent" | "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64"
+                    "C" | "transparent"
+                        | "u8"
+                        | "u16"
+                        | "u32"
+                        | "u64"
+                        | "i8"
+                        | "i16"
+                        | "i32"
+                        | "i64"
                 );
                 // `align(8)` and `packed(2)` carry an argument.
                 if meta.input.peek(syn::token::Paren) {
@@ -64,10 +80,17 @@ fn fields_of(data: &Data) -> Result<Vec<(&Field, String)>> {
             .iter()
             .flat_map(|variant| {
                 let prefix = format!("{}.", variant.ident);
-                variant.fields.iter().zip(named(&prefix, &variant.fields)).collect::<Vec<_>>()
+                variant
+                    .fields
+                    .iter()
+                    .zip(named(&prefix, &variant.fields))
+                    .collect::<Vec<_>>()
             })
             .collect()),
-        Data::Union(data) => Err(Error::new(data.union_token.span, "a union cannot be shared: nothing says which field is valid")),
+        Data::Union(data) => Err(Error::new(
+            data.union_token.span,
+            "a union cannot be shared: nothing says which field is valid",
+        )),
     }
 }
 
@@ -78,19 +101,36 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
             "a Shareable type needs a fixed layout: add #[repr(C)], #[repr(transparent)], or for an enum an integer such as #[repr(u32)]",
         ));
     }
-    let fields: Vec<(Field, String)> = fields_of(&input.data)?.into_iter().map(|(field, name)| (field.clone(), name)).collect();
+    let fields: Vec<(Field, String)> = fields_of(&input.data)?
+        .into_iter()
+        .map(|(field, name)| (field.clone(), name))
+        .collect();
     let variants = match &input.data {
-        Data::Enum(data) => data.variants.iter().map(|variant| variant.ident.to_string()).collect(),
+        Data::Enum(data) => data
+            .variants
+            .iter()
+            .map(|variant| variant.ident.to_string())
+            .collect(),
         _ => Vec::new(),
     };
     let clause = input.generics.make_where_clause();
     for (field, _) in &fields {
         let ty = &field.ty;
-        clause.predicates.push(parse_quote!(#ty: ::latchwork::region::Shareable));
+        clause
+            .predicates
+            .push(parse_quote!(#ty: ::latchwork::region::Shareable));
     }
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
-    let label = format!("{name}{{{};{}}}", variants.join(","), fields.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(","));
+    let label = format!(
+        "{name}{{{};{}}}",
+        variants.join(","),
+        fields
+            .iter()
+            .map(|(_, name)| name.as_str())
+            .collect::<Vec<_>>()
+            .join(",")
+    );
     let types: Vec<_> = fields.iter().map(|(field, _)| &field.ty).collect();
     Ok(quote! {
         // SAFETY: every field is Shareable, and the layout is fixed.
@@ -117,7 +157,9 @@ fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
     let types: Vec<_> = data.fields.iter().map(|field| field.ty.clone()).collect();
     let clause = input.generics.make_where_clause();
     for ty in &types {
-        clause.predicates.push(parse_quote!(#ty: ::latchwork::region::TornSafe));
+        clause
+            .predicates
+            .push(parse_quote!(#ty: ::latchwork::region::TornSafe));
     }
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();

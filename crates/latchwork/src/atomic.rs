@@ -100,7 +100,11 @@ macro_rules! unless_fault {
 #[cfg(loom)]
 macro_rules! unless_fault {
     ($fault:ident, $sound:expr, $unsound:expr) => {
-        if crate::model::has(crate::model::Fault::$fault) { $unsound } else { $sound }
+        if crate::model::has(crate::model::Fault::$fault) {
+            $unsound
+        } else {
+            $sound
+        }
     };
 }
 pub(crate) use unless_fault;

@@ -72,8 +72,15 @@ impl<S: Sharing> Barrier<S> {
     /// If `tasks` is 0 or above 65,535.
     #[must_use]
     pub const fn new_in(tasks: u32) -> Self {
-        assert!(tasks >= 1 && tasks <= ARRIVED, "a barrier is for 1 to 65,535 tasks");
-        Self { word: AtomicU32::new(0), tasks, sharing: PhantomData }
+        assert!(
+            tasks >= 1 && tasks <= ARRIVED,
+            "a barrier is for 1 to 65,535 tasks"
+        );
+        Self {
+            word: AtomicU32::new(0),
+            tasks,
+            sharing: PhantomData,
+        }
     }
 
     /// Waits until all have arrived; true for exactly one of them.
@@ -89,9 +96,17 @@ impl<S: Sharing> Barrier<S> {
 
     fn wait_inner(&self, deadline: Option<Deadline>) -> Option<bool> {
         let last = |word: u32| (word & ARRIVED) + 1 == self.tasks;
-        let arrive = |word: u32| Some(if last(word) { (word & !ARRIVED).wrapping_add(ROUND) } else { word + 1 });
+        let arrive = |word: u32| {
+            Some(if last(word) {
+                (word & !ARRIVED).wrapping_add(ROUND)
+            } else {
+                word + 1
+            })
+        };
         // AcqRel: each arrival publishes what came before it, the last one collects all.
-        let (Ok(before) | Err(before)) = self.word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive);
+        let (Ok(before) | Err(before)) =
+            self.word
+                .fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive);
         if last(before) {
             futex::wake(&raw const self.word, u32::MAX, S::FLAG);
             return Some(true);
@@ -105,7 +120,10 @@ impl<S: Sharing> Barrier<S> {
             }
             if crate::sleep::sleep(&self.word, word, S::FLAG, deadline) == Wait::TimedOut {
                 let withdraw = |word: u32| (word & !ARRIVED == round).then(|| word - 1);
-                return match self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, withdraw) {
+                return match self
+                    .word
+                    .fetch_update(Ordering::AcqRel, Ordering::Acquire, withdraw)
+                {
                     Ok(_) => None,
                     Err(_) => Some(false),
                 };

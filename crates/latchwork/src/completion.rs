@@ -87,7 +87,9 @@ impl<S: Sharing> Completion<S> {
         // SeqCst (includes Release): pairs with the waiter's Acquire, and orders the look at
         // `waiters` behind it.
         let order = unless_fault!(CompleteRelaxed, Ordering::SeqCst, Ordering::Relaxed);
-        let before = self.done.fetch_update(order, Ordering::Relaxed, |done| (done < ALL - 1).then(|| done + 1));
+        let before = self.done.fetch_update(order, Ordering::Relaxed, |done| {
+            (done < ALL - 1).then(|| done + 1)
+        });
         if before.is_ok() && self.waiting() > unless_fault!(CompleterSkipsSingleWaiter, 0, 1) {
             futex::wake(&raw const self.done, 1, S::FLAG);
         }
@@ -130,7 +132,9 @@ impl<S: Sharing> Completion<S> {
             tokens => Some(tokens - 1),
         };
         // Acquire: pairs with the completer's Release.
-        self.done.fetch_update(Ordering::Acquire, Ordering::Acquire, take).is_ok()
+        self.done
+            .fetch_update(Ordering::Acquire, Ordering::Acquire, take)
+            .is_ok()
     }
 
     /// Waits until something is done, and takes its token.

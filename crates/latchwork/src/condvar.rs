@@ -123,7 +123,8 @@ impl<S: Sharing> Condvar<S> {
     #[cold]
     fn wake(&self, count: u32) {
         // Relaxed: the kernel orders its comparison with the wake.
-        self.ticket.fetch_add(unless_fault!(CondvarTicketStays, 1, 0), Ordering::Relaxed);
+        self.ticket
+            .fetch_add(unless_fault!(CondvarTicketStays, 1, 0), Ordering::Relaxed);
         futex::wake(&raw const self.ticket, count, S::FLAG);
     }
 
@@ -136,11 +137,18 @@ impl<S: Sharing> Condvar<S> {
     fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> Waited {
         let ended = crate::sleep::sleep(&self.ticket, ticket, S::FLAG, deadline);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
-        if ended == Wait::TimedOut { Waited::TimedOut } else { Waited::Woken }
+        if ended == Wait::TimedOut {
+            Waited::TimedOut
+        } else {
+            Waited::Woken
+        }
     }
 
     /// Releases the mutex, waits for a notification, and takes the mutex again.
-    pub fn wait<'a, T: ?Sized, P: RawLock>(&self, guard: MutexGuard<'a, T, P>) -> MutexGuard<'a, T, P> {
+    pub fn wait<'a, T: ?Sized, P: RawLock>(
+        &self,
+        guard: MutexGuard<'a, T, P>,
+    ) -> MutexGuard<'a, T, P> {
         self.wait_inner(guard, None).0
     }
 
@@ -184,7 +192,11 @@ impl<S: Sharing> Condvar<S> {
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
         unsafe { lock.unlock() };
-        let compared = unless_fault!(CondvarTicketReadLate, ticket, self.ticket.load(Ordering::Relaxed));
+        let compared = unless_fault!(
+            CondvarTicketReadLate,
+            ticket,
+            self.ticket.load(Ordering::Relaxed)
+        );
         let waited = self.sleep(compared, deadline);
         lock.lock();
         (guard, waited)
@@ -240,6 +252,9 @@ impl Default for Condvar<Private> {
 
 impl<S: Sharing> fmt::Debug for Condvar<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Condvar").field("waiters", &self.waiters.load(Ordering::Relaxed)).finish()
+        formatter
+            .debug_struct("Condvar")
+            .field("waiters", &self.waiters.load(Ordering::Relaxed))
+            .finish()
     }
 }

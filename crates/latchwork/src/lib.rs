@@ -47,19 +47,19 @@ pub mod model;
 pub mod mutex;
 #[cfg(not(loom))]
 pub mod once;
+pub mod sharing;
+pub(crate) mod sleep;
 #[cfg(not(loom))]
 pub mod spin;
-pub(crate) mod sleep;
-pub mod sharing;
 pub(crate) mod sys;
 #[cfg_attr(loom, path = "task_loom.rs")]
 pub(crate) mod task;
 pub mod time;
 
 #[cfg(not(loom))]
-pub mod probe;
-#[cfg(not(loom))]
 pub mod coproc;
+#[cfg(not(loom))]
+pub mod probe;
 #[cfg(not(loom))]
 pub mod queue;
 #[cfg(loom)]
@@ -71,8 +71,8 @@ pub mod region;
 #[cfg(loom)]
 pub use model::region;
 
-pub use task::TaskError;
 pub(crate) use sys::fatal;
+pub use task::TaskError;
 
 /// The examples of the README compile and run.
 #[cfg(doctest)]

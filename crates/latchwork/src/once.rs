@@ -51,7 +51,10 @@ impl Once {
     /// Not done yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { done: AtomicU32::new(0), lock: Mutex::robust(()) }
+        Self {
+            done: AtomicU32::new(0),
+            lock: Mutex::robust(()),
+        }
     }
 
     /// Whether the initialisation is done.
@@ -68,7 +71,11 @@ impl Once {
     /// See [`OnceError`].
     #[inline]
     pub fn call(self: Pin<&Self>, initialise: impl FnOnce()) -> Result<(), OnceError> {
-        if self.is_done() { Ok(()) } else { self.run(initialise) }
+        if self.is_done() {
+            Ok(())
+        } else {
+            self.run(initialise)
+        }
     }
 
     #[cold]

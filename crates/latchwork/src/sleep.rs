@@ -13,7 +13,12 @@ use crate::time::Deadline;
 use crate::atomic::{AtomicPtr, Ordering};
 
 /// Sleeps while `word` holds `expected`; may return without cause.
-pub(crate) fn sleep(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<Deadline>) -> Wait {
+pub(crate) fn sleep(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> Wait {
     #[cfg(not(loom))]
     if sharing == Sharing::Shared
         && let Some(hook) = hook()

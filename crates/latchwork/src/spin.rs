@@ -32,7 +32,9 @@ impl Spin {
     /// An unlocked one, for threads and processes alike.
     #[must_use]
     pub const fn new() -> Self {
-        Self { word: AtomicU32::new(0) }
+        Self {
+            word: AtomicU32::new(0),
+        }
     }
 
     #[cold]

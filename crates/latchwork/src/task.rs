@@ -13,9 +13,9 @@
 //! 3. Attachments are undone at thread exit, newest first, before the record goes.
 #![allow(unsafe_code)]
 
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
 use crate::sys::thread;
-use crate::atomic::{AtomicPtr, Ordering};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
@@ -106,7 +106,11 @@ impl Me {
     #[inline]
     pub(crate) fn get() -> Result<Self, TaskError> {
         let record = record();
-        if record.tid.get() == 0 { refresh() } else { Ok(Self { record }) }
+        if record.tid.get() == 0 {
+            refresh()
+        } else {
+            Ok(Self { record })
+        }
     }
 
     /// The calling thread, with an ID of 0 and no list if it has not called [`Self::get`] before, in
@@ -127,6 +131,12 @@ impl Me {
     pub(crate) fn head(self) -> &'static Head {
         // SAFETY: `refresh` sets the head before the ID, and it lives as long as the thread.
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
+    }
+
+    /// Where the robust list ends: the head's address; 0 if the thread is not known.
+    #[inline]
+    pub(crate) fn head_address(self) -> usize {
+        self.record.head.get().map_or(0, |head| head.addr().get())
     }
 
     /// How many more robust locks this thread can take, for the kernel walks only so many entries of
@@ -153,7 +163,9 @@ impl Me {
     /// The regions that this thread is a task of.
     #[inline]
     pub(crate) fn attachments(self) -> impl Iterator<Item = Attachment> {
-        self.record.attachments[..self.record.attached.get()].iter().filter_map(Cell::get)
+        self.record.attachments[..self.record.attached.get()]
+            .iter()
+            .filter_map(Cell::get)
     }
 
     /// Whether one more region can be attached.
@@ -172,7 +184,11 @@ impl Me {
     /// Forgets a region without calling its `detach`. Its life-word is on the list no longer.
     pub(crate) fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
-        if let Some(index) = places.iter().position(|place| place.get().is_some_and(|attachment| attachment.base == base)) {
+        if let Some(index) = places.iter().position(|place| {
+            place
+                .get()
+                .is_some_and(|attachment| attachment.base == base)
+        }) {
             places[index].set(places[places.len() - 1].take());
             self.record.attached.set(places.len() - 1);
         }
@@ -182,7 +198,14 @@ impl Me {
     /// The anchor is the last life-word on the list. It is never a lock of another kind: libc may
     /// unlink its own at any time.
     fn place_anchor(self) {
-        let last = self.head().links().filter(|link| self.attachments().any(|attachment| attachment.life == *link)).last();
+        let last = self
+            .head()
+            .links()
+            .filter(|link| {
+                self.attachments()
+                    .any(|attachment| attachment.life == *link)
+            })
+            .last();
         self.record.anchor.set(last.unwrap_or(self.head().front()));
     }
 }

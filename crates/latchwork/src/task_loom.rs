@@ -66,6 +66,10 @@ impl Me {
         &self.record.budget
     }
 
+    pub(crate) fn head_address(self) -> usize {
+        0
+    }
+
     pub(crate) fn recount(self) -> u32 {
         self.record.budget.get()
     }

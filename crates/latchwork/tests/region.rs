@@ -16,7 +16,10 @@ fn robust_static_works() {
 
 #[test]
 fn an_object_is_made_once_and_found_again() {
-    let region = RegionOptions::new().max_bytes(8 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(8 << 20)
+        .create_anonymous()
+        .unwrap();
     let hits = region.object("hits", || Mutex::robust(0u64)).unwrap();
     *hits.lock().unwrap() += 1;
     let threads: Vec<_> = (0..4)
@@ -24,7 +27,11 @@ fn an_object_is_made_once_and_found_again() {
             let region = region.clone();
             std::thread::spawn(move || {
                 for _ in 0..1000 {
-                    *region.find::<Mutex<u64, Robust>>("hits").unwrap().lock().unwrap() += 1;
+                    *region
+                        .find::<Mutex<u64, Robust>>("hits")
+                        .unwrap()
+                        .lock()
+                        .unwrap() += 1;
                 }
             })
         })
@@ -39,7 +46,10 @@ fn an_object_is_made_once_and_found_again() {
 /// A container borrows from no handle: it must not be left without its memory.
 #[test]
 fn a_container_outlives_all_handles() {
-    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap();
     let mut numbers = latchwork::region::Vec::new_in(&region);
     numbers.push(7u64).unwrap();
     region.detach().unwrap();
@@ -51,8 +61,18 @@ fn a_container_outlives_all_handles() {
 #[test]
 fn regions_come_and_go() {
     for round in 0..200u32 {
-        let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
-        assert_eq!(*region.object("round", || Mutex::robust(round)).unwrap().lock().unwrap(), round);
+        let region = RegionOptions::new()
+            .max_bytes(1 << 20)
+            .create_anonymous()
+            .unwrap();
+        assert_eq!(
+            *region
+                .object("round", || Mutex::robust(round))
+                .unwrap()
+                .lock()
+                .unwrap(),
+            round
+        );
         region.detach().unwrap();
     }
 }
@@ -60,10 +80,18 @@ fn regions_come_and_go() {
 #[test]
 fn the_name_goes_with_the_last_use_if_asked() {
     let name = format!("test-last-{}", std::process::id());
-    let region = RegionOptions::new().max_bytes(1 << 20).unlink_at_last_detach(true).create_named(&name).unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .unlink_at_last_detach(true)
+        .create_named(&name)
+        .unwrap();
     let again = RegionOptions::new().attach(&name).unwrap();
     let path = region.path().unwrap().to_owned();
-    let words = again.object("words", || Mutex::robust(latchwork::region::String::new_in(&region))).unwrap();
+    let words = again
+        .object("words", || {
+            Mutex::robust(latchwork::region::String::new_in(&region))
+        })
+        .unwrap();
     words.lock().unwrap().push_str("still here").unwrap();
     region.detach().unwrap();
     assert!(path.exists());
@@ -73,11 +101,16 @@ fn the_name_goes_with_the_last_use_if_asked() {
 
 #[test]
 fn a_thread_that_holds_a_lock_cannot_leave() {
-    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap();
     let other = region.clone();
     let lock = other.object("lock", || Mutex::robust(())).unwrap();
     let held = lock.lock().unwrap();
-    let Err(latchwork::region::DetachError::Holding { locks: 1, region }) = region.detach() else { panic!("detached") };
+    let Err(latchwork::region::DetachError::Holding { locks: 1, region }) = region.detach() else {
+        panic!("detached")
+    };
     drop(held);
     region.detach().unwrap();
 }

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(super) type Counts = HashMap<String, u64>;
 
 /// Counts the words of whole files, one after the other: what the index is compared with.
-pub(super) fn alone(texts: impl Iterator<Item = std::io::Result<Vec<u8>>>) -> std::io::Result<Counts> {
+pub(super) fn alone(
+    texts: impl Iterator<Item = std::io::Result<Vec<u8>>>,
+) -> std::io::Result<Counts> {
     let mut all = Counts::new();
     for text in texts {
         merge(&mut all, words::counts(&text?));
@@ -30,15 +32,26 @@ pub(super) fn with_threads(pieces: &[Place<'_>], workers: usize) -> std::io::Res
         while let Some((path, offset, length)) = pieces.get(next.fetch_add(1, Relaxed)) {
             words::read_piece(path, *offset, *length, &mut text)?;
             let counts = words::counts(&text);
-            merge(&mut all.lock().unwrap_or_else(std::sync::PoisonError::into_inner), counts);
+            merge(
+                &mut all
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner),
+                counts,
+            );
         }
         Ok(())
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        threads.into_iter().try_for_each(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })?;
-    Ok(all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
+    Ok(all
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
 fn merge(all: &mut Counts, counts: Counts) {

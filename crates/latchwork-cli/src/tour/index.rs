@@ -8,7 +8,10 @@
 //! but before it told the queue, has its message delivered again, too: the bit says that it is done.
 
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::region::{HashMap, Region, Shareable, StorageError, String as RegionString, TornSafe, Undo, UndoError, Vec as RegionVec};
+use latchwork::region::{
+    HashMap, Region, Shareable, StorageError, String as RegionString, TornSafe, Undo, UndoError,
+    Vec as RegionVec,
+};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -38,7 +41,9 @@ type Held<'a> = RobustGuard<'a, Undo<Index, CHANGES>>;
 pub(super) enum Found {
     Clean,
     /// Its owner had died; whether changes of its were rolled back.
-    OwnerDied { rolled_back: bool },
+    OwnerDied {
+        rolled_back: bool,
+    },
 }
 
 /// Why a piece could not be put into the index.
@@ -67,7 +72,12 @@ impl Index {
         for _ in 0..=pieces / 64 {
             done.push(AtomicU64::new(0)).map_err(StorageError::from)?;
         }
-        let index = Self { words: HashMap::new_in(region), done, total: AtomicU64::new(0), bytes: AtomicU64::new(0) };
+        let index = Self {
+            words: HashMap::new_in(region),
+            done,
+            total: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        };
         Ok(Mutex::robust(Undo::new(index)))
     }
 
@@ -77,12 +87,18 @@ impl Index {
 
     /// Pieces that are in the index.
     pub(super) fn pieces(&self) -> u32 {
-        self.done.iter().map(|bits| bits.load(Relaxed).count_ones()).sum()
+        self.done
+            .iter()
+            .map(|bits| bits.load(Relaxed).count_ones())
+            .sum()
     }
 
     /// The words with their counts.
     pub(super) fn words(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.words.iter().map(|(word, count)| (word.as_str(), count.load(Relaxed))).filter(|(_, count)| *count > 0)
+        self.words
+            .iter()
+            .map(|(word, count)| (word.as_str(), count.load(Relaxed)))
+            .filter(|(_, count)| *count > 0)
     }
 }
 
@@ -101,13 +117,19 @@ pub(super) fn lock(index: Pin<&Guarded>) -> Result<(Held<'_>, Found), IndexError
 
 /// Puts a piece into the index, unless it is there. `halfway` is called in the middle of the
 /// transaction. True if it was not there.
-pub(super) fn add(held: &mut Held<'_>, piece: Piece<'_>, mut halfway: impl FnMut()) -> Result<bool, IndexError> {
+pub(super) fn add(
+    held: &mut Held<'_>,
+    piece: Piece<'_>,
+    mut halfway: impl FnMut(),
+) -> Result<bool, IndexError> {
     let index = held.get_mut();
     if index.is_done(piece.number) {
         return Ok(false);
     }
     for word in piece.counts.keys() {
-        index.words.get_or_insert_str_with(word, || AtomicU64::new(0))?;
+        index
+            .words
+            .get_or_insert_str_with(word, || AtomicU64::new(0))?;
     }
     let mut change = held.begin();
     let middle = piece.counts.len() / 2;
@@ -117,14 +139,22 @@ pub(super) fn add(held: &mut Held<'_>, piece: Piece<'_>, mut halfway: impl FnMut
             halfway();
         }
         sum += count;
-        let Some(cell) = change.get().words.get(word.as_str()) else { continue };
+        let Some(cell) = change.get().words.get(word.as_str()) else {
+            continue;
+        };
         let new = cell.load(Relaxed) + count;
-        change.store(|index| index.words.get(word.as_str()).unwrap_or(&index.total), new)?;
+        change.store(
+            |index| index.words.get(word.as_str()).unwrap_or(&index.total),
+            new,
+        )?;
     }
     let place = piece.number as usize / 64;
     let bits = change.get().done[place].load(Relaxed) | 1 << (piece.number % 64);
     change.store(|index| &index.done[place], bits)?;
-    let (total, bytes) = (change.get().total.load(Relaxed) + sum, change.get().bytes.load(Relaxed) + piece.bytes);
+    let (total, bytes) = (
+        change.get().total.load(Relaxed) + sum,
+        change.get().bytes.load(Relaxed) + piece.bytes,
+    );
     change.store(|index| &index.total, total)?;
     change.store(|index| &index.bytes, bytes)?;
     change.commit();

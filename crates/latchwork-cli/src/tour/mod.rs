@@ -41,7 +41,11 @@ pub(crate) struct Args {
 
 impl Default for Args {
     fn default() -> Self {
-        Self { path: None, workers: None, limit: DEFAULT_LIMIT }
+        Self {
+            path: None,
+            workers: None,
+            limit: DEFAULT_LIMIT,
+        }
     }
 }
 
@@ -52,12 +56,21 @@ const TICK: Duration = Duration::from_millis(20);
 const NAMES: &str = "index-worker";
 
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn Error>> {
-    let root = args.path.clone().unwrap_or_else(default_root).canonicalize()?;
+    let root = args
+        .path
+        .clone()
+        .unwrap_or_else(default_root)
+        .canonicalize()?;
     let cpus = std::thread::available_parallelism().map_or(2, usize::from);
-    let workers = args.workers.map_or(cpus.clamp(2, MAX_WORKERS - 1), usize::from);
+    let workers = args
+        .workers
+        .map_or(cpus.clamp(2, MAX_WORKERS - 1), usize::from);
 
     // Before anything else: the zygote is a copy of this process, and should be small.
-    let region = RegionOptions::new().max_bytes(2 << 30).label("tour").create_anonymous()?;
+    let region = RegionOptions::new()
+        .max_bytes(2 << 30)
+        .label("tour")
+        .create_anonymous()?;
     let coprocs = Coprocs::with_options(&region, &Options::new())?;
     region.join("tour")?;
 
@@ -65,12 +78,23 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     let mut places = Vec::new();
     for path in &sources.files {
         let text = std::fs::read(path)?;
-        places.extend(words::pieces(&text).into_iter().map(|(offset, length)| (path, offset, length)));
+        places.extend(
+            words::pieces(&text)
+                .into_iter()
+                .map(|(offset, length)| (path, offset, length)),
+        );
     }
     if places.len() < 2 {
-        return Err(format!("{} holds too little text for a tour: choose another --path", root.display()).into());
+        return Err(format!(
+            "{} holds too little text for a tour: choose another --path",
+            root.display()
+        )
+        .into());
     }
-    show::title(out, "Latchwork tour: processes that share memory, and one of them dies")?;
+    show::title(
+        out,
+        "Latchwork tour: processes that share memory, and one of them dies",
+    )?;
     writeln!(
         out,
         "  {}: {}, {} of text, in {} pieces{}",
@@ -78,7 +102,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
         style::count(sources.files.len(), "file", "files"),
         style::bytes(sources.bytes),
         places.len(),
-        if sources.left_out > 0 { format!(" ({} left out, see --limit)", style::count(sources.left_out, "file", "files")) } else { String::new() },
+        if sources.left_out > 0 {
+            format!(
+                " ({} left out, see --limit)",
+                style::count(sources.left_out, "file", "files")
+            )
+        } else {
+            String::new()
+        },
     )?;
     writeln!(
         out,
@@ -96,7 +127,18 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     let alone = compare::alone(sources.files.iter().map(std::fs::read))?;
     let alone_time = start.elapsed();
 
-    conclude(out, &region, &report, &threads, &alone, &Times { coprocs: report.time, threads: threads_time, alone: alone_time })
+    conclude(
+        out,
+        &region,
+        &report,
+        &threads,
+        &alone,
+        &Times {
+            coprocs: report.time,
+            threads: threads_time,
+            alone: alone_time,
+        },
+    )
 }
 
 /// The project's sources when cargo runs us, else where we are.
@@ -130,7 +172,12 @@ struct Worker {
     state: State,
 }
 
-fn with_coprocs(region: &Region, coprocs: &Coprocs, places: &[compare::Place<'_>], workers: usize) -> Result<Report, Box<dyn Error>> {
+fn with_coprocs(
+    region: &Region,
+    coprocs: &Coprocs,
+    places: &[compare::Place<'_>],
+    workers: usize,
+) -> Result<Report, Box<dyn Error>> {
     let queue = Queue::create(region, worker::QUEUE, &QueueOptions::new(256, 4200))?;
     let empty = Index::new(region, places.len())?;
     region.object(worker::INDEX, || empty)?;
@@ -139,7 +186,10 @@ fn with_coprocs(region: &Region, coprocs: &Coprocs, places: &[compare::Place<'_>
 
     let start = Instant::now();
     let mut show = Show::new(places.len());
-    let mut crew = Crew { coprocs, workers: Vec::new() };
+    let mut crew = Crew {
+        coprocs,
+        workers: Vec::new(),
+    };
     for _ in 0..workers {
         crew.start(&mut show)?;
     }
@@ -162,7 +212,13 @@ fn with_coprocs(region: &Region, coprocs: &Coprocs, places: &[compare::Place<'_>
         while next < places.len() || stops < crew.at_work() {
             message.clear();
             if let Some((path, offset, length)) = places.get(next) {
-                worker::Task { number: next as u32, offset: *offset, length: *length, path }.encode(&mut message);
+                worker::Task {
+                    number: next as u32,
+                    offset: *offset,
+                    length: *length,
+                    path,
+                }
+                .encode(&mut message);
             } else if report.victim == 0 {
                 // Who will take the victim's place is not at work yet.
                 break;
@@ -180,7 +236,13 @@ fn with_coprocs(region: &Region, coprocs: &Coprocs, places: &[compare::Place<'_>
             report.victim = pid;
             show.event(BAD, &format!("SIGKILL to {NAMES}-{victim}, process {pid}, in its critical section: it holds the mutex, and piece {trap} is half counted"));
             let pid = crew.start(&mut show)?;
-            show.event(FAINT, &format!("{NAMES}-{}, process {pid}, takes its place", crew.workers.len()));
+            show.event(
+                FAINT,
+                &format!(
+                    "{NAMES}-{}, process {pid}, takes its place",
+                    crew.workers.len()
+                ),
+            );
         }
         let recovered_by = board.recovered_by.load(SeqCst);
         if recovered_by != 0 && !recovery_told {
@@ -188,7 +250,13 @@ fn with_coprocs(region: &Region, coprocs: &Coprocs, places: &[compare::Place<'_>
             show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
         }
         crew.look(&mut report, &board, &show, TICK)?;
-        show.whole(u64::from(board.pieces.iter().map(|pieces| pieces.load(Relaxed)).sum::<u32>()));
+        show.whole(u64::from(
+            board
+                .pieces
+                .iter()
+                .map(|pieces| pieces.load(Relaxed))
+                .sum::<u32>(),
+        ));
     }
     report.time = start.elapsed();
     show.finish();
@@ -213,12 +281,19 @@ impl Crew<'_> {
         let coproc = self.coprocs.spawn_value(worker::run, number, &attributes)?;
         let pid = coproc.pid();
         show.add(&name, pid);
-        self.workers.push(Worker { coproc: Some(coproc), pid, state: State::Working });
+        self.workers.push(Worker {
+            coproc: Some(coproc),
+            pid,
+            state: State::Working,
+        });
         Ok(pid)
     }
 
     fn at_work(&self) -> usize {
-        self.workers.iter().filter(|worker| worker.coproc.is_some()).count()
+        self.workers
+            .iter()
+            .filter(|worker| worker.coproc.is_some())
+            .count()
     }
 
     fn is_at_work(&self) -> bool {
@@ -239,23 +314,45 @@ impl Crew<'_> {
     }
 
     /// Waits for a moment for somebody to end, and brings the show up to date.
-    fn look(&mut self, report: &mut Report, board: &Board, show: &Show, moment: Duration) -> Result<(), Box<dyn Error>> {
-        let alive: Vec<&Coproc> = self.workers.iter().filter_map(|worker| worker.coproc.as_ref()).collect();
+    fn look(
+        &mut self,
+        report: &mut Report,
+        board: &Board,
+        show: &Show,
+        moment: Duration,
+    ) -> Result<(), Box<dyn Error>> {
+        let alive: Vec<&Coproc> = self
+            .workers
+            .iter()
+            .filter_map(|worker| worker.coproc.as_ref())
+            .collect();
         // A deadline that passes is the usual end of this wait.
         let _ = latchwork::coproc::wait_any(&alive, Some(Deadline::after(moment)));
         for (index, worker) in self.workers.iter_mut().enumerate() {
-            if worker.coproc.as_ref().is_some_and(|coproc| !coproc.is_alive())
+            if worker
+                .coproc
+                .as_ref()
+                .is_some_and(|coproc| !coproc.is_alive())
                 && let Some(coproc) = worker.coproc.take()
             {
                 let name = coproc.name().to_owned();
                 let exit = coproc.join()?;
-                worker.state = if exit.is_success() { State::Done } else { State::Killed };
+                worker.state = if exit.is_success() {
+                    State::Done
+                } else {
+                    State::Killed
+                };
                 if !exit.is_success() {
                     report.failed.push(format!("{name}: {:?}", exit.outcome));
                     show.event(BAD, &format!("{name} ended: {:?}", exit.outcome));
                 }
             }
-            show.worker(index, worker.pid, board.pieces[index].load(Relaxed), worker.state);
+            show.worker(
+                index,
+                worker.pid,
+                board.pieces[index].load(Relaxed),
+                worker.state,
+            );
         }
         Ok(())
     }
@@ -272,16 +369,37 @@ fn conclude(
     let index = region.find::<Guarded>(worker::INDEX)?;
     let (held, _) = index::lock(index)?;
     let index = held.get();
-    let words: compare::Counts = index.words().map(|(word, count)| (word.to_owned(), count)).collect();
+    let words: compare::Counts = index
+        .words()
+        .map(|(word, count)| (word.to_owned(), count))
+        .collect();
     let total: u64 = words.values().sum();
     let checks = [
-        ("every piece is in the index, once", index.pieces() as usize == report.pieces),
-        ("the index agrees with a single loop, word by word", words == *alone),
+        (
+            "every piece is in the index, once",
+            index.pieces() as usize == report.pieces,
+        ),
+        (
+            "the index agrees with a single loop, word by word",
+            words == *alone,
+        ),
         ("threads agree with it, too", threads == alone),
-        ("the totals kept on the way agree with the sums", index.total.load(Relaxed) == total),
-        ("one worker was killed while it held the mutex", report.victim != 0),
-        ("a survivor got the mutex, and rolled back", report.recovered_by != 0 && report.rolled_back),
-        ("the message of the dead was delivered again", report.redelivered == 1 && report.done_already == 0),
+        (
+            "the totals kept on the way agree with the sums",
+            index.total.load(Relaxed) == total,
+        ),
+        (
+            "one worker was killed while it held the mutex",
+            report.victim != 0,
+        ),
+        (
+            "a survivor got the mutex, and rolled back",
+            report.recovered_by != 0 && report.rolled_back,
+        ),
+        (
+            "the message of the dead was delivered again",
+            report.redelivered == 1 && report.done_already == 0,
+        ),
         ("all other workers ended well", report.failed.is_empty()),
         ("the region's heap is sound", region.check_heap().is_ok()),
     ];
@@ -291,23 +409,53 @@ fn conclude(
         writeln!(out, "  {style}{mark:>3}{style:#}  {text}")?;
     }
     writeln!(out)?;
-    let mut table = Table::new(&[("", Align::Left), ("WORDS", Align::Right), ("DIFFERENT", Align::Right), ("TIME", Align::Right)]);
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("WORDS", Align::Right),
+        ("DIFFERENT", Align::Right),
+        ("TIME", Align::Right),
+    ]);
     let mut row = |name: &str, counts: &compare::Counts, time: Duration| {
         let time = format!("{:.0} ms", time.as_secs_f64() * 1e3);
-        table.push(vec![Cell::plain(name), Cell::plain(counts.values().sum::<u64>()), Cell::plain(counts.len()), Cell::plain(time)]);
+        table.push(vec![
+            Cell::plain(name),
+            Cell::plain(counts.values().sum::<u64>()),
+            Cell::plain(counts.len()),
+            Cell::plain(time),
+        ]);
     };
     row("processes, one killed", &words, times.coprocs);
     row("threads, none killed", threads, times.threads);
     row("one loop", alone, times.alone);
     table.write(out)?;
     let stats = region.heap_stats();
-    writeln!(out, "\n  {} of blocks in the region, {} committed", style::bytes(stats.allocated_bytes as u64), style::bytes(stats.committed_bytes as u64))?;
+    writeln!(
+        out,
+        "\n  {} of blocks in the region, {} committed",
+        style::bytes(stats.allocated_bytes as u64),
+        style::bytes(stats.committed_bytes as u64)
+    )?;
     let mut first: Vec<_> = words.iter().collect();
     first.sort_by(|one, other| other.1.cmp(one.1).then(one.0.cmp(other.0)));
-    let first: Vec<_> = first.iter().take(8).map(|(word, count)| format!("{word} {count}")).collect();
+    let first: Vec<_> = first
+        .iter()
+        .take(8)
+        .map(|(word, count)| format!("{word} {count}"))
+        .collect();
     writeln!(out, "  the most frequent words: {}", first.join(", "))?;
     let all = checks.iter().all(|(_, holds)| *holds);
-    let (style, text) = if all { (GOOD, "All figures agree.") } else { (BAD, "The figures do not agree.") };
-    writeln!(out, "\n{style}{text}{style:#} {DOUBTFUL}latchwork doctor{DOUBTFUL:#} tells what this system offers, {DOUBTFUL}latchwork ps{DOUBTFUL:#} what runs on it.")?;
-    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let (style, text) = if all {
+        (GOOD, "All figures agree.")
+    } else {
+        (BAD, "The figures do not agree.")
+    };
+    writeln!(
+        out,
+        "\n{style}{text}{style:#} {DOUBTFUL}latchwork doctor{DOUBTFUL:#} tells what this system offers, {DOUBTFUL}latchwork ps{DOUBTFUL:#} what runs on it."
+    )?;
+    Ok(if all {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -26,29 +26,45 @@ impl Show {
     pub(super) fn new(pieces: usize) -> Self {
         let live = io::stdout().is_terminal().then(|| {
             let lines = MultiProgress::with_draw_target(indicatif::ProgressDrawTarget::stdout());
-            let whole = ProgressBar::new(pieces as u64).with_style(bar("  {bar:40.green} {pos}/{len} pieces  {elapsed}"));
+            let whole = ProgressBar::new(pieces as u64)
+                .with_style(bar("  {bar:40.green} {pos}/{len} pieces  {elapsed}"));
             (lines.clone(), lines.add(whole))
         });
-        Self { live, workers: Vec::new() }
+        Self {
+            live,
+            workers: Vec::new(),
+        }
     }
 
     /// A worker has started.
     pub(super) fn add(&mut self, name: &str, pid: u32) {
-        let Some((lines, whole)) = &self.live else { return self.line(&format!("  {name} is process {pid}")) };
-        let line = ProgressBar::new_spinner().with_style(bar("  {prefix:16} {msg}")).with_prefix(name.to_owned());
-        let line = if self.workers.len() < SHOWN { lines.insert_before(whole, line) } else { line };
+        let Some((lines, whole)) = &self.live else {
+            return self.line(&format!("  {name} is process {pid}"));
+        };
+        let line = ProgressBar::new_spinner()
+            .with_style(bar("  {prefix:16} {msg}"))
+            .with_prefix(name.to_owned());
+        let line = if self.workers.len() < SHOWN {
+            lines.insert_before(whole, line)
+        } else {
+            line
+        };
         line.set_message(format!("process {pid}"));
         self.workers.push(line);
     }
 
     pub(super) fn worker(&self, index: usize, pid: u32, pieces: u32, state: State) {
-        let Some(line) = self.workers.get(index) else { return };
+        let Some(line) = self.workers.get(index) else {
+            return;
+        };
         let (style, text) = match state {
             State::Working => (GOOD, "at work"),
             State::Killed => (BAD, "killed"),
             State::Done => (FAINT, "done"),
         };
-        line.set_message(format!("process {pid:<8} {pieces:>6} pieces  {style}{text}{style:#}"));
+        line.set_message(format!(
+            "process {pid:<8} {pieces:>6} pieces  {style}{text}{style:#}"
+        ));
     }
 
     pub(super) fn whole(&self, pieces: u64) {

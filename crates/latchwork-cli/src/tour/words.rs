@@ -30,14 +30,21 @@ pub(super) fn find(root: &Path, limit: u64) -> io::Result<Sources> {
     std::fs::metadata(root)?;
     let visible = |entry: &walkdir::DirEntry| {
         let name = entry.file_name().to_string_lossy();
-        entry.depth() == 0 || !(name.starts_with('.') || entry.file_type().is_dir() && name.starts_with("target"))
+        entry.depth() == 0
+            || !(name.starts_with('.') || entry.file_type().is_dir() && name.starts_with("target"))
     };
-    for entry in walkdir::WalkDir::new(root).sort_by_file_name().into_iter().filter_entry(visible) {
+    for entry in walkdir::WalkDir::new(root)
+        .sort_by_file_name()
+        .into_iter()
+        .filter_entry(visible)
+    {
         let Ok(entry) = entry else { continue };
         if !entry.file_type().is_file() || !is_text(entry.path()) {
             continue;
         }
-        let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else { continue };
+        let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else {
+            continue;
+        };
         if sources.bytes + bytes > limit {
             sources.left_out += 1;
             continue;
@@ -101,7 +108,12 @@ pub(super) fn pieces(text: &[u8]) -> Vec<(u64, u64)> {
 }
 
 /// Reads a piece of a file.
-pub(super) fn read_piece(path: &Path, offset: u64, length: u64, text: &mut Vec<u8>) -> io::Result<()> {
+pub(super) fn read_piece(
+    path: &Path,
+    offset: u64,
+    length: u64,
+    text: &mut Vec<u8>,
+) -> io::Result<()> {
     text.resize(length as usize, 0);
     File::open(path)?.read_exact_at(text, offset)
 }
@@ -113,7 +125,13 @@ mod tests {
     #[test]
     fn no_word_is_cut() {
         let long = "x".repeat(3 * PIECE_BYTES);
-        for text in ["", "a", "one two", &"ab ".repeat(20_000), &format!("{} {long} end", "word ".repeat(4000))] {
+        for text in [
+            "",
+            "a",
+            "one two",
+            &"ab ".repeat(20_000),
+            &format!("{} {long} end", "word ".repeat(4000)),
+        ] {
             let whole = counts(text.as_bytes());
             let mut parts = HashMap::new();
             let mut next = 0;
@@ -134,6 +152,9 @@ mod tests {
     #[test]
     fn words_are_folded_and_data_is_left_out() {
         let counts = counts(format!("The the THE, x_1 {}", "f".repeat(41)).as_bytes());
-        assert_eq!(counts, HashMap::from([("the".into(), 3), ("x_1".into(), 1)]));
+        assert_eq!(
+            counts,
+            HashMap::from([("the".into(), 3), ("x_1".into(), 1)])
+        );
     }
 }

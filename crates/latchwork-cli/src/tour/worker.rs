@@ -73,7 +73,16 @@ fn work(region: &Region, number: u32) -> Result<(), Box<dyn std::error::Error>> 
         }
         words::read_piece(task.path, task.offset, task.length, &mut text)?;
         let counts = words::counts(&text);
-        let added = add(index, &board, number, Piece { number: task.number, bytes: task.length, counts: &counts })?;
+        let added = add(
+            index,
+            &board,
+            number,
+            Piece {
+                number: task.number,
+                bytes: task.length,
+                counts: &counts,
+            },
+        )?;
         if !added {
             board.done_already.fetch_add(1, Relaxed);
         }
@@ -82,18 +91,29 @@ fn work(region: &Region, number: u32) -> Result<(), Box<dyn std::error::Error>> 
     }
 }
 
-fn add(index: Pin<&Guarded>, board: &Board, number: u32, piece: Piece<'_>) -> Result<bool, index::IndexError> {
+fn add(
+    index: Pin<&Guarded>,
+    board: &Board,
+    number: u32,
+    piece: Piece<'_>,
+) -> Result<bool, index::IndexError> {
     let (mut held, found) = index::lock(index)?;
     if let Found::OwnerDied { rolled_back } = found {
         board.rolled_back.store(rolled_back.into(), Relaxed);
         board.recovered_by.store(number + 1, SeqCst);
     }
-    index::add(&mut held, piece, || stop_if_victim(board, number, piece.number))
+    index::add(&mut held, piece, || {
+        stop_if_victim(board, number, piece.number)
+    })
 }
 
 /// The victim waits here for its end, with the lock held and the index half changed.
 fn stop_if_victim(board: &Board, number: u32, piece: u32) {
-    let is_victim = board.trap.load(Relaxed) == piece && board.victim.compare_exchange(0, number + 1, SeqCst, SeqCst).is_ok();
+    let is_victim = board.trap.load(Relaxed) == piece
+        && board
+            .victim
+            .compare_exchange(0, number + 1, SeqCst, SeqCst)
+            .is_ok();
     while is_victim {
         std::thread::sleep(std::time::Duration::from_secs(1));
     }

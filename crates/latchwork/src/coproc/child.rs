@@ -36,7 +36,7 @@ const PARENT_CHECK: Duration = Duration::from_secs(10);
 /// What a coproc finds in the memory that it is a copy of.
 pub(super) struct Seed<'a> {
     pub(super) record: &'a Ref,
-    /// The runtime's own record, for a coproc that the zygote makes.
+    /// The runtime's own record, for a coproc that is made ahead.
     pub(super) control: Option<&'a Ref>,
     /// Where the arguments are that `/proc` shows; empty if unknown.
     pub(super) arguments: Range<usize>,
@@ -73,10 +73,6 @@ pub(super) fn begin(seed: &Seed<'_>) -> ! {
         }
     }
     request.settings.apply_name(&seed.arguments);
-    if seed.control.is_some() {
-        // The zygote's are not for the coproc's own work.
-        scheduling::set_turn(0);
-    }
     if let Err((attribute, error)) = prepare(&record.region, request, seed.duplicate) {
         fail(record, attribute, error);
     }
@@ -285,7 +281,8 @@ fn run(record: &Ref, request: &Request) -> ! {
     if !free_if_orphan(record, request.creator) {
         record.enter(record::DONE);
     }
-    // Who was woken by that may be waiting for this processor, and taking a process apart takes long.
+    // Who was woken by that may be waiting for this processor, and so may the next from the pool;
+    // taking a process apart takes longer than either.
     if leave_regions(&record.region) {
         scheduling::step_back();
     }

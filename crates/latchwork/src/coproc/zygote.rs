@@ -27,7 +27,7 @@ use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, watch};
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::{self, Readable};
-use crate::sys::{futex, proc_file, scheduling, signals};
+use crate::sys::{futex, proc_file, signals};
 use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
@@ -44,10 +44,6 @@ const ATTEMPTS: u32 = 4;
 pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
 /// How long the end of a parent may take after that of its descriptors.
 const LAST_BREATH: Duration = Duration::from_secs(1);
-/// The turns of the zygote, and of a coproc until it runs its function, in nanoseconds: the shortest
-/// that the kernel takes. With the usual ones a start from the pool waits until the last coproc has
-/// been taken apart; measured with four busy loops on two processors: 30 µs instead of 4 ms.
-const TURN: u64 = 100_000;
 const ZYGOTE_STACK: usize = 256 << 10;
 /// Records that one message names at most.
 const BATCH: usize = 64;
@@ -236,9 +232,6 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
     process::set_name(b"zygote");
     // SAFETY: nobody in this process uses its arguments.
     unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
-    // Somebody waits for what it does, which is little at a time. Those that it makes inherit it,
-    // and so are quick to start on a busy machine, too.
-    scheduling::set_turn(TURN);
     let control = plan.control;
     let joined = control
         .region

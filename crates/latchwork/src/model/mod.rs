@@ -115,7 +115,11 @@ impl Scene {
             .expect("this program can be run");
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "nobody noticed {:?}", self.fault);
-        assert!(text.contains(expected), "{:?} was found in another way:\n{text}", self.fault);
+        assert!(
+            text.contains(expected),
+            "{:?} was found in another way:\n{text}",
+            self.fault
+        );
     }
 }
 
@@ -126,8 +130,13 @@ macro_rules! negative_twin {
     ($name:ident, $fault:ident, $expected:expr, $preemptions:expr, $body:expr) => {
         #[test]
         fn $name() {
-            let scene = $crate::model::Scene { fault: Some($crate::model::Fault::$fault), ..Default::default() };
-            scene.must_fail(stringify!($name), $expected, |scene| scene.explore($preemptions, $body));
+            let scene = $crate::model::Scene {
+                fault: Some($crate::model::Fault::$fault),
+                ..Default::default()
+            };
+            scene.must_fail(stringify!($name), $expected, |scene| {
+                scene.explore($preemptions, $body)
+            });
         }
     };
 }
@@ -163,7 +172,8 @@ impl Sleepers {
 
     /// Sleeps until the ticket moves; false at the deadline.
     pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> bool {
-        futex::wait(self.0.word(), ticket, futex::Sharing::Shared, deadline) != futex::Wait::TimedOut
+        futex::wait(self.0.word(), ticket, futex::Sharing::Shared, deadline)
+            != futex::Wait::TimedOut
     }
 }
 

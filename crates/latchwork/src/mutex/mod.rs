@@ -72,8 +72,8 @@ pub(crate) use implement_lock_api;
 mod robust;
 mod wait_wake;
 
-pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
+pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
 pub use wait_wake::WaitWake;
 
 use crate::time::Deadline;
@@ -145,7 +145,10 @@ impl<T, P> Mutex<T, P> {
     /// A mutex from a lock, which nobody else may use, and the data that it protects.
     #[must_use]
     pub const fn from_raw(raw: P, value: T) -> Self {
-        Self { raw, data: UnsafeCell::new(value) }
+        Self {
+            raw,
+            data: UnsafeCell::new(value),
+        }
     }
 }
 
@@ -185,7 +188,8 @@ impl<T: ?Sized, P: RawLock> Mutex<T, P> {
     #[cfg(not(loom))]
     #[inline]
     pub fn lock_for(&self, timeout: core::time::Duration) -> Option<MutexGuard<'_, T, P>> {
-        self.try_lock().or_else(|| self.lock_until(Deadline::after(timeout)))
+        self.try_lock()
+            .or_else(|| self.lock_until(Deadline::after(timeout)))
     }
 }
 
@@ -201,7 +205,10 @@ where
     P: fmt::Debug,
 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Mutex").field("raw", &self.raw).finish_non_exhaustive()
+        formatter
+            .debug_struct("Mutex")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
     }
 }
 
@@ -220,7 +227,10 @@ unsafe impl<T: ?Sized + Sync, P: RawLock + Sync> Sync for MutexGuard<'_, T, P> {
 impl<'a, T: ?Sized, P: RawLock> MutexGuard<'a, T, P> {
     #[inline]
     fn new(mutex: &'a Mutex<T, P>) -> Self {
-        Self { mutex, not_send: PhantomData }
+        Self {
+            mutex,
+            not_send: PhantomData,
+        }
     }
 
     /// The mutex that this guard holds.

@@ -214,7 +214,12 @@ impl<P: RobustProtocol> Robust<P> {
         }
         let before = head.announce(&self.node);
         // Acquire: pairs with the Release in `release_as`. By invariant 5 the data is whole.
-        if self.node.word.compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if self
+            .node
+            .word
+            .compare_exchange(0, me.tid(), Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
             head.settle(before);
             return None;
         }
@@ -298,9 +303,15 @@ impl<P: RobustProtocol> Robust<P> {
         let mut spins = SPINS;
         loop {
             if word & TID_MASK == 0 {
-                let taken = me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+                let taken =
+                    me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
                 // Acquire: pairs with the Release of the last holder.
-                match self.node.word.compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed) {
+                match self.node.word.compare_exchange_weak(
+                    word,
+                    taken,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
                     Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                     Ok(_) => {
                         self.owner_died();
@@ -313,7 +324,9 @@ impl<P: RobustProtocol> Robust<P> {
             if word & TID_MASK == me.tid() {
                 return Err(RawError::Deadlock);
             }
-            let Patience::Until(deadline) = patience else { return Err(RawError::WouldBlock) };
+            let Patience::Until(deadline) = patience else {
+                return Err(RawError::WouldBlock);
+            };
             // Even if others sleep: the bit outlives their sleep.
             if spins > 0 {
                 spins -= 1;
@@ -323,9 +336,12 @@ impl<P: RobustProtocol> Robust<P> {
             }
             if word & WAITERS == 0 {
                 // Relaxed: the bit carries no data. A lost race is looked at again.
-                if let Err(now) =
-                    self.node.word.compare_exchange_weak(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
-                {
+                if let Err(now) = self.node.word.compare_exchange_weak(
+                    word,
+                    word | WAITERS,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ) {
                     word = now;
                     continue;
                 }
@@ -361,37 +377,48 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.unlink(me) };
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
-        if self.node.word.compare_exchange(me.tid(), 0, release, Ordering::Relaxed).is_err() {
+        if self
+            .node
+            .word
+            .compare_exchange(me.tid(), 0, release, Ordering::Relaxed)
+            .is_err()
+        {
             return self.release_contended(me, before);
         }
         head.settle(before);
     }
 
-    /// Releases the lock of a guard that was made for `owner`; see [`RobustGuard`]. A call with both
-    /// arguments in registers: inlined into a guard's drop it would keep the guard in memory.
+    /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
+    /// process took the lock, it does not panic, and has no other lock on its list) is outlined: a
+    /// guard's drop is inlined only if it is small.
     ///
     /// # Safety
     /// The guard holds the lock, if it is used in the process that it was made in.
-    #[inline(never)]
-    unsafe fn release_guarded(&self, owner: usize) {
+    #[inline(always)]
+    unsafe fn release_guarded(&self, owner: u32) {
+        let me = Me::whoever();
+        if std::thread::panicking()
+            || me.tid() != owner
+            || self.node.is_followed_on(me.head_address())
+        {
+            // SAFETY: by the caller's contract.
+            return unsafe { self.release_guarded_slowly(owner) };
+        }
         // SAFETY: by the caller's contract.
-        unsafe { self.release_as(owner_of(owner)) };
+        unsafe { self.release_as(me) };
     }
 
-    /// The data may be torn by a panic that began while the lock was held.
-    ///
     /// # Safety
     /// As for [`Self::release_guarded`].
-    #[cold]
     #[inline(never)]
-    unsafe fn release_in_panic(&self, owner: usize) {
-        let me = owner_of(owner);
+    unsafe fn release_guarded_slowly(&self, owner: u32) {
+        check_owner(owner);
         // SAFETY: by the caller's contract.
         unsafe {
-            if owner & PANICKING == 0 {
+            if std::thread::panicking() {
                 self.release_as_inconsistent();
             } else {
-                self.release_as(me);
+                self.release_as(Me::whoever());
             }
         }
     }
@@ -406,7 +433,10 @@ impl<P: RobustProtocol> Robust<P> {
             sleepers.fetch_sub(1, Ordering::Relaxed);
             let address = &raw const self.node.word;
             // Release: pairs with the Acquire of the next taker.
-            self.node.word.store(unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0), Ordering::Release);
+            self.node.word.store(
+                unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0),
+                Ordering::Release,
+            );
             futex::wake(address, 1, Flag::Shared);
         } else {
             sleepers.store(0, Ordering::Relaxed);
@@ -479,20 +509,19 @@ impl<P: RobustProtocol> Robust<P> {
     }
 }
 
-/// The calling task, which a guard was made for. Aborts in the child of a fork, whose parent was.
-#[inline(always)]
-fn owner_of(guard: usize) -> Me {
-    let me = Me::whoever();
-    if me.tid() != guard as u32 {
+/// Aborts in the child of a fork: the guard was made for its parent.
+fn check_owner(guard: u32) {
+    if Me::whoever().tid() != guard {
         not_the_owner();
     }
-    me
 }
 
 #[cold]
 #[inline(never)]
 fn not_the_owner() -> ! {
-    crate::fatal(format_args!("unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"))
+    crate::fatal(format_args!(
+        "unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+    ))
 }
 
 impl<P: RobustProtocol> Default for Robust<P> {
@@ -503,7 +532,10 @@ impl<P: RobustProtocol> Default for Robust<P> {
 
 impl<P: RobustProtocol> fmt::Debug for Robust<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Robust").field("owner", &self.owner()).finish()
+        formatter
+            .debug_struct("Robust")
+            .field("owner", &self.owner())
+            .finish()
     }
 }
 
@@ -511,7 +543,9 @@ impl<P: RobustProtocol> Drop for Robust<P> {
     fn drop(&mut self) {
         // A forgotten guard: its owner's list would lead into freed memory.
         if let Some(owner) = self.owner() {
-            crate::fatal(format_args!("robust mutex destroyed while task {owner} holds it"));
+            crate::fatal(format_args!(
+                "robust mutex destroyed while task {owner} holds it"
+            ));
         }
     }
 }
@@ -566,9 +600,6 @@ impl<T> Mutex<T, Robust> {
         }
     }
 }
-
-/// In a guard, beside the owner's ID.
-const PANICKING: usize = 1 << 32;
 
 type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
@@ -652,7 +683,9 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
             Ok(Acquired::Clean) => return Ok(guard()),
             Ok(Acquired::OwnerDied) => {
                 task::after_owner_death(core::ptr::from_ref(mutex).cast::<u8>().addr());
-                LockError::OwnerDied(OwnerDied { guard: ManuallyDrop::new(guard()) })
+                LockError::OwnerDied(OwnerDied {
+                    guard: ManuallyDrop::new(guard()),
+                })
             }
             Err(RawError::WouldBlock) => LockError::WouldBlock,
             Err(RawError::TimedOut) => LockError::TimedOut,
@@ -666,15 +699,15 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
 /// The right to use a robust mutex's data; dropping it releases the lock.
 ///
-/// If it is dropped by a panic that began while it was held, the lock is released as inconsistent:
-/// the next one gets [`LockError::OwnerDied`]. Forgetting it leaves the mutex locked until the task
+/// If it is dropped while its thread panics, the lock is released as inconsistent: the next one gets
+/// [`LockError::OwnerDied`]. (Also if it was taken by a destructor, during the panic: a look at both
+/// ends would cost every section a nanosecond.) Forgetting it leaves the mutex locked until the task
 /// ends. In the child of a fork it is the parent's: dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    /// Who took the lock (another one after a fork; kept here, since a look at the word costs more),
-    /// and whether a panic was under way. In one number, so that the guard travels in registers.
-    owner: usize,
+    /// Who took the lock: another one after a fork. Kept here, since a look at the word costs more.
+    owner: u32,
     not_send: PhantomData<*const ()>,
 }
 
@@ -684,8 +717,11 @@ unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
     #[inline]
     fn new(mutex: &'a Mutex<T, Robust<P>>, owner: u32) -> Self {
-        let owner = owner as usize | if std::thread::panicking() { PANICKING } else { 0 };
-        Self { mutex, owner, not_send: PhantomData }
+        Self {
+            mutex,
+            owner,
+            not_send: PhantomData,
+        }
     }
 
     /// The mutex that this guard holds.
@@ -718,11 +754,7 @@ impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
         // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless a panic
         // is under way: an `OwnerDied` becomes a guard only by saying so.
         unsafe {
-            if std::thread::panicking() {
-                self.mutex.raw.release_in_panic(self.owner);
-            } else {
-                self.mutex.raw.release_guarded(self.owner);
-            }
+            self.mutex.raw.release_guarded(self.owner);
         }
     }
 }
@@ -806,8 +838,8 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
 
 impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
-        owner_of(self.guard.owner);
-        let gives_up = !std::thread::panicking() || self.guard.owner & PANICKING != 0;
+        check_owner(self.guard.owner);
+        let gives_up = !std::thread::panicking();
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
         unsafe {
             if gives_up {

@@ -102,14 +102,21 @@ impl<S: Sharing> WaitWake<S> {
         // Nobody had to sleep: the lock can be taken as uncontended.
         // Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {
-            match self.word.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed) {
+            match self
+                .word
+                .compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
         }
         loop {
             // Acquire: pairs with the Release in `unlock`. By invariant 2 the lock is taken with 2.
-            let taken = unless_fault!(RelockUncontended, CONTENDED, if word == UNLOCKED { LOCKED } else { CONTENDED });
+            let taken = unless_fault!(
+                RelockUncontended,
+                CONTENDED,
+                if word == UNLOCKED { LOCKED } else { CONTENDED }
+            );
             if word != CONTENDED && self.word.swap(taken, Ordering::Acquire) == UNLOCKED {
                 return true;
             }
@@ -140,7 +147,9 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     fn try_lock(&self) -> bool {
         // Acquire: pairs with the Release in `unlock`.
         let acquire = unless_fault!(LockRelaxed, Ordering::Acquire, Ordering::Relaxed);
-        self.word.compare_exchange(UNLOCKED, LOCKED, acquire, Ordering::Relaxed).is_ok()
+        self.word
+            .compare_exchange(UNLOCKED, LOCKED, acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     #[inline]
@@ -153,7 +162,9 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         let word = &raw const self.word;
         // Release: pairs with every Acquire above.
         let release = unless_fault!(UnlockRelaxed, Ordering::Release, Ordering::Relaxed);
-        if self.word.swap(UNLOCKED, release) == unless_fault!(UnlockWakesNobody, CONTENDED, u32::MAX) {
+        if self.word.swap(UNLOCKED, release)
+            == unless_fault!(UnlockWakesNobody, CONTENDED, u32::MAX)
+        {
             Self::wake(word);
         }
     }
@@ -167,7 +178,10 @@ impl<S: Sharing> Default for WaitWake<S> {
 
 impl<S: Sharing> core::fmt::Debug for WaitWake<S> {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("WaitWake").field("locked", &self.is_locked()).finish()
+        formatter
+            .debug_struct("WaitWake")
+            .field("locked", &self.is_locked())
+            .finish()
     }
 }
 

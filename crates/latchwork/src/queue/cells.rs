@@ -38,7 +38,8 @@ fn owned(kind: u64, owner: Owner) -> u64 {
 }
 
 fn owner_in(state: u64) -> Option<Owner> {
-    NonZero::new((state >> 32) as u32).map(|generation| Owner::new((state >> 16) as u16, generation))
+    NonZero::new((state >> 32) as u32)
+        .map(|generation| Owner::new((state >> 16) as u16, generation))
 }
 
 /// What precedes a message's bytes.
@@ -87,7 +88,13 @@ impl Shape {
         let cells = (free + ring).next_multiple_of(64);
         let stride = (size_of::<Cell>() + max_message as usize).next_multiple_of(64);
         let bytes = stride.checked_mul(capacity as usize)?.checked_add(cells)?;
-        Some(Self { ready, free, cells, stride, layout: Layout::from_size_align(bytes, align_of::<Core>()).ok()? })
+        Some(Self {
+            ready,
+            free,
+            cells,
+            stride,
+            layout: Layout::from_size_align(bytes, align_of::<Core>()).ok()?,
+        })
     }
 }
 
@@ -107,7 +114,12 @@ impl<'r> Cells<'r> {
     ///
     /// # Safety
     /// The block has the shape's layout and belongs to the caller.
-    pub(super) unsafe fn initialise(block: NonNull<u8>, shape: Shape, capacity: u32, max_message: u32) {
+    pub(super) unsafe fn initialise(
+        block: NonNull<u8>,
+        shape: Shape,
+        capacity: u32,
+        max_message: u32,
+    ) {
         // SAFETY: by the contract; zero is a valid cell and ring entry.
         unsafe {
             block.write_bytes(0, shape.cells);
@@ -124,9 +136,14 @@ impl<'r> Cells<'r> {
                 receivers: Sleepers::new(),
                 senders: Sleepers::new(),
             });
-            let cells = Self { core: block.cast().as_ref(), shape };
+            let cells = Self {
+                core: block.cast().as_ref(),
+                shape,
+            };
             for index in (0..capacity).rev() {
-                let cell = block.add(shape.cells + index as usize * shape.stride).cast::<Cell>();
+                let cell = block
+                    .add(shape.cells + index as usize * shape.stride)
+                    .cast::<Cell>();
                 cell.write(Cell {
                     state: AtomicU64::new(FREE),
                     sequence: AtomicU64::new(0),
@@ -157,12 +174,21 @@ impl<'r> Cells<'r> {
 
     fn ring(self, offset: usize) -> &'r [AtomicU32] {
         // SAFETY: `capacity` entries lie there.
-        unsafe { core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.core.capacity as usize) }
+        unsafe {
+            core::slice::from_raw_parts(
+                self.at(offset).cast().as_ptr(),
+                self.core.capacity as usize,
+            )
+        }
     }
 
     pub(super) fn cell(self, index: Index) -> &'r Cell {
         // SAFETY: an index below the capacity.
-        unsafe { self.at(self.shape.cells + index.0 as usize * self.shape.stride).cast().as_ref() }
+        unsafe {
+            self.at(self.shape.cells + index.0 as usize * self.shape.stride)
+                .cast()
+                .as_ref()
+        }
     }
 
     /// The bytes of a cell. Outside the lock for a `WRITING` or `READING` cell of the caller.
@@ -172,7 +198,11 @@ impl<'r> Cells<'r> {
 
     /// The message in a cell that the caller has, or under the lock.
     pub(super) fn message(self, index: Index) -> &'r [u8] {
-        let length = self.cell(index).length.load(Relaxed).min(self.core.max_message) as usize;
+        let length = self
+            .cell(index)
+            .length
+            .load(Relaxed)
+            .min(self.core.max_message) as usize;
         // SAFETY: `max_message` bytes lie there, written before the cell became ready.
         unsafe { core::slice::from_raw_parts(self.bytes(index).as_ptr(), length) }
     }
@@ -186,7 +216,9 @@ impl<'r> Cells<'r> {
     fn pop_free(self) -> Option<Index> {
         let count = self.core.free_count.load(Relaxed).checked_sub(1)?;
         self.core.free_count.store(count, Relaxed);
-        Some(Index(self.ring(self.shape.free)[count as usize].load(Relaxed)))
+        Some(Index(
+            self.ring(self.shape.free)[count as usize].load(Relaxed),
+        ))
     }
 
     fn push_ready(self, index: Index) {
@@ -199,9 +231,13 @@ impl<'r> Cells<'r> {
     fn pop_ready(self) -> Option<Index> {
         let count = self.core.ready_count.load(Relaxed).checked_sub(1)?;
         let first = self.core.ready_first.load(Relaxed);
-        self.core.ready_first.store((first + 1) % self.core.capacity, Relaxed);
+        self.core
+            .ready_first
+            .store((first + 1) % self.core.capacity, Relaxed);
         self.core.ready_count.store(count, Relaxed);
-        Some(Index(self.ring(self.shape.ready)[first as usize].load(Relaxed)))
+        Some(Index(
+            self.ring(self.shape.ready)[first as usize].load(Relaxed),
+        ))
     }
 
     fn set(self, index: Index, state: u64) {
@@ -231,9 +267,14 @@ impl<'r> Cells<'r> {
 
     /// Sends a small message in one step: the copy is made under the lock.
     pub(super) fn send_small(self, message: &[u8]) -> bool {
-        let Some(index) = self.pop_free() else { return false };
+        let Some(index) = self.pop_free() else {
+            return false;
+        };
         // SAFETY: `max_message` bytes lie there, and a free cell is nobody's.
-        unsafe { self.bytes(index).copy_from_nonoverlapping(NonNull::from(message).cast(), message.len()) };
+        unsafe {
+            self.bytes(index)
+                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
+        };
         self.commit(index, message.len());
         true
     }
@@ -253,7 +294,9 @@ impl<'r> Cells<'r> {
             return None;
         }
         let first = self.core.ready_first.load(Relaxed);
-        Some(Index(self.ring(self.shape.ready)[first as usize].load(Relaxed)))
+        Some(Index(
+            self.ring(self.shape.ready)[first as usize].load(Relaxed),
+        ))
     }
 
     /// Takes the first message, which was copied under the lock, off the queue.
@@ -272,7 +315,9 @@ impl<'r> Cells<'r> {
     /// Puts a message in flight back in its place.
     pub(super) fn give_back(self, index: Index) {
         self.set(index, READY);
-        self.core.redelivered.store(self.core.redelivered.load(Relaxed) + 1, Relaxed);
+        self.core
+            .redelivered
+            .store(self.core.redelivered.load(Relaxed) + 1, Relaxed);
         self.rebuild();
     }
 
@@ -286,7 +331,9 @@ impl<'r> Cells<'r> {
                 WRITING if dead => self.set(index, FREE),
                 READING if dead => {
                     self.set(index, READY);
-                    self.core.redelivered.store(self.core.redelivered.load(Relaxed) + 1, Relaxed);
+                    self.core
+                        .redelivered
+                        .store(self.core.redelivered.load(Relaxed) + 1, Relaxed);
                 }
                 _ => {}
             }
@@ -314,14 +361,19 @@ impl<'r> Cells<'r> {
             }
         }
         self.sort_ready();
-        core.next_sequence.store(core.next_sequence.load(Relaxed).max(last + 1), Relaxed);
+        core.next_sequence
+            .store(core.next_sequence.load(Relaxed).max(last + 1), Relaxed);
     }
 
     /// Heap sort in place: nothing may be allocated here.
     fn sort_ready(self) {
         let ring = self.ring(self.shape.ready);
         let count = self.core.ready_count.load(Relaxed) as usize;
-        let key = |place: usize| self.cell(Index(ring[place].load(Relaxed))).sequence.load(Relaxed);
+        let key = |place: usize| {
+            self.cell(Index(ring[place].load(Relaxed)))
+                .sequence
+                .load(Relaxed)
+        };
         let swap = |one: usize, other: usize| {
             let kept = ring[one].load(Relaxed);
             ring[one].store(ring[other].load(Relaxed), Relaxed);
@@ -329,7 +381,11 @@ impl<'r> Cells<'r> {
         };
         let sift = |mut root: usize, end: usize| {
             while let Some(child) = (2 * root + 1 < end).then_some(2 * root + 1) {
-                let child = if child + 1 < end && key(child + 1) > key(child) { child + 1 } else { child };
+                let child = if child + 1 < end && key(child + 1) > key(child) {
+                    child + 1
+                } else {
+                    child
+                };
                 if key(root) >= key(child) {
                     break;
                 }
@@ -365,7 +421,9 @@ impl<'r> Cells<'r> {
             && census[READY as usize] == ready
             && (0..ready).all(|step| {
                 let place = (first + step) % self.core.capacity;
-                let cell = self.cell(Index(self.ring(self.shape.ready)[place as usize].load(Relaxed)));
+                let cell = self.cell(Index(
+                    self.ring(self.shape.ready)[place as usize].load(Relaxed),
+                ));
                 let sequence = cell.sequence.load(Relaxed);
                 let ordered = sequence > last && cell.state.load(Relaxed) == READY;
                 last = sequence;

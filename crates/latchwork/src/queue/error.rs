@@ -7,7 +7,9 @@ use crate::region::{AttachError, ObjectError};
 #[non_exhaustive]
 pub enum QueueError {
     /// A capacity or message size is 0, or the queue would be larger than the address space.
-    #[error("a queue holds 1 to 2^30 messages of 1 to 2^30 bytes; {capacity} of {max_message} bytes were asked for")]
+    #[error(
+        "a queue holds 1 to 2^30 messages of 1 to 2^30 bytes; {capacity} of {max_message} bytes were asked for"
+    )]
     Capacity {
         /// Messages asked for.
         capacity: u32,

@@ -74,17 +74,32 @@ impl QueueOptions {
     /// taken at once.
     #[must_use]
     pub const fn new(capacity: u32, max_message: u32) -> Self {
-        Self { capacity, max_message }
+        Self {
+            capacity,
+            max_message,
+        }
     }
 
     fn shape(self) -> Result<Shape, QueueError> {
         let fits = |value: u32| (1..=1 << 30).contains(&value);
-        let error = QueueError::Capacity { capacity: self.capacity, max_message: self.max_message };
-        if fits(self.capacity) && fits(self.max_message) { Shape::new(self.capacity, self.max_message).ok_or(error) } else { Err(error) }
+        let error = QueueError::Capacity {
+            capacity: self.capacity,
+            max_message: self.max_message,
+        };
+        if fits(self.capacity) && fits(self.max_message) {
+            Shape::new(self.capacity, self.max_message).ok_or(error)
+        } else {
+            Err(error)
+        }
     }
 }
 
-const FINGERPRINT: u64 = fingerprint("queue", size_of::<cells::Core>(), align_of::<cells::Core>(), &[size_of::<cells::Cell>() as u64, 1]);
+const FINGERPRINT: u64 = fingerprint(
+    "queue",
+    size_of::<cells::Core>(),
+    align_of::<cells::Core>(),
+    &[size_of::<cells::Cell>() as u64, 1],
+);
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
 #[derive(Clone, Copy)]
@@ -109,7 +124,11 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// See [`QueueError`].
-    pub fn create(region: &'r Region, name: &str, options: &QueueOptions) -> Result<Self, QueueError> {
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        options: &QueueOptions,
+    ) -> Result<Self, QueueError> {
         let shape = options.shape()?;
         let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.layout, |block| {
             // SAFETY: a fresh block of the layout.
@@ -119,7 +138,10 @@ impl<'r> Queue<'r> {
         if QueueOptions::new(queue.capacity(), queue.max_message()) == *options {
             Ok(queue)
         } else {
-            Err(QueueError::OtherCapacity { capacity: queue.capacity(), max_message: queue.max_message() })
+            Err(QueueError::OtherCapacity {
+                capacity: queue.capacity(),
+                max_message: queue.max_message(),
+            })
         }
     }
 
@@ -132,7 +154,11 @@ impl<'r> Queue<'r> {
         Self::from_block(region, block, bytes)
     }
 
-    fn from_block(region: &'r Region, block: NonNull<u8>, bytes: usize) -> Result<Self, QueueError> {
+    fn from_block(
+        region: &'r Region,
+        block: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<Self, QueueError> {
         // SAFETY: an object with the queue's fingerprint was written by `initialise`, and stays as
         // long as the region.
         match unsafe { Cells::open(block, bytes) } {
@@ -224,7 +250,11 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
-    pub fn receive_until(&self, buffer: &mut [u8], deadline: Deadline) -> Result<usize, ReceiveError> {
+    pub fn receive_until(
+        &self,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<usize, ReceiveError> {
         self.receive_with(buffer, Patience::Until(Some(deadline)))
     }
 
@@ -279,7 +309,10 @@ impl<'r> Queue<'r> {
     fn send_with(&self, message: &[u8], patience: Patience) -> Result<(), SendError> {
         let max_message = self.max_message() as usize;
         if message.len() > max_message {
-            return Err(SendError::TooLong { bytes: message.len(), max_message });
+            return Err(SendError::TooLong {
+                bytes: message.len(),
+                max_message,
+            });
         }
         let senders = &self.cells.core.senders;
         let failed = |failure| match failure {
@@ -290,18 +323,28 @@ impl<'r> Queue<'r> {
         if message.len() <= SMALL {
             return self
                 .attempt(patience, senders, |cells, _| {
-                    if cells.send_small(message) { (Step::Done(()), cells.core.receivers.notify()) } else { (Step::Wait, Wake::NONE) }
+                    if cells.send_small(message) {
+                        (Step::Done(()), cells.core.receivers.notify())
+                    } else {
+                        (Step::Wait, Wake::NONE)
+                    }
                 })
                 .map_err(failed);
         }
         let index = self
-            .attempt(patience, senders, |cells, owner| match cells.begin_send(owner) {
-                Some(index) => (Step::Done(index), Wake::NONE),
-                None => (Step::Wait, Wake::NONE),
+            .attempt(patience, senders, |cells, owner| {
+                match cells.begin_send(owner) {
+                    Some(index) => (Step::Done(index), Wake::NONE),
+                    None => (Step::Wait, Wake::NONE),
+                }
             })
             .map_err(failed)?;
         // SAFETY: the cell is ours until the commit, and has room for `max_message` bytes.
-        unsafe { self.cells.bytes(index).copy_from_nonoverlapping(NonNull::from(message).cast(), message.len()) };
+        unsafe {
+            self.cells
+                .bytes(index)
+                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
+        };
         let locked = self.lock(self.inner().deaths())?;
         locked.cells.commit(index, message.len());
         let wake = locked.cells.core.receivers.notify();
@@ -312,18 +355,26 @@ impl<'r> Queue<'r> {
     fn receive_with(&self, buffer: &mut [u8], patience: Patience) -> Result<usize, ReceiveError> {
         let small = self
             .attempt(patience, &self.cells.core.receivers, |cells, owner| {
-                let Some(first) = cells.peek() else { return (Step::Wait, Wake::NONE) };
+                let Some(first) = cells.peek() else {
+                    return (Step::Wait, Wake::NONE);
+                };
                 let message = cells.message(first);
                 if message.len() > buffer.len() {
                     // Another receiver may have the room: pass the wake-up on.
-                    let error = ReceiveError::BufferTooSmall { bytes: message.len(), buffer: buffer.len() };
+                    let error = ReceiveError::BufferTooSmall {
+                        bytes: message.len(),
+                        buffer: buffer.len(),
+                    };
                     return (Step::Done(Err(error)), cells.core.receivers.notify());
                 }
                 if message.len() <= SMALL {
                     let length = message.len();
                     buffer[..length].copy_from_slice(message);
                     cells.drop_first();
-                    return (Step::Done(Ok(Received::Copied(length))), cells.core.senders.notify());
+                    return (
+                        Step::Done(Ok(Received::Copied(length))),
+                        cells.core.senders.notify(),
+                    );
                 }
                 match cells.begin_receive(owner) {
                     Some(index) => (Step::Done(Ok(Received::Held(index))), Wake::NONE),
@@ -345,12 +396,20 @@ impl<'r> Queue<'r> {
 
     fn hold_with(&self, patience: Patience) -> Result<Message<'r>, ReceiveError> {
         let index = self
-            .attempt(patience, &self.cells.core.receivers, |cells, owner| match cells.begin_receive(owner) {
-                Some(index) => (Step::Done(index), Wake::NONE),
-                None => (Step::Wait, Wake::NONE),
-            })
+            .attempt(
+                patience,
+                &self.cells.core.receivers,
+                |cells, owner| match cells.begin_receive(owner) {
+                    Some(index) => (Step::Done(index), Wake::NONE),
+                    None => (Step::Wait, Wake::NONE),
+                },
+            )
             .map_err(receive_error)?;
-        Ok(Message { queue: *self, index, not_send: PhantomData })
+        Ok(Message {
+            queue: *self,
+            index,
+            not_send: PhantomData,
+        })
     }
 
     /// Ends the flight of a message; whoever waits for what that frees is woken.
@@ -360,7 +419,11 @@ impl<'r> Queue<'r> {
         // A cell that is free is a sender's, one that is ready again a receiver's.
         let core = locked.cells.core;
         let is_free = locked.cells.cell(index).state.load(Ordering::Relaxed) == cells::FREE;
-        let wake = if is_free { core.senders.notify() } else { core.receivers.notify() };
+        let wake = if is_free {
+            core.senders.notify()
+        } else {
+            core.receivers.notify()
+        };
         locked.unlock(wake);
         Ok(())
     }
@@ -446,7 +509,9 @@ impl<'r> Queue<'r> {
                 return Err(match error {
                     RawError::Unavailable(error) => AttachError::Task(error),
                     RawError::TooManyHeld => AttachError::TooManyLocks,
-                    _ => crate::fatal(format_args!("a queue was used by a signal handler that interrupted its use")),
+                    _ => crate::fatal(format_args!(
+                        "a queue was used by a signal handler that interrupted its use"
+                    )),
                 });
             }
         }
@@ -532,7 +597,11 @@ impl Message<'_> {
     /// earlier receiver died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
-        self.queue.cells.cell(self.index).deliveries.load(Ordering::Relaxed)
+        self.queue
+            .cells
+            .cell(self.index)
+            .deliveries
+            .load(Ordering::Relaxed)
     }
 
     /// Ends the flight: the message will not be delivered again.
@@ -559,6 +628,10 @@ impl Drop for Message<'_> {
 
 impl fmt::Debug for Message<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Message").field("bytes", &self.len()).field("deliveries", &self.deliveries()).finish()
+        formatter
+            .debug_struct("Message")
+            .field("bytes", &self.len())
+            .field("deliveries", &self.deliveries())
+            .finish()
     }
 }

@@ -63,7 +63,10 @@ impl Sleepers {
     pub(crate) fn register(&self) -> u32 {
         // Relaxed, here and below: ordered by the queue's lock, and compared by the kernel. Saturating:
         // years of timed-out waits that nobody notifies must not wrap it below the sleepers.
-        self.registered.store(self.registered.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+        self.registered.store(
+            self.registered.load(Ordering::Relaxed).saturating_add(1),
+            Ordering::Relaxed,
+        );
         self.ticket.load(Ordering::Relaxed)
     }
 
@@ -74,9 +77,13 @@ impl Sleepers {
             return Wake(None);
         }
         let taken = unless_fault!(QueueTakesTwoRegistrations, 1, 2);
-        self.registered.store(registered.saturating_sub(taken), Ordering::Relaxed);
+        self.registered
+            .store(registered.saturating_sub(taken), Ordering::Relaxed);
         let moved = unless_fault!(QueueTicketStays, 1, 0);
-        self.ticket.store(self.ticket.load(Ordering::Relaxed).wrapping_add(moved), Ordering::Relaxed);
+        self.ticket.store(
+            self.ticket.load(Ordering::Relaxed).wrapping_add(moved),
+            Ordering::Relaxed,
+        );
         Wake(Some(&self.ticket))
     }
 }

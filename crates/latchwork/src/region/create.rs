@@ -115,9 +115,16 @@ impl RegionOptions {
     /// # Errors
     /// See [`CreateError`].
     pub fn create_anonymous(&self) -> Result<Region, CreateError> {
-        let label = if self.label.is_empty() { "anonymous" } else { &self.label };
-        let file = memory::anonymous_file(&format!("{PREFIX}{}", label.replace(|c: char| c == '\0' || c == '/', "_")))
-            .map_err(system("memfd_create"))?;
+        let label = if self.label.is_empty() {
+            "anonymous"
+        } else {
+            &self.label
+        };
+        let file = memory::anonymous_file(&format!(
+            "{PREFIX}{}",
+            label.replace(|c: char| c == '\0' || c == '/', "_")
+        ))
+        .map_err(system("memfd_create"))?;
         let region = self.create(file, label, None)?;
         memory::close_seals(region.file()).map_err(system("fcntl(F_ADD_SEALS)"))?;
         Ok(region)
@@ -130,12 +137,16 @@ impl RegionOptions {
     /// [`CreateError::Exists`] if the name is taken; see [`CreateError`].
     pub fn create_named(&self, name: &str) -> Result<Region, CreateError> {
         let path = path_of(name)?;
-        let file = memory::unnamed_file(Path::new(DIRECTORY), self.mode).map_err(system("open(O_TMPFILE)"))?;
+        let file = memory::unnamed_file(Path::new(DIRECTORY), self.mode)
+            .map_err(system("open(O_TMPFILE)"))?;
         let region = self.create(file, name, Some(path.clone()))?;
         match memory::publish_file(region.file(), &path) {
             Ok(()) => Ok(region),
             Err(Errno::EXIST) => Err(CreateError::Exists),
-            Err(error) => Err(CreateError::System { call: "linkat", error }),
+            Err(error) => Err(CreateError::System {
+                call: "linkat",
+                error,
+            }),
         }
     }
 
@@ -178,18 +189,41 @@ impl RegionOptions {
             Errno::NOENT => AttachError::NotFound,
             Errno::ACCESS | Errno::PERM => AttachError::Permission,
             Errno::LOOP | Errno::ISDIR | Errno::NXIO => AttachError::NotARegion,
-            error => AttachError::System { call: "open", error },
+            error => AttachError::System {
+                call: "open",
+                error,
+            },
         })?;
         attach(file, Some(path.to_owned()))
     }
 
-    fn create(&self, file: OwnedFd, label: &str, path: Option<PathBuf>) -> Result<Region, CreateError> {
+    fn create(
+        &self,
+        file: OwnedFd,
+        label: &str,
+        path: Option<PathBuf>,
+    ) -> Result<Region, CreateError> {
         if !crate::sys::futex::has_wait_many() {
             return Err(CreateError::Kernel(WAITV));
         }
-        in_range("max_bytes", self.max_bytes, header::MIN_BYTES, header::MAX_BYTES)?;
-        in_range("max_tasks", self.max_tasks.into(), 1, header::MAX_TASKS.into())?;
-        in_range("max_names", self.max_names.into(), 1, header::MAX_NAMES.into())?;
+        in_range(
+            "max_bytes",
+            self.max_bytes,
+            header::MIN_BYTES,
+            header::MAX_BYTES,
+        )?;
+        in_range(
+            "max_tasks",
+            self.max_tasks.into(),
+            1,
+            header::MAX_TASKS.into(),
+        )?;
+        in_range(
+            "max_names",
+            self.max_names.into(),
+            1,
+            header::MAX_NAMES.into(),
+        )?;
         let layout = Layout::new(self.max_bytes, self.max_tasks, self.max_names)
             .ok_or(CreateError::NoAddress(self.max_bytes as usize))?;
         let committed = layout.heap as u64;
@@ -204,7 +238,11 @@ impl RegionOptions {
             magic: header::MAGIC,
             version: header::VERSION,
             max_tasks: self.max_tasks,
-            flags: if self.unlink_at_last_detach { header::FLAG_UNLINK_AT_LAST_DETACH } else { 0 },
+            flags: if self.unlink_at_last_detach {
+                header::FLAG_UNLINK_AT_LAST_DETACH
+            } else {
+                0
+            },
             fingerprint: header::FINGERPRINT,
             base: base.addr().get() as u64,
             max_bytes: self.max_bytes,
@@ -240,15 +278,21 @@ impl RegionOptions {
             }
             return memory::map_shared_at(file, address, bytes).map_err(|error| match error {
                 Errno::EXIST => CreateError::AddressTaken(address),
-                error => CreateError::System { call: "mmap", error },
+                error => CreateError::System {
+                    call: "mmap",
+                    error,
+                },
             });
         }
         let window = memory::address_window();
         let places = (window.end - window.start) / ADDRESS_STEP;
         // Different regions want different addresses, so that one process can have many of them.
-        let mut seed = crate::sys::clock::since_boot() ^ (u64::from(crate::sys::thread::process_id()) << 32);
+        let mut seed =
+            crate::sys::clock::since_boot() ^ (u64::from(crate::sys::thread::process_id()) << 32);
         for _ in 0..64 {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let address = window.start + ((seed >> 33) as usize % places) * ADDRESS_STEP;
             if address + bytes > window.end {
                 continue;
@@ -266,7 +310,16 @@ impl RegionOptions {
 const WAITV: &str = "futex_waitv (Linux 5.16)";
 
 fn in_range(what: &'static str, given: u64, min: u64, max: u64) -> Result<(), CreateError> {
-    if (min..=max).contains(&given) { Ok(()) } else { Err(CreateError::Capacity { what, given, min, max }) }
+    if (min..=max).contains(&given) {
+        Ok(())
+    } else {
+        Err(CreateError::Capacity {
+            what,
+            given,
+            min,
+            max,
+        })
+    }
 }
 
 fn system(call: &'static str) -> impl Fn(Errno) -> CreateError {
@@ -309,18 +362,26 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     let layout = identity.check(status.bytes, memory::page_bytes())?;
     let here = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
     if identity.pid_namespace != here {
-        return Err(AttachError::OtherPidNamespace { region: identity.pid_namespace, here });
+        return Err(AttachError::OtherPidNamespace {
+            region: identity.pid_namespace,
+            here,
+        });
     }
     let base = identity.base as usize;
     // Attached already: another handle on the same mapping.
     if let Some(inner) = Inner::containing(base)
-        && memory::file_status(&inner.file).map_err(system("fstat"))?.is_same_file(&status)
+        && memory::file_status(&inner.file)
+            .map_err(system("fstat"))?
+            .is_same_file(&status)
     {
         return Ok(Region::new(inner));
     }
     let mapped = memory::map_shared_at(&file, base, layout.total).map_err(|error| match error {
         Errno::EXIST => AttachError::AddressTaken { base },
-        error => AttachError::System { call: "mmap", error },
+        error => AttachError::System {
+            call: "mmap",
+            error,
+        },
     })?;
     // A sparse file has the size but not the memory; touching it must not end in SIGBUS.
     memory::allocate(&file, 0, layout.heap as u64).map_err(system("fallocate"))?;
@@ -329,7 +390,10 @@ fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
     // The size after that look: meanwhile another task may have made the file grow.
     let status = memory::file_status(&region.inner.file).map_err(system("fstat"))?;
     if region.inner.heap.committed() > layout.heap_layout.max_spans || committed > status.bytes {
-        return Err(AttachError::Truncated { bytes: status.bytes, needed: committed });
+        return Err(AttachError::Truncated {
+            bytes: status.bytes,
+            needed: committed,
+        });
     }
     if status.sparse {
         memory::allocate(&region.inner.file, 0, committed).map_err(system("fallocate"))?;
@@ -352,9 +416,15 @@ fn validate(region: &Region) -> Result<(), AttachError> {
     let header = region.inner.header();
     let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
     let held = locks.iter().any(|lock| lock.owner().is_some())
-        || region.inner.slots().iter().any(|slot| matches!(slot.life(), Life::Alive(_)));
+        || region
+            .inner
+            .slots()
+            .iter()
+            .any(|slot| matches!(slot.life(), Life::Alive(_)));
     if held {
-        return Err(AttachError::Damaged("a lock is held although no process has the region"));
+        return Err(AttachError::Damaged(
+            "a lock is held although no process has the region",
+        ));
     }
     for slot in region.inner.slots() {
         if slot.life() == Life::Free {
@@ -362,11 +432,17 @@ fn validate(region: &Region) -> Result<(), AttachError> {
             slot.heap.reset();
         }
         if !region.inner.heap.is_plausible(&slot.heap) {
-            return Err(AttachError::Damaged("a task's heap record leads out of the region"));
+            return Err(AttachError::Damaged(
+                "a task's heap record leads out of the region",
+            ));
         }
     }
     region.sweep()?;
-    region.inner.heap.check().map_err(|_| AttachError::Damaged("the heap is corrupt"))
+    region
+        .inner
+        .heap
+        .check()
+        .map_err(|_| AttachError::Damaged("the heap is corrupt"))
 }
 
 impl From<CreateError> for AttachError {
@@ -376,23 +452,47 @@ impl From<CreateError> for AttachError {
             CreateError::Name(error) => Self::Name(error),
             CreateError::TooManyRegions => Self::TooManyRegions,
             CreateError::AddressTaken(base) => Self::AddressTaken { base },
-            CreateError::OutOfMemory(error) => Self::System { call: "fallocate", error },
+            CreateError::OutOfMemory(error) => Self::System {
+                call: "fallocate",
+                error,
+            },
             CreateError::System { call, error } => Self::System { call, error },
-            CreateError::NoAddress(_) => Self::System { call: "mmap", error: Errno::NOMEM },
-            CreateError::Exists => Self::System { call: "linkat", error: Errno::EXIST },
-            CreateError::Capacity { .. } => Self::System { call: "capacity check", error: Errno::INVAL },
+            CreateError::NoAddress(_) => Self::System {
+                call: "mmap",
+                error: Errno::NOMEM,
+            },
+            CreateError::Exists => Self::System {
+                call: "linkat",
+                error: Errno::EXIST,
+            },
+            CreateError::Capacity { .. } => Self::System {
+                call: "capacity check",
+                error: Errno::INVAL,
+            },
         }
     }
 }
 
 /// Wraps a mapping into a handle; `None`, and the mapping undone, when there are too many.
-fn finish(file: OwnedFd, base: NonNull<u8>, layout: Layout, path: Option<PathBuf>) -> Option<Region> {
+fn finish(
+    file: OwnedFd,
+    base: NonNull<u8>,
+    layout: Layout,
+    path: Option<PathBuf>,
+) -> Option<Region> {
     let tasks = TaskHeaps {
         // SAFETY: the layout places the slots inside the mapping.
-        first: unsafe { base.add(layout.slots + core::mem::offset_of!(Slot, heap)).cast() },
+        first: unsafe {
+            base.add(layout.slots + core::mem::offset_of!(Slot, heap))
+                .cast()
+        },
         stride: size_of::<Slot>(),
     };
-    let grower = Grower { base, descriptor: file.as_raw_fd(), layout };
+    let grower = Grower {
+        base,
+        descriptor: file.as_raw_fd(),
+        layout,
+    };
     // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at
     // creation; the mapping outlives the heap, which `Inner` holds beside it.
     let heap = unsafe {
@@ -404,7 +504,15 @@ fn finish(file: OwnedFd, base: NonNull<u8>, layout: Layout, path: Option<PathBuf
             Box::new(move |heap, spans| grower.grow(heap, spans)),
         )
     };
-    let inner = Arc::new(Inner { file, base, layout, path, heap, uses: AtomicUsize::new(0), lasting: AtomicBool::new(false) });
+    let inner = Arc::new(Inner {
+        file,
+        base,
+        layout,
+        path,
+        heap,
+        uses: AtomicUsize::new(0),
+        lasting: AtomicBool::new(false),
+    });
     crate::task::set_owner_death_hook(super::sweep::after_owner_death);
     crate::sleep::set_hook(super::park::sleep);
     inner.register().then(|| Region::new(inner))
@@ -433,7 +541,9 @@ impl Grower {
         // SAFETY: the lock lies in the mapping, which outlives this call.
         match unsafe { header.grow_lock.lock_raw(None) } {
             Ok(_) => header.grow_lock.mark_consistent(),
-            Err(RawError::Deadlock) => crate::fatal(format_args!("a region's heap was used by a signal handler that interrupted its growth")),
+            Err(RawError::Deadlock) => crate::fatal(format_args!(
+                "a region's heap was used by a signal handler that interrupted its growth"
+            )),
             Err(_) => return Err(GrowError),
         }
         let before = heap.committed();
@@ -470,9 +580,15 @@ impl Grower {
 /// file, to be closed by the caller.
 pub(super) fn unlink_if_unused(path: &Path, own: BorrowedFd<'_>) {
     // A fresh opening: the locks of ours and of our forks' opening would not conflict with it.
-    let Ok(file) = memory::open_file(path, true) else { return };
-    let Ok(ours) = memory::file_status(own) else { return };
-    let still_ours = |status: rustix::io::Result<memory::FileStatus>| status.is_ok_and(|named| named.is_same_file(&ours));
+    let Ok(file) = memory::open_file(path, true) else {
+        return;
+    };
+    let Ok(ours) = memory::file_status(own) else {
+        return;
+    };
+    let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
+        status.is_ok_and(|named| named.is_same_file(&ours))
+    };
     if !still_ours(memory::file_status(&file)) {
         return;
     }

@@ -72,7 +72,9 @@ pub enum AttachError {
     #[error("the file is not a latchwork region")]
     NotARegion,
     /// The file was made by a build with another layout.
-    #[error("the region has the layout {found:016x}, this build has {expected:016x}: all programs that share a region need the same version of latchwork")]
+    #[error(
+        "the region has the layout {found:016x}, this build has {expected:016x}: all programs that share a region need the same version of latchwork"
+    )]
     OtherBuild {
         /// The region's fingerprint.
         found: u64,
@@ -97,7 +99,9 @@ pub enum AttachError {
         base: usize,
     },
     /// Thread IDs mean something else here.
-    #[error("the region belongs to PID namespace {region}, this process runs in {here}: thread IDs, by which robust locks name their owner, would be confused")]
+    #[error(
+        "the region belongs to PID namespace {region}, this process runs in {here}: thread IDs, by which robust locks name their owner, would be confused"
+    )]
     OtherPidNamespace {
         /// The region's namespace.
         region: u64,

@@ -83,7 +83,14 @@ impl Layout {
         let heap_tables = align_up(names + max_names as usize * size_of::<Entry>(), 4096);
         let heap_layout = HeapLayout::for_max(max_bytes as usize, max_tasks)?;
         let heap = align_up(heap_tables + heap_layout.meta_bytes, SPAN_BYTES);
-        Some(Self { slots, names, heap_tables, heap, heap_layout, total: heap + heap_layout.data_bytes() })
+        Some(Self {
+            slots,
+            names,
+            heap_tables,
+            heap,
+            heap_layout,
+            total: heap + heap_layout.data_bytes(),
+        })
     }
 }
 
@@ -117,7 +124,10 @@ impl Identity {
             return Err(AttachError::NotARegion);
         }
         if self.version != VERSION || self.fingerprint != FINGERPRINT {
-            return Err(AttachError::OtherBuild { found: self.fingerprint, expected: FINGERPRINT });
+            return Err(AttachError::OtherBuild {
+                found: self.fingerprint,
+                expected: FINGERPRINT,
+            });
         }
         let window = crate::sys::memory::address_window();
         let sane = (MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes)
@@ -127,18 +137,27 @@ impl Identity {
             && self.base as usize % page == 0
             && (SPAN_BYTES..window.end << 1).contains(&(self.base as usize));
         if !sane {
-            return Err(AttachError::Damaged("capacities or base address are out of range"));
+            return Err(AttachError::Damaged(
+                "capacities or base address are out of range",
+            ));
         }
         let layout = Layout::new(self.max_bytes, self.max_tasks, self.max_names)
             .ok_or(AttachError::Damaged("no layout fits these capacities"))?;
         if file_bytes < layout.heap as u64 {
-            return Err(AttachError::Truncated { bytes: file_bytes, needed: layout.heap as u64 });
+            return Err(AttachError::Truncated {
+                bytes: file_bytes,
+                needed: layout.heap as u64,
+            });
         }
         Ok(layout)
     }
 
     pub(super) fn label(&self) -> String {
-        let end = self.label.iter().position(|byte| *byte == 0).unwrap_or(LABEL_BYTES);
+        let end = self
+            .label
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(LABEL_BYTES);
         String::from_utf8_lossy(&self.label[..end]).into_owned()
     }
 }

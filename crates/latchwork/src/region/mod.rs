@@ -144,13 +144,17 @@ impl Inner {
     pub(crate) fn slots(&self) -> &[Slot] {
         let count = self.layout.heap_layout.slots as usize;
         // SAFETY: the layout places that many slots there; they consist of atomics.
-        unsafe { core::slice::from_raw_parts(self.base.add(self.layout.slots).cast().as_ptr(), count) }
+        unsafe {
+            core::slice::from_raw_parts(self.base.add(self.layout.slots).cast().as_ptr(), count)
+        }
     }
 
     fn entries(&self) -> &[Entry] {
         let count = self.identity().max_names as usize;
         // SAFETY: as for the slots.
-        unsafe { core::slice::from_raw_parts(self.base.add(self.layout.names).cast().as_ptr(), count) }
+        unsafe {
+            core::slice::from_raw_parts(self.base.add(self.layout.names).cast().as_ptr(), count)
+        }
     }
 
     fn addresses(&self) -> core::ops::Range<usize> {
@@ -160,15 +164,23 @@ impl Inner {
 
     pub(crate) fn owner_of(&self, index: u16) -> Owner {
         // Relaxed: read by the slot's own task, or behind an Acquire of its life-word.
-        let generation = self.slots()[usize::from(index)].generation.load(Ordering::Relaxed);
-        Owner::new(index, NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN))
+        let generation = self.slots()[usize::from(index)]
+            .generation
+            .load(Ordering::Relaxed);
+        Owner::new(
+            index,
+            NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN),
+        )
     }
 
     /// Whether the task that this was still lives.
     pub(crate) fn is_alive(&self, owner: Owner) -> bool {
-        let Some(slot) = self.slots().get(usize::from(owner.slot())) else { return false };
+        let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
+            return false;
+        };
         // The life-word first: its Acquire orders the generation behind it.
-        matches!(slot.life(), Life::Alive(_)) && slot.generation.load(Ordering::Relaxed) == owner.generation()
+        matches!(slot.life(), Life::Alive(_))
+            && slot.generation.load(Ordering::Relaxed) == owner.generation()
     }
 
     /// The calling thread as a task; attaches it at first use.
@@ -184,7 +196,9 @@ impl Inner {
     #[inline]
     fn known_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base.addr().get();
-        let attachment = me.attachments().find(|attachment| attachment.base == base)?;
+        let attachment = me
+            .attachments()
+            .find(|attachment| attachment.base == base)?;
         Some(self.task_of(&attachment))
     }
 
@@ -192,8 +206,17 @@ impl Inner {
     #[inline]
     fn task_of(&self, attachment: &Attachment) -> Task<'_> {
         // SAFETY: attachments hold slots of the region that they name, and tags that are owners.
-        let (slot, owner) = unsafe { (attachment.slot.cast().as_ref(), Owner::from_raw(attachment.tag).unwrap_unchecked()) };
-        Task { region: self, slot, owner }
+        let (slot, owner) = unsafe {
+            (
+                attachment.slot.cast().as_ref(),
+                Owner::from_raw(attachment.tag).unwrap_unchecked(),
+            )
+        };
+        Task {
+            region: self,
+            slot,
+            owner,
+        }
     }
 
     #[cold]
@@ -204,10 +227,14 @@ impl Inner {
         // A successor finds what its predecessor left settled: messages in their places, free slots.
         // If it cannot sweep, others will.
         let _ = self.sweep();
-        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull { tasks: self.slots().len() })?;
+        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull {
+            tasks: self.slots().len(),
+        })?;
         let slot = &self.slots()[index];
-        slot.process.store(crate::sys::thread::process_id(), Ordering::Relaxed);
-        slot.attached_at.store(crate::sys::clock::since_boot(), Ordering::Relaxed);
+        slot.process
+            .store(crate::sys::thread::process_id(), Ordering::Relaxed);
+        slot.attached_at
+            .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.set_name(&crate::sys::thread::name());
         self.use_begins();
@@ -220,10 +247,16 @@ impl Inner {
             life: slot.life.link(),
             tag: owner.raw(),
             // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
-            context: unsafe { NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast() },
+            context: unsafe {
+                NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
+            },
             detach: detach_thread,
         });
-        Ok(Task { region: self, slot, owner })
+        Ok(Task {
+            region: self,
+            slot,
+            owner,
+        })
     }
 
     /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
@@ -232,7 +265,11 @@ impl Inner {
         let used = index as u32 + 1;
         // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
         if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
-            crate::sys::futex::wake(&raw const self.header().slots_used, u32::MAX, crate::sys::futex::Sharing::Shared);
+            crate::sys::futex::wake(
+                &raw const self.header().slots_used,
+                u32::MAX,
+                crate::sys::futex::Sharing::Shared,
+            );
         }
         true
     }
@@ -255,7 +292,10 @@ impl Inner {
         let addresses = self.addresses();
         me.head()
             .links()
-            .filter(|link| addresses.contains(link) && me.attachments().all(|attachment| attachment.life != *link))
+            .filter(|link| {
+                addresses.contains(link)
+                    && me.attachments().all(|attachment| attachment.life != *link)
+            })
             .count()
     }
 
@@ -279,7 +319,9 @@ impl Inner {
         let inner = Arc::as_ptr(self).cast_mut();
         REGISTRY.iter().any(|place| {
             // Release: pairs with the Acquire of `containing`.
-            place.compare_exchange(ptr::null_mut(), inner, Ordering::Release, Ordering::Relaxed).is_ok()
+            place
+                .compare_exchange(ptr::null_mut(), inner, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
         })
     }
 }
@@ -288,7 +330,8 @@ impl Inner {
 const MAX_REGIONS: usize = 64;
 
 /// The regions of this process, for containers, which know addresses only.
-static REGISTRY: [AtomicPtr<Inner>; MAX_REGIONS] = [const { AtomicPtr::new(ptr::null_mut()) }; MAX_REGIONS];
+static REGISTRY: [AtomicPtr<Inner>; MAX_REGIONS] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_REGIONS];
 
 /// # Safety
 /// `context` came from an attachment of the calling thread in `slot`, and is not used again.
@@ -310,7 +353,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let this: *mut Self = self;
         for place in &REGISTRY {
-            let _ = place.compare_exchange(this, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+            let _ =
+                place.compare_exchange(this, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
         }
         // SAFETY: no handle and no attachment is left, references borrow from handles, and whatever
         // else may refer to the region has made it lasting.
@@ -330,7 +374,10 @@ impl Inner {
             return;
         }
         let unlink = self.identity().flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
-            && !self.slots().iter().any(|slot| matches!(slot.life(), Life::Alive(_)));
+            && !self
+                .slots()
+                .iter()
+                .any(|slot| matches!(slot.life(), Life::Alive(_)));
         if unlink && let Some(path) = &self.path {
             create::unlink_if_unused(path, self.file.as_fd());
         }
@@ -412,7 +459,11 @@ impl Region {
     /// As for [`Self::join`].
     pub fn on_death(&self, orphans: Orphans) -> Result<(), AttachError> {
         // Relaxed: read after this task's death.
-        self.inner.task()?.slot.orphans.store(orphans as u8, Ordering::Relaxed);
+        self.inner
+            .task()?
+            .slot
+            .orphans
+            .store(orphans as u8, Ordering::Relaxed);
         Ok(())
     }
 
@@ -424,14 +475,19 @@ impl Region {
     pub fn detach(self) -> Result<(), DetachError> {
         let me = Me::get().map_err(DetachError::Task)?;
         let base = self.inner.base.addr().get();
-        let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else { return Ok(()) };
+        let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
+            return Ok(());
+        };
         match self.inner.locks_held(me) {
             0 => {
                 // SAFETY: this thread's attachment, which `detach` forgets.
                 unsafe { (attachment.detach)(attachment.context, attachment.slot) };
                 Ok(())
             }
-            locks => Err(DetachError::Holding { locks, region: self }),
+            locks => Err(DetachError::Holding {
+                locks,
+                region: self,
+            }),
         }
     }
 
@@ -492,7 +548,10 @@ impl Region {
     #[must_use]
     pub fn pin<'a, T: ?Sized>(&'a self, value: &'a T) -> Pin<&'a T> {
         let address = ptr::from_ref(value).cast::<u8>().addr();
-        assert!(self.inner.addresses().contains(&address), "the value at {address:#x} does not lie in this region");
+        assert!(
+            self.inner.addresses().contains(&address),
+            "the value at {address:#x} does not lie in this region"
+        );
         // SAFETY: see above.
         unsafe { Pin::new_unchecked(value) }
     }

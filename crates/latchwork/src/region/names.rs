@@ -40,12 +40,19 @@ impl Entry {
     fn is(&self, name: &str) -> bool {
         // Relaxed: under the directory's lock.
         self.length.load(Ordering::Relaxed) as usize == name.len()
-            && self.name.iter().zip(name.bytes()).all(|(place, byte)| place.load(Ordering::Relaxed) == byte)
+            && self
+                .name
+                .iter()
+                .zip(name.bytes())
+                .all(|(place, byte)| place.load(Ordering::Relaxed) == byte)
     }
 
     pub(super) fn name(&self) -> String {
         let length = (self.length.load(Ordering::Relaxed) as usize).min(NAME_BYTES);
-        let bytes: Vec<u8> = self.name[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        let bytes: Vec<u8> = self.name[..length]
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -78,12 +85,16 @@ impl Entry {
 
 /// Finds a name; under the directory's lock.
 pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
-    entries.iter().find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name))
+    entries
+        .iter()
+        .find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name))
 }
 
 /// Finds a free entry; under the directory's lock.
 pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
-    entries.iter().find(|entry| entry.state.load(Ordering::Relaxed) == FREE)
+    entries
+        .iter()
+        .find(|entry| entry.state.load(Ordering::Relaxed) == FREE)
 }
 
 /// Finishes or undoes what a dead holder of the lock was doing. An insert whose object is linked
@@ -91,7 +102,9 @@ pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
 /// which is given its address and the location that names it.
 pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
     for entry in entries {
-        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(entry.object.load(Ordering::Relaxed)));
+        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(
+            entry.object.load(Ordering::Relaxed),
+        ));
         match (entry.state.load(Ordering::Relaxed), object) {
             (CLAIMED, Some(_)) => entry.ready(),
             (CLAIMED | REMOVING, None) => entry.free(),

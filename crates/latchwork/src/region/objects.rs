@@ -20,16 +20,25 @@ impl Region {
     /// # Errors
     /// [`ObjectError::OtherType`] if the name stands for an object of another type or layout; see
     /// [`ObjectError`].
-    pub fn object<T: Shareable>(&self, name: &str, make: impl FnOnce() -> T) -> Result<Pin<&T>, ObjectError> {
-        let (object, bytes) = self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
-            // SAFETY: a fresh block of the right size and alignment.
-            unsafe { block.cast::<T>().write(make()) };
-        })?;
+    pub fn object<T: Shareable>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> T,
+    ) -> Result<Pin<&T>, ObjectError> {
+        let (object, bytes) =
+            self.raw_object(name, T::FINGERPRINT, Layout::new::<T>(), |block| {
+                // SAFETY: a fresh block of the right size and alignment.
+                unsafe { block.cast::<T>().write(make()) };
+            })?;
         self.lend(object, bytes)
     }
 
     /// A reference to an object of type `T`. Containers in it may be moved out by safe code.
-    fn lend<T: Shareable>(&self, object: NonNull<u8>, bytes: usize) -> Result<Pin<&T>, ObjectError> {
+    fn lend<T: Shareable>(
+        &self,
+        object: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<Pin<&T>, ObjectError> {
         if T::OWNS_BLOCKS {
             self.inner().make_lasting();
         }
@@ -50,8 +59,9 @@ impl Region {
         if let Some(found) = directory.find(name, fingerprint)? {
             return Ok(found);
         }
-        let entry = names::find_free(self.inner().entries())
-            .ok_or(ObjectError::DirectoryFull { names: self.inner().entries().len() })?;
+        let entry = names::find_free(self.inner().entries()).ok_or(ObjectError::DirectoryFull {
+            names: self.inner().entries().len(),
+        })?;
         let heap = &self.inner().heap;
         let heap_task = task.heap_task();
         let block = heap.alloc(&heap_task, layout)?;
@@ -65,9 +75,15 @@ impl Region {
     }
 
     /// The object of this name and fingerprint, and its size.
-    pub(crate) fn find_raw_object(&self, name: &str, fingerprint: u64) -> Result<(NonNull<u8>, usize), ObjectError> {
+    pub(crate) fn find_raw_object(
+        &self,
+        name: &str,
+        fingerprint: u64,
+    ) -> Result<(NonNull<u8>, usize), ObjectError> {
         check_name(name)?;
-        Directory::lock(self.inner())?.find(name, fingerprint)?.ok_or(ObjectError::NotFound)
+        Directory::lock(self.inner())?
+            .find(name, fingerprint)?
+            .ok_or(ObjectError::NotFound)
     }
 
     /// The object of this name.
@@ -90,7 +106,9 @@ impl Region {
         check_name(name)?;
         let task = self.inner().task()?;
         let directory = Directory::lock(self.inner())?;
-        let (object, bytes) = directory.find(name, T::FINGERPRINT)?.ok_or(ObjectError::NotFound)?;
+        let (object, bytes) = directory
+            .find(name, T::FINGERPRINT)?
+            .ok_or(ObjectError::NotFound)?;
         let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
         if let Some(entry) = names::find(self.inner().entries(), name) {
             entry.removing();
@@ -98,7 +116,11 @@ impl Region {
             unsafe { object.drop_in_place() };
             // SAFETY: the location is protected by the directory's lock, and the block is the one
             // that `object` allocated.
-            unsafe { self.inner().heap.retire(&task.heap_task(), object.cast(), &entry.object, 0) };
+            unsafe {
+                self.inner()
+                    .heap
+                    .retire(&task.heap_task(), object.cast(), &entry.object, 0)
+            };
             entry.free();
         }
         Ok(())
@@ -106,7 +128,11 @@ impl Region {
 }
 
 fn check_name(name: &str) -> Result<(), NameError> {
-    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') { Err(NameError { max: NAME_BYTES }) } else { Ok(()) }
+    if name.is_empty() || name.len() > NAME_BYTES || name.contains('\0') {
+        Err(NameError { max: NAME_BYTES })
+    } else {
+        Ok(())
+    }
 }
 
 /// The directory, locked.
@@ -132,17 +158,32 @@ impl<'r> Directory<'r> {
                 lock.mark_consistent();
             }
             Err(RawError::Unavailable(error)) => return Err(ObjectError::Attach(error.into())),
-            Err(RawError::Deadlock) => return Err(ObjectError::Locked("the calling task holds it already")),
-            Err(_) => return Err(ObjectError::Locked("the calling task holds too many robust locks")),
+            Err(RawError::Deadlock) => {
+                return Err(ObjectError::Locked("the calling task holds it already"));
+            }
+            Err(_) => {
+                return Err(ObjectError::Locked(
+                    "the calling task holds too many robust locks",
+                ));
+            }
         }
         Ok(Self { region })
     }
 
-    fn find(&self, name: &str, fingerprint: u64) -> Result<Option<(NonNull<u8>, usize)>, ObjectError> {
-        let Some(entry) = names::find(self.region.entries(), name) else { return Ok(None) };
-        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(entry.object.load(Ordering::Relaxed)));
+    fn find(
+        &self,
+        name: &str,
+        fingerprint: u64,
+    ) -> Result<Option<(NonNull<u8>, usize)>, ObjectError> {
+        let Some(entry) = names::find(self.region.entries(), name) else {
+            return Ok(None);
+        };
+        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(
+            entry.object.load(Ordering::Relaxed),
+        ));
         match object.filter(|object| {
-            entry.fingerprint.load(Ordering::Relaxed) == fingerprint && self.region.heap.owns(*object)
+            entry.fingerprint.load(Ordering::Relaxed) == fingerprint
+                && self.region.heap.owns(*object)
         }) {
             Some(object) => Ok(Some((object, entry.bytes.load(Ordering::Relaxed) as usize))),
             None => Err(ObjectError::OtherType),

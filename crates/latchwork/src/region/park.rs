@@ -68,7 +68,8 @@ impl Inner {
         watch(&self.header().slots_used, used);
         let used = used as usize;
         let room = futex::WAIT_MANY_MAX - words.len() - 1;
-        let others = (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
+        let others =
+            (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
         for slot in others.take(room) {
             // Acquire: whoever sees a word that a sweep has reset sees the deaths that it counted.
             let word = slot.life_word().load(Ordering::Acquire);
@@ -81,7 +82,11 @@ impl Inner {
         if self.deaths() != deaths {
             return Parked::Again;
         }
-        let limit = if used > room + 1 { Some(Deadline::after(RECHECK)) } else { None };
+        let limit = if used > room + 1 {
+            Some(Deadline::after(RECHECK))
+        } else {
+            None
+        };
         let until = match (limit, deadline) {
             (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
             (limit, deadline) => limit.or(deadline),
@@ -92,7 +97,11 @@ impl Inner {
             let _ = self.sweep();
             return Parked::Again;
         }
-        if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) { Parked::TimedOut } else { Parked::Again }
+        if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) {
+            Parked::TimedOut
+        } else {
+            Parked::Again
+        }
     }
 }
 
@@ -104,8 +113,10 @@ impl Inner {
 pub(super) fn sleep(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Option<Wait> {
     let inner = Inner::containing(core::ptr::from_ref(word).addr())?;
     let task = inner.task().ok()?;
-    Some(match inner.park(task, &[(word, expected)], inner.deaths(), deadline) {
-        Parked::Again => Wait::Again,
-        Parked::TimedOut => Wait::TimedOut,
-    })
+    Some(
+        match inner.park(task, &[(word, expected)], inner.deaths(), deadline) {
+            Parked::Again => Wait::Again,
+            Parked::TimedOut => Wait::TimedOut,
+        },
+    )
 }

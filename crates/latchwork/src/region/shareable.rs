@@ -68,7 +68,10 @@ pub unsafe trait TornSafe {}
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
 #[must_use]
 pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) -> u64 {
-    let mut hash = Fnv::new().bytes(label.as_bytes()).number(size as u64).number(align as u64);
+    let mut hash = Fnv::new()
+        .bytes(label.as_bytes())
+        .number(size as u64)
+        .number(align as u64);
     let mut index = 0;
     while index < parts.len() {
         hash = hash.number(parts[index]);
@@ -120,7 +123,25 @@ macro_rules! torn_safe {
     )*};
 }
 
-plain!((), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+plain!(
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64
+);
 plain!(
     core_atomic::AtomicBool,
     core_atomic::AtomicU8,
@@ -134,7 +155,24 @@ plain!(
     core_atomic::AtomicI64,
     core_atomic::AtomicIsize,
 );
-torn_safe!((), bool, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+torn_safe!(
+    (),
+    bool,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64
+);
 torn_safe!(
     core_atomic::AtomicBool,
     core_atomic::AtomicU8,
@@ -151,7 +189,12 @@ torn_safe!(
 
 // SAFETY: as its elements.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
-    const FINGERPRINT: u64 = fingerprint("array", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "array",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT],
+    );
     const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: as its elements.
@@ -159,7 +202,12 @@ unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
 
 // SAFETY: as its content, of which nothing is promised.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
-    const FINGERPRINT: u64 = fingerprint("MaybeUninit", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "MaybeUninit",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT],
+    );
     const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: no byte has a meaning.
@@ -172,7 +220,12 @@ unsafe impl Shareable for WaitWake<Shared> {
 }
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
-    const FINGERPRINT: u64 = fingerprint("Robust", size_of::<Self>(), align_of::<Self>(), &[P::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "Robust",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[P::FINGERPRINT],
+    );
     const OWNS_BLOCKS: bool = false;
 }
 macro_rules! shared_primitives {
@@ -194,7 +247,12 @@ shared_primitives!(
 
 // SAFETY: the lock gives the data to one task at a time, of whatever process.
 unsafe impl<T: Shareable, P: Shareable> Shareable for Mutex<T, P> {
-    const FINGERPRINT: u64 = fingerprint("Mutex", size_of::<Self>(), align_of::<Self>(), &[T::FINGERPRINT, P::FINGERPRINT]);
+    const FINGERPRINT: u64 = fingerprint(
+        "Mutex",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, P::FINGERPRINT],
+    );
     const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
@@ -204,7 +262,13 @@ mod tests {
 
     #[test]
     fn fingerprints_tell_types_apart() {
-        let all = [u32::FINGERPRINT, i32::FINGERPRINT, <[u32; 2]>::FINGERPRINT, u64::FINGERPRINT, <Mutex<u32, Robust>>::FINGERPRINT];
+        let all = [
+            u32::FINGERPRINT,
+            i32::FINGERPRINT,
+            <[u32; 2]>::FINGERPRINT,
+            u64::FINGERPRINT,
+            <Mutex<u32, Robust>>::FINGERPRINT,
+        ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));
         }

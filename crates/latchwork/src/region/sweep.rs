@@ -45,7 +45,10 @@ impl Inner {
     pub(crate) fn has_unswept(&self) -> bool {
         // Acquire: pairs with the Release of `attach_thread`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        self.slots().iter().take(used).any(|slot| slot.life() == Life::Dead)
+        self.slots()
+            .iter()
+            .take(used)
+            .any(|slot| slot.life() == Life::Dead)
     }
 
     pub(crate) fn sweep(&self) -> Result<Swept, AttachError> {

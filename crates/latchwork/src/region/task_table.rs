@@ -96,7 +96,11 @@ impl Slot {
         let head = me.head();
         let before = head.announce(&self.life);
         // AcqRel: pairs with `vacate` of the previous owner and with `life`.
-        let taken = self.life.word.compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let taken = self
+            .life
+            .word
+            .compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
         if taken {
             // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
             // `vacate`, before the region can be unmapped. At the front (invariant 4).
@@ -137,12 +141,24 @@ impl Slot {
         }
         // Relaxed: a name read while it changes is garbled, which harms nobody.
         for (index, place) in self.name.iter().enumerate() {
-            place.store(name.as_bytes().get(index).copied().filter(|_| index < end).unwrap_or(0), Ordering::Relaxed);
+            place.store(
+                name.as_bytes()
+                    .get(index)
+                    .copied()
+                    .filter(|_| index < end)
+                    .unwrap_or(0),
+                Ordering::Relaxed,
+            );
         }
     }
 
     pub(crate) fn name(&self) -> String {
-        let bytes: Vec<u8> = self.name.iter().map(|byte| byte.load(Ordering::Relaxed)).take_while(|byte| *byte != 0).collect();
+        let bytes: Vec<u8> = self
+            .name
+            .iter()
+            .map(|byte| byte.load(Ordering::Relaxed))
+            .take_while(|byte| *byte != 0)
+            .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 }

@@ -24,7 +24,10 @@ impl Write for Line {
 /// several processes do not mix.
 #[cold]
 pub(crate) fn fatal(message: fmt::Arguments<'_>) -> ! {
-    let mut line = Line { bytes: [0; 256], length: 0 };
+    let mut line = Line {
+        bytes: [0; 256],
+        length: 0,
+    };
     let _ = write!(line, "latchwork: {message}");
     let length = line.length.min(line.bytes.len() - 1);
     line.bytes[length] = b'\n';

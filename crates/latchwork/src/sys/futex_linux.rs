@@ -19,7 +19,10 @@ pub(crate) const WAIT_MANY_MAX: usize = 128;
 fn timespec(deadline: Deadline) -> sys::Timespec {
     let nanoseconds = deadline.as_nanoseconds();
     // The quotient is below 2^35 and the remainder below 10^9: both fit whatever the field types.
-    sys::Timespec { tv_sec: (nanoseconds / 1_000_000_000) as _, tv_nsec: (nanoseconds % 1_000_000_000) as _ }
+    sys::Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
 }
 
 fn outcome<T>(result: Result<T, Errno>) -> Wait {
@@ -34,13 +37,24 @@ fn outcome<T>(result: Result<T, Errno>) -> Wait {
 }
 
 /// Sleeps while `word` holds `expected`.
-pub(crate) fn wait(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<Deadline>) -> Wait {
+pub(crate) fn wait(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> Wait {
     let flags = match sharing {
         Sharing::Private => sys::Flags::PRIVATE,
         Sharing::Shared => sys::Flags::empty(),
     };
     let timeout = deadline.map(timespec);
-    outcome(sys::wait_bitset(word, flags, expected, timeout.as_ref(), core::num::NonZeroU32::MAX))
+    outcome(sys::wait_bitset(
+        word,
+        flags,
+        expected,
+        timeout.as_ref(),
+        core::num::NonZeroU32::MAX,
+    ))
 }
 
 /// Wakes at most `count` tasks that sleep on `word`; returns how many.
@@ -55,7 +69,15 @@ pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usiz
     let count = count.min(i32::MAX as u32);
     // SAFETY: FUTEX_WAKE does not access the memory at `word`.
     let woken = unsafe {
-        libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | private, count, ptr::null::<u8>(), ptr::null::<u8>(), 0)
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            libc::FUTEX_WAKE | private,
+            count,
+            ptr::null::<u8>(),
+            ptr::null::<u8>(),
+            0,
+        )
     };
     usize::try_from(woken).unwrap_or(0)
 }
@@ -73,10 +95,21 @@ pub(crate) fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
     let operation = 0;
     // SAFETY: the kernel stores to the word, which is an atomic.
     let result = unsafe {
-        libc::syscall(libc::SYS_futex, address, libc::FUTEX_WAKE_OP | private, i32::MAX, 0_usize, address, operation)
+        libc::syscall(
+            libc::SYS_futex,
+            address,
+            libc::FUTEX_WAKE_OP | private,
+            i32::MAX,
+            0_usize,
+            address,
+            operation,
+        )
     };
     if result < 0 {
-        crate::fatal(format_args!("futex wake failed: {}", std::io::Error::last_os_error()));
+        crate::fatal(format_args!(
+            "futex wake failed: {}",
+            std::io::Error::last_os_error()
+        ));
     }
 }
 
@@ -97,13 +130,27 @@ pub(crate) fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
 /// [`WAIT_MANY_MAX`] words.
 pub(crate) fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
     let timeout = deadline.map(timespec);
-    outcome(sys::waitv(words, sys::WaitvFlags::empty(), timeout.as_ref(), sys::ClockId::Monotonic))
+    outcome(sys::waitv(
+        words,
+        sys::WaitvFlags::empty(),
+        timeout.as_ref(),
+        sys::ClockId::Monotonic,
+    ))
 }
 
 /// Whether the kernel knows `futex_waitv` (Linux 5.16).
 pub(crate) fn has_wait_many() -> bool {
     // SAFETY: no words and no timeout: the kernel answers EINVAL, or ENOSYS where it lacks the call.
-    let result = unsafe { libc::syscall(libc::SYS_futex_waitv, ptr::null::<u8>(), 0, 0, ptr::null::<u8>(), 0) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex_waitv,
+            ptr::null::<u8>(),
+            0,
+            0,
+            ptr::null::<u8>(),
+            0,
+        )
+    };
     result >= 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS)
 }
 
@@ -123,10 +170,16 @@ mod tests {
     fn waits_end_at_their_deadline() {
         let word = AtomicU32::new(0);
         let deadline = Deadline::after(Duration::from_millis(2));
-        assert_eq!(wait(&word, 0, Sharing::Shared, Some(deadline)), Wait::TimedOut);
+        assert_eq!(
+            wait(&word, 0, Sharing::Shared, Some(deadline)),
+            Wait::TimedOut
+        );
         assert!(deadline.has_passed());
         let deadline = Deadline::after(Duration::from_millis(2));
-        assert_eq!(wait_many(&[shared_word(&word, 0)], Some(deadline)), Wait::TimedOut);
+        assert_eq!(
+            wait_many(&[shared_word(&word, 0)], Some(deadline)),
+            Wait::TimedOut
+        );
         assert!(deadline.has_passed());
     }
 
@@ -135,7 +188,9 @@ mod tests {
         let word = AtomicU32::new(u32::MAX);
         std::thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| while wait(&word, u32::MAX, Sharing::Shared, None) == Wait::Interrupted {});
+                scope.spawn(|| {
+                    while wait(&word, u32::MAX, Sharing::Shared, None) == Wait::Interrupted {}
+                });
             }
             clear_and_wake_all(&word, Sharing::Shared);
         });

@@ -30,7 +30,12 @@ pub(crate) fn close_seals(file: impl AsFd) -> Result<()> {
 
 /// A new file without a name in `directory`; it vanishes unless [`publish_file`] names it.
 pub(crate) fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
-    let file = rustix::fs::openat(CWD, directory, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::from_raw_mode(mode))?;
+    let file = rustix::fs::openat(
+        CWD,
+        directory,
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::from_raw_mode(mode),
+    )?;
     // The umask may have taken bits away that the caller asked for.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
     Ok(file)
@@ -44,8 +49,17 @@ pub(crate) fn publish_file(file: BorrowedFd<'_>, path: &Path) -> Result<()> {
 
 /// Opens an existing file; a symbolic link is refused.
 pub(crate) fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
-    let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-    rustix::fs::openat(CWD, path, access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK, Mode::empty())
+    let access = if writable {
+        OFlags::RDWR
+    } else {
+        OFlags::RDONLY
+    };
+    rustix::fs::openat(
+        CWD,
+        path,
+        access | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK,
+        Mode::empty(),
+    )
 }
 
 /// Identity and size of a file.
@@ -76,7 +90,8 @@ pub(crate) fn file_status(file: impl AsFd) -> Result<FileStatus> {
         bytes: u64::try_from(status.st_size).unwrap_or(0),
         links: u64::from(status.st_nlink as u32),
         sparse: status.st_blocks.saturating_mul(512) < status.st_size,
-        regular: rustix::fs::FileType::from_raw_mode(status.st_mode) == rustix::fs::FileType::RegularFile,
+        regular: rustix::fs::FileType::from_raw_mode(status.st_mode)
+            == rustix::fs::FileType::RegularFile,
     })
 }
 
@@ -187,7 +202,11 @@ pub(crate) fn pid_namespace() -> Result<u64> {
 /// it is 128 GiB to 256 GiB.
 pub(crate) fn address_window() -> core::ops::Range<usize> {
     let on_stack = 0u8;
-    if (&raw const on_stack).addr() >> 40 != 0 { 0x2000_0000_0000..0x4000_0000_0000 } else { 0x20_0000_0000..0x40_0000_0000 }
+    if (&raw const on_stack).addr() >> 40 != 0 {
+        0x2000_0000_0000..0x4000_0000_0000
+    } else {
+        0x20_0000_0000..0x40_0000_0000
+    }
 }
 
 /// A page of memory of this machine, in bytes.

@@ -95,6 +95,12 @@ impl Node {
         }
     }
 
+    /// Whether another node stands behind this one on the list of the head at `front`.
+    #[inline(always)]
+    pub(crate) fn is_followed_on(&self, front: usize) -> bool {
+        self.next.load(Ordering::Relaxed) != front
+    }
+
     /// The address by which the list knows this node.
     #[inline]
     pub(crate) fn link(&self) -> usize {
@@ -123,11 +129,15 @@ pub(crate) enum Unavailable {
 /// `known` is the head that this thread had before it became another process. After a raw clone
 /// the kernel has none registered: libc's is then emptied (its entries are the parent's) and
 /// registered again, as libc's own `fork` does. `own` serves where not even the old one is known.
-pub(crate) fn find(known: Option<NonNull<Head>>, own: &mut OwnHead) -> Result<NonNull<Head>, Unavailable> {
+pub(crate) fn find(
+    known: Option<NonNull<Head>>,
+    own: &mut OwnHead,
+) -> Result<NonNull<Head>, Unavailable> {
     let mut head: *mut Head = ptr::null_mut();
     let mut length = 0usize;
     // SAFETY: the kernel writes the two variables.
-    let result = unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
     if result != 0 {
         return Err(Unavailable::Refused(last_error()));
     }
@@ -147,12 +157,14 @@ fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
     // SAFETY: the head belongs to this thread; its entries name locks of the parent process.
     unsafe {
         let head = head.as_ref();
-        head.next.store(ptr::from_ref(head).addr(), Ordering::Relaxed);
+        head.next
+            .store(ptr::from_ref(head).addr(), Ordering::Relaxed);
         head.pending.store(0, Ordering::Relaxed);
         *prev_of(ptr::from_ref(head).addr()) = ptr::from_ref(head).addr();
     }
     // SAFETY: a valid head that lives as long as the thread.
-    let result = unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
     if result != 0 {
         return Err(Unavailable::Refused(last_error()));
     }
@@ -160,7 +172,8 @@ fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
 }
 
 fn last_error() -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(rustix::io::Errno::IO)
+    rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
+        .unwrap_or(rustix::io::Errno::IO)
 }
 
 /// The `prev` field that belongs to the `next` field at `link`.

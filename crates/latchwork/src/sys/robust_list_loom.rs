@@ -28,6 +28,12 @@ impl Node {
     }
 }
 
+impl Node {
+    pub(crate) fn is_followed_on(&self, _front: usize) -> bool {
+        false
+    }
+}
+
 /// The word of the node at an address.
 ///
 /// # Safety

@@ -40,27 +40,24 @@ pub(crate) fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
     }
 }
 
-/// Lets a task that waits for this processor go first.
-pub(crate) fn step_back() {
-    rustix::thread::sched_yield();
-}
-
-/// Asks for turns of this length in nanoseconds, or of the usual one (0).
+/// Lets tasks that wait for this processor, or will wake, go first, without a smaller share of it.
 ///
-/// Who has shorter turns takes the processor, when it wakes, from one in mid-turn, and gives it back
-/// sooner; its share stays the same. It is for the usual policies; kernels before 6.12 take no
-/// notice.
-pub(crate) fn set_turn(nanoseconds: u64) {
+/// Asks for the longest turns that there are: who has shorter ones takes the processor, when it
+/// wakes, from one in mid-turn (Linux 6.12). A lower priority instead would have others wait for
+/// what this task holds in the kernel.
+pub(crate) fn step_back() {
+    const LONGEST: u64 = 100_000_000;
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>();
     // SAFETY: the kernel fills in as many bytes as it is told.
     let known = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
     let usual = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attributes.policy.cast_signed());
     if known == 0 && usual {
-        attributes.runtime = nanoseconds;
+        attributes.runtime = LONGEST;
         // SAFETY: the kernel reads the structure.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     }
+    rustix::thread::sched_yield();
 }
 
 /// `struct sched_attr`, in its first version.

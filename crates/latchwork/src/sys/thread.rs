@@ -7,17 +7,25 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// The calling thread's ID in its own PID namespace.
 pub(crate) fn thread_id() -> u32 {
-    rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned()
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
 }
 
 /// The calling process's ID in its own PID namespace.
 pub(crate) fn process_id() -> u32 {
-    rustix::process::getpid().as_raw_nonzero().get().cast_unsigned()
+    rustix::process::getpid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
 }
 
 /// The calling thread's name, as ps shows it.
 pub(crate) fn name() -> String {
-    rustix::thread::name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+    rustix::thread::name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
 }
 
 /// Lets another task have the CPU.
