@@ -332,7 +332,7 @@ fn capability(wanted: CapabilitySet) -> Answer {
 
 /// A limit that is a fact and no obstacle.
 fn limit(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
-    let limit = rustix::process::getrlimit(resource);
+    let limit = sys::limit(resource);
     let words = |value: Option<u64>| value.map_or("unlimited".into(), &tell);
     let value = match (limit.current, limit.maximum) {
         (current, maximum) if current == maximum => words(current),
@@ -345,7 +345,7 @@ fn limit(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
 fn unless_zero(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
     let exceeds =
         sys::capabilities().is_ok_and(|effective| effective.contains(CapabilitySet::SYS_NICE));
-    match rustix::process::getrlimit(resource).current {
+    match sys::limit(resource).current {
         _ if exceeds => (Status::Available, "any, by CAP_SYS_NICE".into()),
         Some(0) => (Status::NotPermitted, "0".into()),
         Some(value) => (Status::Available, tell(value)),

@@ -2,7 +2,7 @@
 //!
 //! Test and test-and-set. | word | 0: free | 1: held |; lock: swap 1, Acquire; unlock: store 0,
 //! Release. *When not to use it:* whenever a holder may be preempted or killed: waiters then burn
-//! its time slice, or their own for ever. After [`POLLS`] polls a waiter yields its CPU, so that a
+//! its time slice, or their own for ever. After 128 polls a waiter yields its CPU, so that a
 //! preempted holder of the same priority can go on; a real-time waiter that keeps a lower one off
 //! its CPU waits for ever. *Owner death:* held for ever. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]

@@ -114,7 +114,9 @@ fn stop_if_victim(board: &Board, number: u32, piece: u32) {
             .victim
             .compare_exchange(0, number + 1, SeqCst, SeqCst)
             .is_ok();
-    while is_victim {
-        std::thread::sleep(std::time::Duration::from_secs(1));
+    if is_victim {
+        loop {
+            std::thread::park();
+        }
     }
 }

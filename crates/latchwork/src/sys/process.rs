@@ -188,6 +188,14 @@ pub(crate) fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
     rustix::process::pidfd_open(pid, PidfdFlags::empty())
 }
 
+/// Sends a signal to the process that a descriptor stands for, which is never another's.
+pub(crate) fn send_signal(
+    process: impl AsFd,
+    signal: rustix::process::Signal,
+) -> Result<(), Errno> {
+    rustix::process::pidfd_send_signal(process, signal)
+}
+
 /// Waits for the end of a process; whether it ended by the deadline.
 pub(crate) fn wait_for_end(process: impl AsFd, deadline: Option<Deadline>) -> Result<bool, Errno> {
     let mut entries = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
