@@ -176,6 +176,7 @@ fn limits_above_the_hard_ones_are_refused_by_name() {
             };
             // SAFETY: as above.
             assert_eq!(
+                // SAFETY: the limit lives across the call.
                 unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) },
                 0
             );
@@ -558,6 +559,7 @@ fn descriptors_are_shared_on_request() {
     }
     isolated(|| {
         let (_region, coprocs) = counted();
+        // SAFETY: asks about a number, whatever it stands for.
         let is_open = |number| unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
         assert_eq!(
             returned(coprocs.spawn_value(open, 300, &Attributes::new()).unwrap()),

@@ -14,7 +14,7 @@ use super::attributes::Attribute;
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::region::{AttachError, Region};
-use crate::sys::{futex, limits, process, scheduling, signals};
+use crate::sys::{futex, limits, process, scheduling, signals, sockets};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::ops::Range;
@@ -52,7 +52,7 @@ pub(super) struct Seed<'a> {
 pub(super) fn begin(seed: &Seed<'_>) -> ! {
     for descriptor in seed.close.iter().flatten() {
         // SAFETY: this process's copy, which nobody uses: its owner never runs here.
-        unsafe { rustix::io::close(rustix::fd::AsRawFd::as_raw_fd(descriptor)) };
+        unsafe { sockets::close_copy(*descriptor) };
     }
     if seed.reset_signals {
         signals::reset_handlers();
@@ -168,8 +168,7 @@ fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (A
         let owned = if duplicate {
             // SAFETY: open in the copied process, and so in this one.
             let theirs = unsafe { BorrowedFd::borrow_raw(*number) };
-            rustix::io::fcntl_dupfd_cloexec(theirs, 3)
-                .map_err(|error| (Attribute::Descriptor, error))?
+            sockets::duplicate(theirs).map_err(|error| (Attribute::Descriptor, error))?
         } else {
             // SAFETY: received for this process by the zygote, whose copy has another owner.
             unsafe { OwnedFd::from_raw_fd(*number) }

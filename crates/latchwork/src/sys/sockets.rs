@@ -1,4 +1,5 @@
 //! A pair of connected sockets that carries whole messages with descriptors.
+#![allow(unsafe_code)]
 
 use core::mem::MaybeUninit;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -74,6 +75,20 @@ pub(crate) fn receive(
         }
     }
     Ok(received.bytes)
+}
+
+/// Another descriptor for what `descriptor` stands for, closed on exec, and none of 0, 1 and 2.
+pub(crate) fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
+    rustix::io::fcntl_dupfd_cloexec(descriptor, 3)
+}
+
+/// Closes a descriptor that another process's memory, of which this one has a copy, owns.
+///
+/// # Safety
+/// The owner never uses or drops it in this process.
+pub(crate) unsafe fn close_copy(descriptor: BorrowedFd<'_>) {
+    // SAFETY: by the contract.
+    unsafe { rustix::io::close(rustix::fd::AsRawFd::as_raw_fd(&descriptor)) };
 }
 
 /// What [`wait_readable`] found.
