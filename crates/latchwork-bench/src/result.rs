@@ -205,6 +205,10 @@ pub enum Variant {
     Pair,
     /// heap: 64 blocks are allocated, then freed in reverse.
     Batch,
+    /// spawn: as long as the pool of ready coprocs lasts.
+    PoolLasts,
+    /// spawn: one after the other without end, the refill of the pool included.
+    Sustained,
     /// fine-grained: an event to oneself.
     EventSelf,
     /// fine-grained: events of many tasks to one.
@@ -221,6 +225,8 @@ pub enum Variant {
 words!(Variant {
     Pair => "pair",
     Batch => "batch",
+    PoolLasts => "pool-lasts",
+    Sustained => "sustained",
     EventSelf => "event-self",
     EventManyToOne => "event-many-to-one",
     PrivateMutex => "private-mutex",

@@ -275,9 +275,9 @@ fn exec_counts_as_leaving_and_the_status_is_the_programs() {
 #[test]
 fn a_stack_overflow_kills_the_coproc_alone() {
     #[allow(unconditional_recursion)]
-    fn overflow(_region: &Region, depth: u64) -> i32 {
+    fn overflow(given: &Region, depth: u64) -> i32 {
         let frame = core::hint::black_box([depth; 64]);
-        overflow(core::hint::black_box(region), depth + 1) + frame[3] as i32
+        overflow(core::hint::black_box(given), depth + 1) + frame[3] as i32
     }
     let region = region();
     let coprocs = Coprocs::new(&region).unwrap();

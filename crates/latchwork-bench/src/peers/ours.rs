@@ -6,8 +6,9 @@ use std::io;
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
+use latchwork::coproc::{Attributes, Coprocs};
 use latchwork::mutex::{Mutex, Robust, WaitWake};
-use latchwork::region::Region;
+use latchwork::region::{Region, RegionOptions};
 
 use super::heap::{ALIGNMENT, Heap};
 use super::{FreeLock, Line};
@@ -56,5 +57,25 @@ impl Heap for Region {
             // that there is no error.
             let _ = unsafe { self.deallocate(block) };
         }
+    }
+}
+
+/// A region for coprocs that come and go.
+pub(crate) fn region_for_coprocs() -> io::Result<Region> {
+    RegionOptions::new()
+        .max_bytes(16 << 20)
+        .label("bench")
+        .create_anonymous()
+        .map_err(io::Error::other)
+}
+
+/// Starts a coproc that does nothing, and joins it.
+pub(crate) fn spawn_and_join(coprocs: &Coprocs, attributes: &Attributes) -> io::Result<()> {
+    let coproc = coprocs
+        .spawn_value(|_, number: u32| number as i32, 0, attributes)
+        .map_err(io::Error::other)?;
+    match coproc.join().map_err(io::Error::other)? {
+        exit if exit.is_success() => Ok(()),
+        exit => Err(io::Error::other(format!("a coproc ended: {exit:?}"))),
     }
 }

@@ -50,14 +50,14 @@ pub(crate) fn wait(child: pid_t) -> io::Result<()> {
     }
 }
 
-/// Waits for the end of any child, threads' children and clones included, and says which it was.
+/// Waits for the end of any child that reports its end by SIGCHLD (coprocs do not), and says which
+/// it was.
 pub(crate) fn wait_any() -> io::Result<pid_t> {
     loop {
         // SAFETY: all zeros is a value of this plain C type, and `info` outlives the call.
         let (waited, ended) = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
-            let flags = libc::WEXITED | libc::__WALL;
-            let waited = cvt(libc::waitid(libc::P_ALL, 0, &raw mut info, flags));
+            let waited = cvt(libc::waitid(libc::P_ALL, 0, &raw mut info, libc::WEXITED));
             (waited, info.si_pid())
         };
         match waited {

@@ -11,30 +11,102 @@ use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use latchwork::coproc::{Attributes, Coprocs, Options};
 
 use super::{Contestant, Prepared, Scenario};
 use crate::machine;
 use crate::measure::{Case, Pace};
-use crate::peers::process;
+use crate::peers::{ours, process};
 use crate::plan::Plan;
-use crate::result::{Params, Unit, Warning};
+use crate::result::{Params, Unit, Variant, Warning};
 
 pub(super) struct Spawn;
 
-/// Creates a task and waits for its end, in a worker.
-type Spawner = fn(&mut Tools) -> io::Result<()>;
+/// How a contestant is measured, in a worker.
+enum Measured {
+    /// Creates a task and waits for its end, over and over.
+    OneByOne(fn(&mut Tools) -> io::Result<()>),
+    /// Measures by itself: the mean time of one, and the variant that this is.
+    Itself(fn(&mut Tools) -> io::Result<Duration>, Variant),
+}
+use Measured::{Itself, OneByOne};
 
-const ENTRIES: &[(&str, Spawner)] = &[
-    ("pthread_create", |_| process::create_and_join_thread()),
-    ("fork", |_| process::wait(process::fork(|| 0)?)),
-    ("posix_spawn", |_| process::spawn_and_wait()),
-    ("floor small-server", |tools| tools.server.spawn_and_wait()),
+const ENTRIES: &[(&str, Measured)] = &[
+    (
+        "pthread_create",
+        OneByOne(|_| process::create_and_join_thread()),
+    ),
+    ("fork", OneByOne(|_| process::wait(process::fork(|| 0)?))),
+    ("posix_spawn", OneByOne(|_| process::spawn_and_wait())),
+    (
+        "floor small-server",
+        OneByOne(|tools| tools.server.spawn_and_wait()),
+    ),
+    (
+        "latchwork coproc-clean",
+        OneByOne(|tools| ours::spawn_and_join(&tools.clean, &Attributes::new())),
+    ),
+    (
+        "latchwork coproc-snapshot",
+        OneByOne(|tools| ours::spawn_and_join(&tools.clean, &Attributes::new().snapshot())),
+    ),
+    (
+        "latchwork coproc-pooled",
+        Itself(|tools| tools.while_the_pool_lasts(), Variant::PoolLasts),
+    ),
+    (
+        "latchwork coproc-pooled",
+        Itself(|tools| tools.sustained(), Variant::Sustained),
+    ),
 ];
 
 /// What contestants need that has to be there before the worker grows.
 struct Tools {
     server: Server,
+    clean: Coprocs,
+    pooled: Coprocs,
+    /// Coprocs in a sustained run.
+    run: u32,
+}
+
+/// Ready coprocs, and how many of them one sample uses: the refill begins when half are gone.
+const POOL: usize = 64;
+const FROM_POOL: u32 = 28;
+/// With those of the sample before, more than half: the pool is full when the sample begins.
+const PRIMING: u32 = 10;
+
+impl Tools {
+    fn start(run: u32) -> io::Result<Self> {
+        let region = ours::region_for_coprocs()?;
+        let start = |options| Coprocs::with_options(&region, &options).map_err(io::Error::other);
+        Ok(Self {
+            server: Server::start()?,
+            clean: start(Options::new())?,
+            pooled: start(Options::new().pool(POOL))?,
+            run,
+        })
+    }
+
+    fn while_the_pool_lasts(&mut self) -> io::Result<Duration> {
+        self.pooled_one_by_one(PRIMING)?;
+        // It fills up, and the remains of the last ones are cleared away.
+        std::thread::sleep(Duration::from_millis(60));
+        self.pooled_one_by_one(FROM_POOL)
+    }
+
+    fn sustained(&mut self) -> io::Result<Duration> {
+        self.pooled_one_by_one(self.run)
+    }
+
+    fn pooled_one_by_one(&self, count: u32) -> io::Result<Duration> {
+        let started = Instant::now();
+        for _ in 0..count {
+            ours::spawn_and_join(&self.pooled, &Attributes::new())?;
+        }
+        Ok(started.elapsed() / count)
+    }
 }
 
 /// Memory to leave free beside a worker's, in MiB.
@@ -54,10 +126,9 @@ impl Scenario for Spawn {
     }
 
     fn contestants(&self) -> Vec<Contestant> {
-        ENTRIES
-            .iter()
-            .map(|(name, _)| Contestant::ready(name))
-            .collect()
+        let mut names: Vec<_> = ENTRIES.iter().map(|(name, _)| *name).collect();
+        names.dedup();
+        names.into_iter().map(Contestant::ready).collect()
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -65,25 +136,33 @@ impl Scenario for Spawn {
         // A round is to see several forks of a large parent.
         let sample = plan.sample * 4;
         for &parent_mib in plan.parents_mib {
-            let worker = match Worker::start(parent_mib, sample) {
-                Ok(worker) => Rc::new(RefCell::new(worker)),
-                Err(text) => {
-                    prepared.warnings.push(Warning::Memory { text });
-                    continue;
-                }
-            };
+            let worker =
+                match Worker::start(parent_mib, sample, if plan.quick { 1000 } else { 10_000 }) {
+                    Ok(worker) => Rc::new(RefCell::new(worker)),
+                    Err(text) => {
+                        prepared.warnings.push(Warning::Memory { text });
+                        continue;
+                    }
+                };
             let params = Params {
                 parent_mib: Some(parent_mib),
                 ..Params::default()
             };
-            for (index, (name, _)) in (0..).zip(ENTRIES) {
+            for (index, (name, measured)) in (0..).zip(ENTRIES) {
                 if !plan.wants(self, name) {
                     continue;
                 }
                 let worker = Rc::clone(&worker);
+                let case = match measured {
+                    OneByOne(_) => None,
+                    Itself(_, variant) => Some(*variant),
+                };
                 prepared.cases.push(Case {
                     contestant: name,
-                    params: params.clone(),
+                    params: Params {
+                        case,
+                        ..params.clone()
+                    },
                     group: params.clone(),
                     is_base: *name == self.base(),
                     unit: Unit::Us,
@@ -106,7 +185,7 @@ struct Worker {
 
 impl Worker {
     /// Starts a worker of `mib` MiB, or says why there is none.
-    fn start(mib: u64, sample: Duration) -> Result<Self, String> {
+    fn start(mib: u64, sample: Duration, run: u32) -> Result<Self, String> {
         let available = machine::available_mib();
         if available < mib + SLACK_MIB {
             return Err(format!(
@@ -118,7 +197,7 @@ impl Worker {
         let (line, worker_line) = UnixStream::pair().map_err(failed)?;
         let process = process::fork(|| {
             process::close_all_but(worker_line.as_fd());
-            match work(mib, sample, worker_line) {
+            match work(mib, sample, run, worker_line) {
                 Ok(()) => 0,
                 Err(_) => 1,
             }
@@ -169,10 +248,8 @@ impl Drop for Worker {
 }
 
 /// The life of a worker.
-fn work(mib: u64, sample: Duration, mut line: UnixStream) -> io::Result<()> {
-    let mut tools = Tools {
-        server: Server::start()?,
-    };
+fn work(mib: u64, sample: Duration, run: u32, mut line: UnixStream) -> io::Result<()> {
+    let mut tools = Tools::start(run)?;
     // Should the machine run out of memory, this process is the one to end. Best effort.
     let _ = fs::write("/proc/self/oom_score_adj", "1000");
     reply(&mut line, process::become_large(mib).map(|()| 0.0))?;
@@ -180,9 +257,11 @@ fn work(mib: u64, sample: Duration, mut line: UnixStream) -> io::Result<()> {
     let mut contestant = [0];
     while line.read(&mut contestant)? == 1 {
         let index = usize::from(contestant[0]);
-        let (_, spawner) = ENTRIES[index];
-        let figure = paces[index].ns_per_call(|| spawner(&mut tools));
-        reply(&mut line, figure.map(|ns| ns / 1000.0))?;
+        let nanoseconds = match &ENTRIES[index].1 {
+            OneByOne(spawner) => paces[index].ns_per_call(|| spawner(&mut tools)),
+            Itself(measure, _) => measure(&mut tools).map(|one| one.as_secs_f64() * 1e9),
+        };
+        reply(&mut line, nanoseconds.map(|ns| ns / 1000.0))?;
     }
     Ok(())
 }
