@@ -158,6 +158,12 @@ impl Coproc {
     /// As for [`Self::join`].
     pub fn join_reaped(self) -> Result<Exit, JoinError> {
         let published = self.wait(None)?;
+        // A coproc from the pool puts its end off.
+        futex::wake(
+            &raw const self.record.state,
+            u32::MAX,
+            futex::Sharing::Shared,
+        );
         let (_, usage) = self.reap(None)?;
         Ok(Exit { usage, ..published })
     }
