@@ -284,7 +284,7 @@ fn run(record: &Ref, request: &Request) -> ! {
     // taking a process apart takes longer than either.
     if leave_regions(&record.region) {
         if request.pooled {
-            linger(record);
+            linger();
         }
         scheduling::step_back();
     }
@@ -295,19 +295,12 @@ fn run(record: &Ref, request: &Request) -> ! {
 const LINGER: Duration = Duration::from_millis(10);
 
 /// Puts the end off for a moment: taking a process apart takes some 100 µs of a processor, and in a
-/// burst of short coprocs that would be taken from the next ones. Who wants the process to be gone
-/// wakes it (`Coproc::join_reaped`), or waits for as long if that came before the sleep.
+/// burst of short coprocs that would be taken from the next ones.
 ///
-/// The record may be freed meanwhile, and its place hold something else: only its address is used,
-/// and the kernel's comparison then ends the sleep at once.
-fn linger(record: &Ref) {
-    let end = Deadline::after(LINGER);
-    futex::wait(
-        &record.state,
-        record::DONE,
-        futex::Sharing::Shared,
-        Some(end),
-    );
+/// On no word of the region: the record may be another coproc's by now, whose wake-up this one
+/// would take.
+fn linger() {
+    std::thread::sleep(LINGER);
 }
 
 /// Frees the record if nobody is left to do so; whether it did.
