@@ -283,24 +283,9 @@ fn run(record: &Ref, request: &Request) -> ! {
     // Who was woken by that may be waiting for this processor, and so may the next from the pool;
     // taking a process apart takes longer than either.
     if leave_regions(&record.region) {
-        if request.pooled {
-            linger();
-        }
         scheduling::step_back();
     }
     process::exit(status & 0xff)
-}
-
-/// How long a coproc from the pool puts its end off.
-const LINGER: Duration = Duration::from_millis(10);
-
-/// Puts the end off for a moment: taking a process apart takes some 100 µs of a processor, and in a
-/// burst of short coprocs that would be taken from the next ones.
-///
-/// On no word of the region: the record may be another coproc's by now, whose wake-up this one
-/// would take.
-fn linger() {
-    std::thread::sleep(LINGER);
 }
 
 /// Frees the record if nobody is left to do so; whether it did.

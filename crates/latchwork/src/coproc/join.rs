@@ -152,8 +152,7 @@ impl Coproc {
     }
 
     /// Waits until the kernel has taken the process apart: its descriptors are closed, its threads
-    /// gone, and its usage is complete. A coproc from the pool puts its end off by 10 ms, so that a
-    /// burst of short ones does not pay for it.
+    /// gone, and its usage is complete.
     ///
     /// # Errors
     /// As for [`Self::join`].

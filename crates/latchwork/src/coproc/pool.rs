@@ -46,7 +46,9 @@ impl Pool {
                         )
                         .is_ok()
                     {
-                        futex::wake(state, 1, Sharing::Shared);
+                        // All: should anybody still sleep on what was here before this record, he
+                        // would take the one wake-up.
+                        futex::wake(state, u32::MAX, Sharing::Shared);
                         return Some(member);
                     }
                     // It has closed meanwhile.
