@@ -47,7 +47,7 @@ fn object(region: &Region, seat: usize) {
     match region.find::<[u64; 64]>(&name) {
         Ok(object) => {
             assert_eq!(*object, [seat as u64; 64]);
-            // SAFETY: see above.
+            // SAFETY: each seat has a name of its own: nobody else uses the object.
             unsafe { region.remove::<[u64; 64]>(&name).unwrap() };
         }
         Err(ObjectError::NotFound) => {

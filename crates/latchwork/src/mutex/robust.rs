@@ -416,7 +416,7 @@ impl<P: RobustProtocol> Robust<P> {
         // SAFETY: by the caller's contract.
         unsafe {
             if std::thread::panicking() {
-                self.release_as_inconsistent();
+                self.unlock_inconsistent();
             } else {
                 self.release_as(Me::whoever());
             }
@@ -497,7 +497,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The calling task holds it.
     #[cold]
-    unsafe fn release_as_inconsistent(&self) {
+    pub(crate) unsafe fn unlock_inconsistent(&self) {
         self.node.state.store(INCONSISTENT, Ordering::Relaxed);
         // SAFETY: by the caller's contract.
         unsafe { self.release_unclean() };
@@ -845,7 +845,7 @@ impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
             if gives_up {
                 self.guard.mutex.raw.release_as_lost();
             } else {
-                self.guard.mutex.raw.release_as_inconsistent();
+                self.guard.mutex.raw.unlock_inconsistent();
             }
         }
     }

@@ -552,7 +552,7 @@ impl Region {
             self.inner.addresses().contains(&address),
             "the value at {address:#x} does not lie in this region"
         );
-        // SAFETY: see above.
+        // SAFETY: the value lies in the region, where nothing that is not `Unpin` is moved.
         unsafe { Pin::new_unchecked(value) }
     }
 

@@ -150,7 +150,11 @@ impl<'r> Directory<'r> {
             Ok(Acquired::Clean) => {}
             Ok(Acquired::OwnerDied) => {
                 // First the heap: an intent of the dead is decided by an entry as it is now.
-                region.sweep()?;
+                if let Err(error) = region.sweep() {
+                    // SAFETY: locked above. The next one finds what this one found.
+                    unsafe { lock.unlock_inconsistent() };
+                    return Err(error.into());
+                }
                 names::repair(region.entries(), |object, location| {
                     // SAFETY: the object of an entry whose remover died; the directory is locked.
                     unsafe { region.heap.retire(&task.heap_task(), object, location, 0) };
