@@ -7,9 +7,10 @@ use core::mem::forget;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
-use latchwork::mutex::{LockError, Mutex, Robust};
+use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial};
+use std::cell::RefCell;
 use std::process::abort;
 use std::thread;
 
@@ -339,7 +340,7 @@ fn not_recoverable_reaches_all_waiters() {
     assert_eq!(*lock.as_ref().lock().unwrap(), 7);
 }
 
-type Outcome<'a> = Result<latchwork::mutex::RobustGuard<'a, u32>, LockError<'a, u32>>;
+type Outcome<'a> = Result<RobustGuard<'a, u32>, LockError<'a, u32>>;
 
 /// Counts how often `judge` said true and false for six tasks that sleep when the owner ends.
 fn with_waiters_of_a_dying_owner(
@@ -558,7 +559,7 @@ fn a_destructor_of_a_thread_variable_may_lock() {
             *Pin::static_ref(&LATE).lock().unwrap() += 1;
         }
     }
-    std::thread_local!(static EARLY_MADE: core::cell::RefCell<Option<Late>> = const { core::cell::RefCell::new(None) });
+    std::thread_local!(static EARLY_MADE: RefCell<Option<Late>> = const { RefCell::new(None) });
     let _trial = Trial::begin("a_destructor_of_a_thread_variable_may_lock");
     for first in [true, false] {
         thread::spawn(move || {
@@ -574,4 +575,22 @@ fn a_destructor_of_a_thread_variable_may_lock() {
         .unwrap();
     }
     assert_eq!(*Pin::static_ref(&LATE).lock().unwrap(), 3);
+}
+
+#[test]
+fn a_guard_kept_in_a_thread_variable_is_released_at_the_threads_end() {
+    static LOCK: Ours = Mutex::robust(0);
+    thread_local! {
+        static KEPT: RefCell<Option<RobustGuard<'static, u32>>> = const { RefCell::new(None) };
+    }
+    thread::spawn(|| {
+        // Its destructor is known before the thread is a task, and so runs after that has ended.
+        KEPT.with(|kept| assert!(kept.borrow().is_none()));
+        let mut guard = Pin::static_ref(&LOCK).lock().unwrap();
+        *guard = 1;
+        KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+    })
+    .join()
+    .unwrap();
+    assert_eq!(*Pin::static_ref(&LOCK).lock().unwrap(), 1);
 }

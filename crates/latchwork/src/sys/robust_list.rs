@@ -208,24 +208,14 @@ impl Head {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// Whether nothing stands behind the place whose link is `behind`.
-    ///
-    /// # Safety
-    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
-    /// node on it.
-    #[inline(always)]
-    pub(crate) unsafe fn is_last(&self, behind: usize) -> bool {
-        // SAFETY: a link of this thread's list; it holds the address of the next one.
-        unsafe { *ptr::with_exposed_provenance::<usize>(behind) == self.front() }
-    }
-
     /// Puts a locked node into the list, behind the one whose link is `behind`. Whether there is
     /// another one behind it.
     ///
     /// The head's own `prev` is left alone: libc has it so that it can write there, and never reads it.
     ///
     /// # Safety
-    /// As for [`Self::is_last`]; `node` is locked by this thread, announced, on no list, and stays
+    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
+    /// node on it; `node` is locked by this thread, announced, on no list, and stays
     /// where it is until it is unlinked or the thread has ended.
     #[inline(always)]
     pub(crate) unsafe fn link(&self, node: &Node, behind: usize) -> bool {
@@ -264,6 +254,18 @@ impl Head {
         }
         compiler_fence(Ordering::SeqCst);
         was_followed
+    }
+
+    /// [`Self::unlink`] for a node that no other stands behind.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub(crate) unsafe fn unlink_last(&self, node: &Node) {
+        let prev = node.prev.load(Ordering::Relaxed);
+        // SAFETY: a node of this thread's list, or its head.
+        unsafe { *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = self.front() };
+        compiler_fence(Ordering::SeqCst);
     }
 
     /// The links on the list, front to back; at most as many as the kernel would follow.

@@ -92,6 +92,14 @@ impl Head {
         !nodes.is_empty()
     }
 
+    /// # Safety
+    /// As for the real one.
+    pub(crate) unsafe fn unlink_last(&self, node: &Node) {
+        // SAFETY: by the contract.
+        let was_followed = unsafe { self.unlink(node) };
+        debug_assert!(!was_followed);
+    }
+
     pub(crate) fn nodes(&self) -> Vec<usize> {
         self.nodes.borrow().clone()
     }

@@ -1,0 +1,323 @@
+//! The typed face of robust locks: guards, and what a lock call may find.
+//!
+//! Invariants
+//! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and holds whole data.
+//! 2. Data that an owner left torn is reached through an [`OwnerDied`] only, which says so.
+//!
+//! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
+#![allow(unsafe_code)]
+
+use super::{
+    Acquired, CONSISTENT, OWNER_DIED, Patience, RawError, Robust, RobustProtocol, owner_of_guard,
+};
+use crate::atomic::{Ordering, const_unless_loom};
+use crate::mutex::{Mutex, WaitWake};
+use crate::sharing::Shared;
+use crate::task::{self, Me, TaskError};
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ops::{Deref, DerefMut};
+use core::pin::Pin;
+
+/// Why a robust mutex was not simply taken.
+pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    /// The last owner died, or panicked, while it held the lock. The lock is taken: repair the data
+    /// and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for good.
+    OwnerDied(OwnerDied<'a, T, P>),
+    /// An owner died and its successor gave the lock up. Nobody can take it any more.
+    NotRecoverable,
+    /// Another task holds it (`try_lock`).
+    WouldBlock,
+    /// The deadline passed.
+    TimedOut,
+    /// The calling task holds it already.
+    Deadlock,
+    /// The calling task holds as many robust locks as the kernel would release at its death.
+    TooManyHeld,
+    /// The calling thread cannot own robust locks on this system.
+    Unavailable(TaskError),
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::OwnerDied(_) => "the owner of the lock died while it held it",
+            Self::NotRecoverable => "the lock was given up after its owner's death",
+            Self::WouldBlock => "the lock is held by another task",
+            Self::TimedOut => "the deadline passed before the lock was free",
+            Self::Deadlock => "the calling task holds the lock already",
+            Self::TooManyHeld => "the calling task holds too many robust locks",
+            Self::Unavailable(error) => return error.fmt(formatter),
+        })
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> std::error::Error for LockError<'_, T, P> {}
+
+impl<T> Mutex<T, Robust> {
+    const_unless_loom! {
+        /// An unlocked robust mutex, for threads and processes alike.
+        #[must_use]
+        pub fn robust(value: T) -> Self {
+            Self::from_raw(Robust::new(), value)
+        }
+    }
+}
+
+type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
+
+impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
+    /// Takes the lock, sleeping as long as a living task holds it.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
+    #[inline]
+    pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
+        self.lock_with(Patience::Until(None))
+    }
+
+    /// Takes the lock if it is free at this moment.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `TimedOut` does not occur.
+    #[inline]
+    pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
+        self.lock_with(Patience::Try)
+    }
+
+    /// Takes the lock, or fails once `deadline` has passed.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    #[inline]
+    pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
+        self.lock_with(Patience::Until(Some(deadline)))
+    }
+
+    /// Takes the lock, or fails after `timeout`.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    #[cfg(not(loom))]
+    pub fn lock_for(self: Pin<&Self>, timeout: core::time::Duration) -> LockResult<'_, T, P> {
+        self.lock_until(Deadline::after(timeout))
+    }
+
+    /// Makes a lock whose owner died, or that was given up, usable again, with new data; torn data is
+    /// not dropped. An exclusive reference proves that nobody uses it.
+    pub fn reset(self: Pin<&mut Self>, value: T)
+    where
+        T: Sized,
+    {
+        // SAFETY: nothing is moved out; the data is not pinned structurally.
+        let this = unsafe { self.get_unchecked_mut() };
+        // Relaxed: nobody else has access.
+        let died = this.raw.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0;
+        if died || this.raw.node.state.load(Ordering::Relaxed) != CONSISTENT {
+            let place: *mut T = this.data.get_mut();
+            // SAFETY: the place is ours; what was there may be no value of `T`.
+            unsafe { place.write(value) };
+        } else {
+            *this.data.get_mut() = value;
+        }
+        if died {
+            this.raw.node.word.store(0, Ordering::Relaxed);
+        }
+        this.raw.mark_consistent();
+    }
+
+    #[inline(always)]
+    fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+        // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
+        match unsafe { self.raw().acquire_free() } {
+            Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
+            None => self.lock_slowly(patience),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+        let mutex = self.get_ref();
+        // SAFETY: as in `lock_with`.
+        let result = unsafe { mutex.raw.acquire_slowly(patience) };
+        let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
+        Err(match result {
+            Ok(Acquired::Clean) => return Ok(guard()),
+            Ok(Acquired::OwnerDied) => {
+                task::after_owner_death(core::ptr::from_ref(mutex).cast::<u8>().addr());
+                LockError::OwnerDied(OwnerDied {
+                    guard: ManuallyDrop::new(guard()),
+                })
+            }
+            Err(RawError::WouldBlock) => LockError::WouldBlock,
+            Err(RawError::TimedOut) => LockError::TimedOut,
+            Err(RawError::NotRecoverable) => LockError::NotRecoverable,
+            Err(RawError::Deadlock) => LockError::Deadlock,
+            Err(RawError::TooManyHeld) => LockError::TooManyHeld,
+            Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
+        })
+    }
+}
+
+/// The right to use a robust mutex's data; dropping it releases the lock.
+///
+/// If it is dropped while its thread panics, the lock is released as inconsistent: the next one gets
+/// [`LockError::OwnerDied`]. (Also if it was taken by a destructor, during the panic: a look at both
+/// ends would cost every section a nanosecond.) Forgetting it leaves the mutex locked until the task
+/// ends. In the child of a fork it is the parent's: dropping it there aborts.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    mutex: &'a Mutex<T, Robust<P>>,
+    /// Who took the lock: another one after a fork. Kept here, since a look at the word costs more.
+    owner: u32,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
+
+impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
+    #[inline]
+    fn new(mutex: &'a Mutex<T, Robust<P>>, owner: u32) -> Self {
+        Self {
+            mutex,
+            owner,
+            not_send: PhantomData,
+        }
+    }
+
+    /// The mutex that this guard holds.
+    pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
+        // SAFETY: a guard is made from a pinned mutex only.
+        unsafe { Pin::new_unchecked(this.mutex) }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the lock.
+        unsafe { &*self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the lock, and is borrowed exclusively.
+        unsafe { &mut *self.mutex.data.get() }
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless a panic
+        // is under way: an `OwnerDied` becomes a guard only by saying so.
+        unsafe {
+            self.mutex.raw.release_guarded(self.owner);
+        }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+/// A robust mutex taken from a dead owner, with data that may be torn.
+///
+/// The owner died between any two of its instructions. For a `T` that is
+/// [`TornSafe`](crate::region::TornSafe) the data can be read as it is and repaired; any other `T`
+/// must be [replaced](Self::replace) whole, or vouched for.
+/// Dropping this guard gives the lock up: from then on it is `NotRecoverable`. (Dropped by a panic,
+/// it is inconsistent still, and the next one may try.)
+#[must_use = "dropping it unrepaired gives the lock up for good"]
+pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
+    guard: ManuallyDrop<RobustGuard<'a, T, P>>,
+}
+
+impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
+    fn into_guard(self) -> RobustGuard<'a, T, P> {
+        let mut this = ManuallyDrop::new(self);
+        this.guard.mutex.raw.mark_consistent();
+        // SAFETY: `this` is never dropped, so the guard is taken once.
+        unsafe { ManuallyDrop::take(&mut this.guard) }
+    }
+
+    /// Declares the data whole and goes on as a normal holder, whatever the type.
+    ///
+    /// # Safety
+    /// The data is a valid value of `T`, although its last owner stopped between two instructions.
+    pub unsafe fn make_consistent_unchecked(self) -> RobustGuard<'a, T, P> {
+        self.into_guard()
+    }
+}
+
+impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
+    /// The data as bytes that may or may not be a value.
+    pub fn as_uninit(&mut self) -> &mut MaybeUninit<T> {
+        // SAFETY: the guard holds the lock; `MaybeUninit` promises nothing of the content, and the
+        // mutex is this type's to keep torn: `make_consistent_unchecked` is unsafe.
+        unsafe { &mut *self.guard.mutex.data.get().cast() }
+    }
+
+    /// Puts a new value in place of the torn one, which is not dropped, and goes on as a normal
+    /// holder.
+    pub fn replace(mut self, value: T) -> RobustGuard<'a, T, P> {
+        self.as_uninit().write(value);
+        self.into_guard()
+    }
+}
+
+impl<'a, T: ?Sized + crate::region::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
+    /// Declares the data repaired and goes on as a normal holder.
+    pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
+        self.into_guard()
+    }
+}
+
+impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.guard
+    }
+}
+
+impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.guard
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> fmt::Debug for OwnerDied<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("OwnerDied")
+    }
+}
+
+impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
+    fn drop(&mut self) {
+        owner_of_guard(self.guard.owner);
+        let gives_up = !std::thread::panicking();
+        // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
+        unsafe {
+            if gives_up {
+                self.guard.mutex.raw.release_as_lost();
+            } else {
+                self.guard.mutex.raw.unlock_inconsistent();
+            }
+        }
+    }
+}
