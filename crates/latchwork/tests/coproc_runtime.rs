@@ -6,9 +6,7 @@ mod coproc_support;
 
 use coproc_support::{children, fork, isolated, proc_file, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{
-    Attributes, Coprocs, Happening, Options, Outcome, Restart, Signal, SpawnError, Spec, Supervisor,
-};
+use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Seed, Watchdog};
@@ -283,27 +281,6 @@ fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
 }
 
 #[test]
-fn ready_coprocs_that_were_killed_are_passed_over() {
-    isolated(|| {
-        let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
-        until(|| children().len() == 5);
-        let zygote = zygote();
-        for (pid, _) in children() {
-            // The later ones may not be named yet, which is as good.
-            if pid != zygote && proc_file(pid, "comm") == "ready\n" {
-                // SAFETY: our child, which lives.
-                unsafe { libc::kill(pid as i32, libc::SIGKILL) };
-                until(|| !runs(pid));
-            }
-        }
-        for _ in 0..8 {
-            works(&coprocs);
-        }
-    });
-}
-
-#[test]
 fn signals_for_the_terminals_group_pass_the_helpers_by() {
     isolated(|| {
         let region = region();
@@ -552,121 +529,4 @@ fn a_coproc_is_the_hosts_child() {
         coproc.kill(Signal::KILL).unwrap();
         coproc.join().unwrap();
     }
-}
-
-#[test]
-fn a_supervisor_starts_again_by_policy() {
-    fn succeed_on_the_third(region: &Region, (): ()) -> i32 {
-        let runs = region.find::<AtomicU32>("runs").unwrap();
-        if runs.fetch_add(1, Ordering::Relaxed) < 2 {
-            std::process::abort()
-        } else {
-            0
-        }
-    }
-    let region = region();
-    region.object("runs", || AtomicU32::new(0)).unwrap();
-    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
-    let short = Duration::from_millis(1);
-    let hour = Duration::from_secs(3600);
-    supervisor.add(
-        Spec::new("retry", |coprocs| {
-            coprocs.spawn_value(succeed_on_the_third, (), &Attributes::new().core_size(0))
-        })
-        .back_off(short, short),
-    );
-    supervisor.add(
-        Spec::new("once", |coprocs| {
-            coprocs.spawn_value(give, 1, &Attributes::new())
-        })
-        .restart(Restart::Never),
-    );
-    supervisor.add(
-        Spec::new("always", |coprocs| {
-            coprocs.spawn_value(give, 0, &Attributes::new())
-        })
-        .restart(Restart::Always)
-        .limit(4, hour)
-        .back_off(short, short),
-    );
-    supervisor.add(
-        Spec::new("refused", |coprocs| {
-            coprocs.spawn_value(give, 0, &Attributes::new().affinity([]))
-        })
-        .limit(1, hour),
-    );
-    let events = supervisor.run_until(None);
-    let count = |name: &str, is: fn(&Happening) -> bool| {
-        events
-            .iter()
-            .filter(|event| event.name == name && is(&event.what))
-            .count()
-    };
-    let ended = |happening: &Happening| matches!(happening, Happening::Ended(_));
-    let restarted = |happening: &Happening| matches!(happening, Happening::Restarted { .. });
-    let gave_up = |happening: &Happening| matches!(happening, Happening::GaveUp);
-    assert_eq!(
-        (
-            count("retry", ended),
-            count("retry", restarted),
-            count("retry", gave_up)
-        ),
-        (3, 2, 0)
-    );
-    assert_eq!(
-        (
-            count("once", ended),
-            count("once", restarted),
-            count("once", gave_up)
-        ),
-        (1, 0, 0)
-    );
-    assert_eq!(
-        (
-            count("always", ended),
-            count("always", restarted),
-            count("always", gave_up)
-        ),
-        (5, 4, 1)
-    );
-    let not_started = |happening: &Happening| matches!(happening, Happening::NotStarted(_));
-    assert_eq!(
-        (count("refused", not_started), count("refused", gave_up)),
-        (2, 1)
-    );
-}
-
-#[test]
-fn a_supervisor_stops_at_its_deadline_and_goes_on() {
-    let region = region();
-    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
-    supervisor.add(
-        Spec::new("worker", |coprocs| {
-            coprocs.spawn_value(pause, (), &Attributes::new())
-        })
-        .restart(Restart::Never),
-    );
-    let deadline = latchwork::time::Deadline::after(Duration::from_millis(30));
-    let events = supervisor.run_until(Some(deadline));
-    assert!(matches!(
-        events[..],
-        [latchwork::coproc::Event {
-            what: Happening::Started { .. },
-            ..
-        }]
-    ));
-    supervisor
-        .running("worker")
-        .unwrap()
-        .kill(Signal::KILL)
-        .unwrap();
-    let events = supervisor.run_until(None);
-    assert!(matches!(
-        events[..],
-        [latchwork::coproc::Event {
-            what: Happening::Ended(_),
-            ..
-        }]
-    ));
-    assert!(supervisor.running("worker").is_none());
 }

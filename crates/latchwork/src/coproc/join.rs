@@ -10,7 +10,7 @@
 use super::graveyard::{self, Grave};
 use super::record::{self, Ref};
 use super::{JoinError, child};
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, spin_hint};
 use crate::mutex::Mutex;
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
@@ -25,6 +25,11 @@ use std::sync::Arc;
 
 /// How long a sleep watches the life-word of one task alone.
 const SHORT: Duration = Duration::from_millis(2);
+
+/// How long after its start a coproc from the pool is waited for awake, on a machine of several
+/// processors: a short one is then joined without a sleep and a wake-up, which cost as much as its
+/// whole life. One that runs for longer costs its joiner this much of a processor, once.
+const HURRY: Duration = Duration::from_micros(40);
 
 /// How a coproc ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +92,8 @@ pub struct Coproc {
     name: String,
     detached: bool,
     creator: u32,
+    /// Until when a join does not sleep.
+    hurry: Option<Deadline>,
     process: Mutex<Process>,
 }
 
@@ -98,7 +105,7 @@ struct Process {
 }
 
 impl Coproc {
-    pub(super) fn new(record: Ref, name: &str, detached: bool) -> Self {
+    pub(super) fn new(record: Ref, name: &str, detached: bool, hurry: bool) -> Self {
         let pid = record.pid.load(Ordering::Relaxed);
         let creator = thread::process_id();
         Self {
@@ -107,6 +114,7 @@ impl Coproc {
             name: name.to_owned(),
             detached,
             creator,
+            hurry: hurry.then(|| Deadline::after(HURRY)),
             process: Mutex::default(),
         }
     }
@@ -152,7 +160,8 @@ impl Coproc {
     }
 
     /// Waits until the kernel has taken the process apart: its descriptors are closed, its threads
-    /// gone, and its usage is complete.
+    /// gone, and its usage is complete. A coproc from the pool puts its end off by 10 ms, so that a
+    /// burst of short ones does not pay for it.
     ///
     /// # Errors
     /// As for [`Self::join`].
@@ -234,6 +243,12 @@ impl Coproc {
             return Ok(true);
         };
         let inner = self.record.region.inner();
+        while self.hurry.is_some_and(|hurry| !hurry.has_passed()) {
+            if inner.life_word(task).is_none() {
+                return Ok(true);
+            }
+            spin_hint();
+        }
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(SHORT);
             futex::wait(

@@ -60,16 +60,18 @@ impl Pool {
         None
     }
 
-    /// Asks for as many as are missing, once half of them are.
+    /// Whether so many are missing that more are to be asked for.
+    pub(super) fn is_low(&self) -> bool {
+        self.members.len() * 2 <= self.size && self.size != 0
+    }
+
+    /// Asks for as many as are missing.
     pub(super) fn refill(
         &mut self,
         zygote: &Zygote,
         request: impl Fn() -> Request,
         region: &crate::region::Region,
     ) {
-        if self.members.len() * 2 > self.size || self.size == 0 {
-            return;
-        }
         let missing = self.size - self.members.len();
         // Without memory, or without a zygote, there is no pool, and spawns are clean ones.
         let records: Vec<Ref> = (0..missing)
@@ -83,6 +85,26 @@ impl Pool {
                 unsafe { record.free() };
             }
         }
+    }
+
+    /// Forgets the members that have died. How many are ready, and how many are being made.
+    pub(super) fn count(&mut self) -> (usize, usize) {
+        let (mut ready, mut coming) = (0, 0);
+        for _ in 0..self.members.len() {
+            let Some(member) = self.members.pop_front() else {
+                break;
+            };
+            match member.state() {
+                record::REQUESTED if !has_ended(&member) => coming += 1,
+                record::READY if lives(&member) => ready += 1,
+                _ => {
+                    discard(member, false);
+                    continue;
+                }
+            }
+            self.members.push_back(member);
+        }
+        (ready, coming)
     }
 
     /// Forgets those that a dead zygote did not get to.

@@ -62,11 +62,10 @@ pub(crate) fn discard_pending() {
 
 /// Cheaper than the wait that it saves.
 fn any_pending() -> bool {
-    let mut set = none();
-    // SAFETY: the kernel writes the set.
-    unsafe { libc::sigpending(&raw mut set) };
-    // SAFETY: an initialised set, and signals that exist.
-    (1..=libc::SIGRTMAX()).any(|signal| unsafe { libc::sigismember(&raw const set, signal) == 1 })
+    let mut set = 0u64;
+    // SAFETY: the kernel writes a set, which is 64 bits.
+    let known = unsafe { libc::syscall(libc::SYS_rt_sigpending, &raw mut set, size_of::<u64>()) };
+    known != 0 || set != 0
 }
 
 /// Gives each signal that has a handler its default action, as exec does; ignored ones stay so.

@@ -1,0 +1,91 @@
+//! Coprocs that are held ready.
+#![allow(unsafe_code)]
+
+mod coproc_support;
+
+use coproc_support::{children, isolated, proc_file, region, runs, until};
+use core::time::Duration;
+use latchwork::coproc::{Attributes, Coprocs, Options, Outcome};
+use latchwork::region::RegionOptions;
+use latchwork::time::Deadline;
+
+fn works(coprocs: &Coprocs) {
+    let exit = coprocs
+        .spawn_value(|_, value: i32| value, 6, &Attributes::new())
+        .unwrap()
+        .join()
+        .unwrap();
+    assert_eq!(exit.outcome, Outcome::Returned(6));
+}
+
+fn far() -> Deadline {
+    Deadline::after(Duration::from_secs(100))
+}
+
+/// The processes of a name, which no coproc of a test has.
+fn named(name: &str) -> Vec<u32> {
+    children()
+        .into_iter()
+        .map(|(pid, _)| pid)
+        .filter(|pid| proc_file(*pid, "comm") == format!("{name}\n"))
+        .collect()
+}
+
+fn kill(pid: u32) {
+    // SAFETY: a child of this process.
+    unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+}
+
+#[test]
+fn filling_waits_for_all_and_starts_again_for_what_died() {
+    isolated(|| {
+        let region = region();
+        assert_eq!(Coprocs::new(&region).unwrap().fill(far()).unwrap(), 0);
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(5)).unwrap();
+        assert_eq!(coprocs.fill(far()).unwrap(), 5);
+        assert_eq!(named("ready").len(), 5);
+        works(&coprocs);
+        assert_eq!(coprocs.fill(far()).unwrap(), 5);
+        for pid in named("ready") {
+            kill(pid);
+        }
+        for pid in named("zygote") {
+            kill(pid);
+        }
+        assert_eq!(coprocs.fill(far()).unwrap(), 5);
+        works(&coprocs);
+    });
+}
+
+#[test]
+fn filling_ends_where_the_task_table_or_the_time_does() {
+    isolated(|| {
+        let region = RegionOptions::new()
+            .max_bytes(4 << 20)
+            .max_tasks(6)
+            .create_anonymous()
+            .unwrap();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(20)).unwrap();
+        // This thread and the server process have a slot each.
+        assert_eq!(coprocs.fill(far()).unwrap(), 4);
+        assert!(coprocs.fill(Deadline::after(Duration::ZERO)).unwrap() <= 4);
+        works(&coprocs);
+    });
+}
+
+#[test]
+fn ready_coprocs_that_were_killed_are_passed_over() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
+        until(|| children().len() == 5);
+        // The later ones may not be named yet, which is as good.
+        for pid in named("ready") {
+            kill(pid);
+            until(|| !runs(pid));
+        }
+        for _ in 0..8 {
+            works(&coprocs);
+        }
+    });
+}
