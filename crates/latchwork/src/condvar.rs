@@ -34,12 +34,13 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{MutexGuard, RawLock};
+use crate::mutex::{MutexGuard, Protocol};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 
 /// How a timed wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,61 +146,69 @@ impl<S: Sharing> Condvar<S> {
     }
 
     /// Releases the mutex, waits for a notification, and takes the mutex again.
-    pub fn wait<'a, T: ?Sized, P: RawLock>(
+    ///
+    /// The guard comes in a `Result` if the mutex's protocol can fail; after an error the mutex is
+    /// not held.
+    pub fn wait<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
-    ) -> MutexGuard<'a, T, P> {
-        self.wait_inner(guard, None).0
+    ) -> P::Outcome<MutexGuard<'a, T, P>> {
+        P::outcome(self.wait_inner(guard, None).map(|(guard, _)| guard))
     }
 
     /// As [`Self::wait`], but no longer than until `deadline` (taking the mutex may last longer).
-    pub fn wait_until<'a, T: ?Sized, P: RawLock>(
+    pub fn wait_until<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
         deadline: Deadline,
-    ) -> (MutexGuard<'a, T, P>, Waited) {
-        self.wait_inner(guard, Some(deadline))
+    ) -> P::Outcome<(MutexGuard<'a, T, P>, Waited)> {
+        P::outcome(self.wait_inner(guard, Some(deadline)))
     }
 
     /// As [`Self::wait`], but no longer than for `timeout`.
     #[cfg(not(loom))]
-    pub fn wait_for<'a, T: ?Sized, P: RawLock>(
+    pub fn wait_for<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
         timeout: core::time::Duration,
-    ) -> (MutexGuard<'a, T, P>, Waited) {
+    ) -> P::Outcome<(MutexGuard<'a, T, P>, Waited)> {
         self.wait_until(guard, Deadline::after(timeout))
     }
 
     /// Waits as long as `condition` holds.
-    pub fn wait_while<'a, T: ?Sized, P: RawLock>(
+    pub fn wait_while<'a, T: ?Sized, P: Protocol>(
         &self,
         mut guard: MutexGuard<'a, T, P>,
         mut condition: impl FnMut(&mut T) -> bool,
-    ) -> MutexGuard<'a, T, P> {
+    ) -> P::Outcome<MutexGuard<'a, T, P>> {
         while condition(&mut guard) {
-            guard = self.wait(guard);
+            guard = match self.wait_inner(guard, None) {
+                Ok((guard, _)) => guard,
+                Err(fault) => return P::outcome(Err(fault)),
+            };
         }
-        guard
+        P::outcome(Ok(guard))
     }
 
-    fn wait_inner<'a, T: ?Sized, P: RawLock>(
+    fn wait_inner<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
         deadline: Option<Deadline>,
-    ) -> (MutexGuard<'a, T, P>, Waited) {
+    ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
         let ticket = self.enter();
+        // Not dropped if the lock cannot be taken again.
+        let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
-        unsafe { lock.unlock() };
+        unsafe { lock.release() };
         let compared = unless_fault!(
             CondvarTicketReadLate,
             ticket,
             self.ticket.load(Ordering::Relaxed)
         );
         let waited = self.sleep(compared, deadline);
-        lock.lock();
-        (guard, waited)
+        lock.acquire()?;
+        Ok((ManuallyDrop::into_inner(guard), waited))
     }
 }
 

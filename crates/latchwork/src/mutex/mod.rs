@@ -69,8 +69,12 @@ macro_rules! implement_lock_api {
 #[cfg(not(loom))]
 pub(crate) use implement_lock_api;
 
+mod patience;
 mod robust;
 mod wait_wake;
+
+pub(crate) use patience::Patience;
+pub use patience::Unfinished;
 
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
@@ -78,11 +82,12 @@ pub use wait_wake::WaitWake;
 
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
+use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
-/// A lock without data: what a protocol provides.
+/// A lock without data that can always be taken: what a simple protocol provides.
 ///
 /// # Safety
 /// Between a `lock`, a `try_lock` or `lock_until` that returned true and the matching `unlock` no
@@ -99,6 +104,90 @@ pub unsafe trait RawLock {
     /// # Safety
     /// The calling task holds it.
     unsafe fn unlock(&self);
+}
+
+/// What every protocol of a [`Mutex`] provides. Each [`RawLock`] is one.
+///
+/// # Safety
+/// As for [`RawLock`].
+pub unsafe trait Protocol {
+    /// Why a lock call may fail, however patient; [`Infallible`] if none can.
+    type Fault;
+    /// What lock calls give: `G` itself, or `Result<G, Self::Fault>` if they can fail.
+    type Outcome<G>;
+    /// Turns a result into an outcome.
+    fn outcome<G>(result: Result<G, Self::Fault>) -> Self::Outcome<G>;
+    /// Takes the lock, however long it takes.
+    ///
+    /// # Errors
+    /// [`Self::Fault`]: it is not taken.
+    fn acquire(&self) -> Result<(), Self::Fault>;
+    /// Takes the lock if it is free at this moment; whether it did.
+    ///
+    /// # Errors
+    /// As for [`Self::acquire`].
+    fn try_acquire(&self) -> Result<bool, Self::Fault>;
+    /// Takes the lock, or returns false once `deadline` has passed.
+    ///
+    /// # Errors
+    /// As for [`Self::acquire`].
+    fn acquire_until(&self, deadline: Deadline) -> Result<bool, Self::Fault>;
+    /// Releases the lock.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    unsafe fn release(&self);
+}
+
+// SAFETY: the contract is the same.
+unsafe impl<L: RawLock> Protocol for L {
+    type Fault = Infallible;
+    type Outcome<G> = G;
+
+    #[inline]
+    fn outcome<G>(result: Result<G, Infallible>) -> G {
+        let Ok(got) = result;
+        got
+    }
+
+    #[inline]
+    fn acquire(&self) -> Result<(), Infallible> {
+        self.lock();
+        Ok(())
+    }
+
+    #[inline]
+    fn try_acquire(&self) -> Result<bool, Infallible> {
+        Ok(self.try_lock())
+    }
+
+    #[inline]
+    fn acquire_until(&self, deadline: Deadline) -> Result<bool, Infallible> {
+        Ok(self.lock_until(deadline))
+    }
+
+    #[inline]
+    unsafe fn release(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.unlock() }
+    }
+}
+
+/// A protocol whose waits a signal handler can end. (The kernel's own inheritance is none: it goes on
+/// waiting after a signal.)
+///
+/// # Safety
+/// As for [`RawLock`].
+pub unsafe trait Interruptible: Protocol {
+    /// Takes the lock, or gives up at `deadline`, if there is one, or when a signal handler has run
+    /// while it slept.
+    ///
+    /// # Errors
+    /// [`Protocol::Fault`] outside, [`Unfinished`] inside: it is not taken.
+    fn acquire_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Result<(), Unfinished>, Self::Fault>;
 }
 
 /// Data that one task at a time may use.
@@ -164,32 +253,66 @@ impl<T: ?Sized, P> Mutex<T, P> {
     }
 }
 
-impl<T: ?Sized, P: RawLock> Mutex<T, P> {
+impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     /// Takes the lock, sleeping as long as another task holds it.
+    ///
+    /// The guard comes in a `Result` if the protocol can fail: [`Protocol::Outcome`].
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T, P> {
-        self.raw.lock();
-        MutexGuard::new(self)
+    pub fn lock(&self) -> P::Outcome<MutexGuard<'_, T, P>> {
+        P::outcome(self.raw.acquire().map(|()| MutexGuard::new(self)))
     }
 
     /// Takes the lock if it is free at this moment.
     #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T, P>> {
-        self.raw.try_lock().then(|| MutexGuard::new(self))
+    pub fn try_lock(&self) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
+        P::outcome(self.guard_if(self.raw.try_acquire()))
     }
 
     /// Takes the lock, or returns `None` once `deadline` has passed.
     #[inline]
-    pub fn lock_until(&self, deadline: Deadline) -> Option<MutexGuard<'_, T, P>> {
-        self.raw.lock_until(deadline).then(|| MutexGuard::new(self))
+    pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
+        P::outcome(self.guard_if(self.raw.acquire_until(deadline)))
     }
 
     /// Takes the lock, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
-    pub fn lock_for(&self, timeout: core::time::Duration) -> Option<MutexGuard<'_, T, P>> {
-        self.try_lock()
-            .or_else(|| self.lock_until(Deadline::after(timeout)))
+    pub fn lock_for(
+        &self,
+        timeout: core::time::Duration,
+    ) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
+        let taken = match self.raw.try_acquire() {
+            Ok(false) => self.raw.acquire_until(Deadline::after(timeout)),
+            taken => taken,
+        };
+        P::outcome(self.guard_if(taken))
+    }
+
+    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
+    /// thread while it sleeps, with `SA_RESTART` or without: what `mutex_lock_interruptible` is in
+    /// Linux. A handler that runs before the sleep does not end it: let it leave a mark, and look at
+    /// that mark first.
+    ///
+    /// # Errors
+    /// [`Unfinished`], inside of what [`lock`](Self::lock) gives.
+    #[inline]
+    pub fn lock_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> P::Outcome<Result<MutexGuard<'_, T, P>, Unfinished>>
+    where
+        P: Interruptible,
+    {
+        let taken = self.raw.acquire_interruptible(deadline);
+        P::outcome(taken.map(|taken| taken.map(|()| MutexGuard::new(self))))
+    }
+
+    #[inline]
+    fn guard_if(
+        &self,
+        taken: Result<bool, P::Fault>,
+    ) -> Result<Option<MutexGuard<'_, T, P>>, P::Fault> {
+        taken.map(|taken| taken.then(|| MutexGuard::new(self)))
     }
 }
 
@@ -216,15 +339,15 @@ where
 ///
 /// Forgetting it leaves the mutex locked. Not `Send`: later protocols record their owner.
 #[must_use = "the lock is released at once when the guard is not kept"]
-pub struct MutexGuard<'a, T: ?Sized, P: RawLock = WaitWake> {
+pub struct MutexGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a Mutex<T, P>,
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives `&T` and nothing else.
-unsafe impl<T: ?Sized + Sync, P: RawLock + Sync> Sync for MutexGuard<'_, T, P> {}
+unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for MutexGuard<'_, T, P> {}
 
-impl<'a, T: ?Sized, P: RawLock> MutexGuard<'a, T, P> {
+impl<'a, T: ?Sized, P: Protocol> MutexGuard<'a, T, P> {
     #[inline]
     fn new(mutex: &'a Mutex<T, P>) -> Self {
         Self {
@@ -239,7 +362,7 @@ impl<'a, T: ?Sized, P: RawLock> MutexGuard<'a, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RawLock> Deref for MutexGuard<'_, T, P> {
+impl<T: ?Sized, P: Protocol> Deref for MutexGuard<'_, T, P> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -248,7 +371,7 @@ impl<T: ?Sized, P: RawLock> Deref for MutexGuard<'_, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RawLock> DerefMut for MutexGuard<'_, T, P> {
+impl<T: ?Sized, P: Protocol> DerefMut for MutexGuard<'_, T, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard holds the lock, and is borrowed exclusively.
@@ -256,15 +379,15 @@ impl<T: ?Sized, P: RawLock> DerefMut for MutexGuard<'_, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RawLock> Drop for MutexGuard<'_, T, P> {
+impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock and is gone after this.
-        unsafe { self.mutex.raw.unlock() }
+        unsafe { self.mutex.raw.release() }
     }
 }
 
-impl<T: ?Sized + fmt::Debug, P: RawLock> fmt::Debug for MutexGuard<'_, T, P> {
+impl<T: ?Sized + fmt::Debug, P: Protocol> fmt::Debug for MutexGuard<'_, T, P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(formatter)
     }

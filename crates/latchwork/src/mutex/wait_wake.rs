@@ -36,10 +36,10 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::RawLock;
+use super::{Interruptible, Patience, RawLock, Unfinished};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
 use crate::sharing::{Private, Sharing};
-use crate::sys::futex::{self, Wait};
+use crate::sys::futex;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
@@ -95,9 +95,8 @@ impl<S: Sharing> WaitWake<S> {
         }
     }
 
-    /// Takes the lock, or returns false at the deadline.
     #[cold]
-    fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
+    fn lock_contended(&self, patience: Patience) -> Result<(), Unfinished> {
         let mut word = self.spin();
         // Nobody had to sleep: the lock can be taken as uncontended.
         // Acquire: pairs with the Release in `unlock`.
@@ -106,7 +105,7 @@ impl<S: Sharing> WaitWake<S> {
                 .word
                 .compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
             {
-                Ok(_) => return true,
+                Ok(_) => return Ok(()),
                 Err(now) => word = now,
             }
         }
@@ -118,11 +117,10 @@ impl<S: Sharing> WaitWake<S> {
                 if word == UNLOCKED { LOCKED } else { CONTENDED }
             );
             if word != CONTENDED && self.word.swap(taken, Ordering::Acquire) == UNLOCKED {
-                return true;
+                return Ok(());
             }
-            if futex::wait(&self.word, CONTENDED, S::FLAG, deadline) == Wait::TimedOut {
-                return false;
-            }
+            let ended = futex::wait(&self.word, CONTENDED, S::FLAG, patience.deadline());
+            patience.check(ended)?;
             word = self.spin();
         }
     }
@@ -139,7 +137,8 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {
-            self.lock_contended(None);
+            // Nothing ends it but success.
+            let _ = self.lock_contended(Patience::ENDLESS);
         }
     }
 
@@ -154,7 +153,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
 
     #[inline]
     fn lock_until(&self, deadline: Deadline) -> bool {
-        self.try_lock() || self.lock_contended(Some(deadline))
+        self.try_lock() || self.lock_contended(Patience::until(Some(deadline))).is_ok()
     }
 
     #[inline]
@@ -167,6 +166,20 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         {
             Self::wake(word);
         }
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
+    #[inline]
+    fn acquire_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Result<(), Unfinished>, Self::Fault> {
+        if self.try_lock() {
+            return Ok(Ok(()));
+        }
+        Ok(self.lock_contended(Patience::interruptible(deadline)))
     }
 }
 

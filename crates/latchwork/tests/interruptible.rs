@@ -1,0 +1,113 @@
+//! A signal handler ends an interruptible wait, also one that was installed with `SA_RESTART`, and no
+//! other wait.
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use latchwork::mutex::{Mutex, Unfinished, WaitWake};
+use latchwork::sharing::Shared;
+use latchwork::time::Deadline;
+use latchwork_testkit::Watchdog;
+use std::os::unix::thread::JoinHandleExt;
+use std::sync::{Once, mpsc};
+use std::thread;
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count(_: i32) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+fn install_restarting_handler() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: a handler that does one atomic operation.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = count as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()),
+                0
+            );
+        }
+    });
+}
+
+/// Runs `wait` in a thread that gets one signal after the other until it has returned.
+fn under_signals<R: Send + 'static>(wait: impl FnOnce() -> R + Send + 'static) -> R {
+    install_restarting_handler();
+    let thread = thread::spawn(wait);
+    while !thread.is_finished() {
+        // SAFETY: the thread is not joined yet.
+        unsafe { libc::pthread_kill(thread.as_pthread_t(), libc::SIGUSR1) };
+        thread::sleep(Duration::from_micros(200));
+    }
+    thread.join().unwrap()
+}
+
+/// Declares the tests of one protocol; `$make` is a mutex of its own each time.
+macro_rules! of_protocol {
+    ($name:ident, $type:ty, $make:expr) => {
+        mod $name {
+            use super::*;
+
+            fn leaked() -> &'static $type {
+                Box::leak(Box::new($make))
+            }
+
+            #[test]
+            fn a_handler_ends_an_interruptible_wait() {
+                let _watchdog =
+                    Watchdog::start(concat!(stringify!($name), " interruptible").into());
+                let mutex = leaked();
+                let held = mutex.lock();
+                let ended = under_signals(|| mutex.lock_interruptible(None).map(drop));
+                assert_eq!(ended, Err(Unfinished::Interrupted));
+                drop(held);
+                assert!(mutex.lock_interruptible(None).is_ok());
+            }
+
+            #[test]
+            fn an_interruptible_wait_ends_at_its_deadline() {
+                let _watchdog = Watchdog::start(concat!(stringify!($name), " deadline").into());
+                let mutex = leaked();
+                let held = mutex.lock();
+                let soon = Deadline::after(Duration::from_millis(2));
+                let ended = mutex.lock_interruptible(Some(soon)).map(drop);
+                assert_eq!(ended, Err(Unfinished::TimedOut));
+                assert!(soon.has_passed());
+                drop(held);
+            }
+
+            #[test]
+            fn no_handler_ends_any_other_wait() {
+                let _watchdog = Watchdog::start(concat!(stringify!($name), " other").into());
+                static FREE: AtomicBool = AtomicBool::new(false);
+                let mutex = leaked();
+                let before = HANDLED.load(Ordering::Relaxed);
+                let (held, is_held) = mpsc::channel();
+                let holder = thread::spawn(move || {
+                    let guard = mutex.lock();
+                    held.send(()).unwrap();
+                    while HANDLED.load(Ordering::Relaxed) < before + 20 {
+                        thread::yield_now();
+                    }
+                    FREE.store(true, Ordering::Relaxed);
+                    drop(guard);
+                });
+                is_held.recv().unwrap();
+                let was_free = under_signals(|| {
+                    let _guard = mutex.lock();
+                    FREE.load(Ordering::Relaxed)
+                });
+                assert!(was_free);
+                holder.join().unwrap();
+            }
+        }
+    };
+}
+
+of_protocol!(wait_wake, Mutex<u32>, Mutex::new(0));
+of_protocol!(wait_wake_shared, Mutex<u32, WaitWake<Shared>>, Mutex::shared(0));
