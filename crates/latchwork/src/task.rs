@@ -97,7 +97,7 @@ fn record() -> &'static Record {
 
 /// The calling thread, as robust locks need it.
 #[derive(Clone, Copy)]
-pub(crate) struct Me {
+pub struct Me {
     record: &'static Record,
 }
 

@@ -39,7 +39,7 @@ impl Record {
 pub enum TaskError {}
 
 #[derive(Clone, Copy)]
-pub(crate) struct Me {
+pub struct Me {
     record: &'static Record,
 }
 

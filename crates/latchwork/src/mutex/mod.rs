@@ -112,7 +112,7 @@ pub unsafe trait RawLock {
 /// As for [`RawLock`].
 pub unsafe trait Protocol {
     /// Why a lock call may fail, however patient; [`Infallible`] if none can.
-    type Fault;
+    type Fault: core::error::Error;
     /// What lock calls give: `G` itself, or `Result<G, Self::Fault>` if they can fail.
     type Outcome<G>;
     /// Turns a result into an outcome.

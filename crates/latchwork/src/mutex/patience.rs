@@ -16,48 +16,61 @@ pub enum Unfinished {
 
 /// The end of a wait that nothing else ends. The kernel restarts a sleep *without* a deadline after
 /// a handler that was installed with `SA_RESTART`; one with a deadline it never restarts.
-const FAR: Deadline = Deadline::from_nanoseconds(i64::MAX as u64);
+const FAR: u64 = i64::MAX as u64;
 
-/// What a slow path is told of its caller.
+/// Bits of [`Patience::kind`].
+const TIMED: u32 = 1;
+const INTERRUPTIBLE: u32 = 2;
+const NONE: u32 = 4;
+
+/// What a slow path is told of its caller. (Two registers: fast paths pass it on.)
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    deadline: Option<Deadline>,
-    interruptible: bool,
+pub struct Patience {
+    end: u64,
+    kind: u32,
 }
 
 impl Patience {
+    /// None: it tries.
+    pub(crate) const NONE: Self = Self { end: 0, kind: NONE };
+
     /// However long it takes.
-    pub(crate) const ENDLESS: Self = Self::until(None);
+    pub(crate) const ENDLESS: Self = Self { end: FAR, kind: 0 };
 
     /// Until the deadline, if there is one.
     pub(crate) const fn until(deadline: Option<Deadline>) -> Self {
-        Self {
-            deadline,
-            interruptible: false,
+        match deadline {
+            None => Self::ENDLESS,
+            Some(deadline) => Self {
+                end: deadline.as_nanoseconds(),
+                kind: TIMED,
+            },
         }
     }
 
     /// Until the deadline, if there is one, or a signal handler has run.
     pub(crate) const fn interruptible(deadline: Option<Deadline>) -> Self {
         Self {
-            deadline,
-            interruptible: true,
+            kind: TIMED | INTERRUPTIBLE,
+            ..Self::until(deadline)
         }
+    }
+
+    /// Whether it only tries.
+    pub(crate) const fn is_none(self) -> bool {
+        self.kind == NONE
     }
 
     /// The deadline to sleep with.
     pub(crate) fn deadline(self) -> Option<Deadline> {
-        match self.deadline {
-            None if self.interruptible => Some(FAR),
-            deadline => deadline,
-        }
+        (self.kind & TIMED != 0).then_some(Deadline::from_nanoseconds(self.end))
     }
 
     /// Whether a sleep that ended so was the last one.
     pub(crate) fn check(self, ended: Wait) -> Result<(), Unfinished> {
         match ended {
             Wait::TimedOut => Err(Unfinished::TimedOut),
-            Wait::Interrupted if self.interruptible => Err(Unfinished::Interrupted),
+            Wait::Interrupted if self.kind & INTERRUPTIBLE != 0 => Err(Unfinished::Interrupted),
             _ => Ok(()),
         }
     }

@@ -76,15 +76,17 @@
 #![allow(unsafe_code)]
 
 mod guard;
+mod wait_wake;
+
 pub use guard::{LockError, OwnerDied, RobustGuard};
 
-use super::WaitWake;
-use crate::atomic::{Ordering, const_unless_loom, spin_hint, unless_fault};
-use crate::sharing::{Shared, Sharing};
-use crate::sys::futex::{self, Sharing as Flag, Wait};
+use super::{Patience, Unfinished, WaitWake};
+use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
 use crate::task::{Me, TaskError};
 use crate::time::Deadline;
+use core::convert::Infallible;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
 
@@ -96,20 +98,52 @@ const CONSISTENT: u32 = 0;
 const INCONSISTENT: u32 = 1;
 const NOT_RECOVERABLE: u32 = 2;
 
-/// As for the wait-wake mutex.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
-
-/// Where the count of sleepers ends, so that it cannot stray far from the truth.
-const MOST_SLEEPERS: u32 = 64;
-
 mod sealed {
-    pub trait Sealed {}
+    use super::{Me, Patience, RawError};
+    use crate::mutex::Protocol;
+    use crate::sys::robust_list::{Head, Node};
+
+    /// What a protocol decides of its robust form. All but [`enter`](Slow::enter) and
+    /// [`leave`](Slow::leave) are called with the node announced.
+    pub trait Slow: Protocol {
+        /// How links to its nodes are marked.
+        const MARK: usize;
+        /// Whether a lock can be free, by its word, while its data is not whole.
+        const HIDES_STATE: bool;
+
+        /// In front of everything else.
+        #[inline(always)]
+        fn enter(_node: &Node) -> Result<(), Self::Fault> {
+            Ok(())
+        }
+
+        /// What [`leave`](Slow::leave) needs of the node, which may be gone by then.
+        #[inline(always)]
+        fn remember(_node: &Node) -> u32 {
+            0
+        }
+
+        /// After everything else, if [`enter`](Slow::enter) succeeded: the lock is released, or was
+        /// not taken.
+        #[inline(always)]
+        fn leave(_remembered: u32) {}
+
+        /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called.
+        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
+
+        /// Releases a word that is not just `me`'s ID, and settles.
+        fn free(node: &Node, head: &Head, before: usize);
+
+        /// Releases the word of data that is not whole, whether or not anybody waits, so that the
+        /// next taker looks at the state.
+        fn pass_on(node: &Node);
+    }
 }
+pub(crate) use sealed::Slow;
 
 /// The protocols that have a robust form.
-pub trait RobustProtocol: sealed::Sealed {}
-impl<S: Sharing> sealed::Sealed for WaitWake<S> {}
-impl<S: Sharing> RobustProtocol for WaitWake<S> {}
+pub trait RobustProtocol: Slow {}
+impl<P: Slow> RobustProtocol for P {}
 
 /// The robust form of a protocol, as the parameter of a [`Mutex`].
 ///
@@ -151,27 +185,32 @@ pub(crate) enum Acquired {
 
 /// Why a robust lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RawError {
+pub enum RawError<F = Infallible> {
+    /// See [`LockError`], here and below.
     WouldBlock,
     TimedOut,
+    Interrupted,
     NotRecoverable,
     Deadlock,
     TooManyHeld,
     Unavailable(TaskError),
+    Refused(F),
 }
 
-#[derive(Clone, Copy)]
-enum Patience {
-    Try,
-    Until(Option<Deadline>),
+impl<F> From<Unfinished> for RawError<F> {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::TimedOut => Self::TimedOut,
+            Unfinished::Interrupted => Self::Interrupted,
+        }
+    }
 }
 
 impl<P: RobustProtocol> Robust<P> {
     const_unless_loom! {
-        /// An unlocked lock.
-        #[must_use]
-        pub fn new() -> Self {
-            Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
+        /// An unlocked lock, with what the protocol keeps in its node.
+        pub(crate) fn with_extra(extra: u32) -> Self {
+            Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
         }
     }
 
@@ -191,9 +230,12 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
-    pub(crate) unsafe fn lock_raw(&self, deadline: Option<Deadline>) -> Result<Acquired, RawError> {
+    pub(crate) unsafe fn lock_raw(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: by the caller's contract.
-        unsafe { self.acquire(Patience::Until(deadline)) }
+        unsafe { self.acquire(Patience::until(deadline)) }
     }
 
     /// Takes a lock that is free and clean, and returns the caller's ID; anything else is for
@@ -205,7 +247,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // None is left for a thread that is not known, too.
-        if me.budget().get() == 0 {
+        if me.budget().get() == 0 || P::enter(&self.node).is_err() {
             return None;
         }
         let (tid, head) = (me.tid(), me.head());
@@ -218,11 +260,18 @@ impl<P: RobustProtocol> Robust<P> {
             .is_err()
         {
             head.settle(before);
+            P::leave(P::remember(&self.node));
             return None;
         }
         // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
         unsafe { self.link(me, head) };
         head.settle(before);
+        // Relaxed: written by holders only.
+        if P::HIDES_STATE && self.node.state.load(Ordering::Relaxed) != CONSISTENT {
+            // SAFETY: this task holds the lock.
+            unsafe { self.release_unclean() };
+            return None;
+        }
         Some(tid)
     }
 
@@ -255,7 +304,7 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     #[inline]
-    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
+    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: by the caller's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
@@ -267,15 +316,17 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError> {
+    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
         if me.budget().get() == 0 && me.recount() == 0 {
             return Err(RawError::TooManyHeld);
         }
+        P::enter(&self.node).map_err(RawError::Refused)?;
         let before = head.announce(&self.node);
-        if let Err(error) = self.acquire_contended(me, patience) {
+        if let Err(error) = P::take(&self.node, me, patience) {
             head.settle(before);
+            P::leave(P::remember(&self.node));
             return Err(error);
         }
         // SAFETY: as in `acquire_free`.
@@ -293,77 +344,6 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Takes the word, announced but not linked.
-    fn acquire_contended(&self, me: Me, patience: Patience) -> Result<(), RawError> {
-        // Relaxed: only a compare-and-swap takes the lock.
-        let mut word = self.node.word.load(Ordering::Relaxed);
-        let mut spins = SPINS;
-        loop {
-            if word & TID_MASK == 0 {
-                let taken =
-                    me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
-                // Acquire: pairs with the Release of the last holder.
-                match self.node.word.compare_exchange_weak(
-                    word,
-                    taken,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
-                    Ok(_) => {
-                        self.owner_died();
-                        return Ok(());
-                    }
-                    Err(now) => word = now,
-                }
-                continue;
-            }
-            if word & TID_MASK == me.tid() {
-                return Err(RawError::Deadlock);
-            }
-            let Patience::Until(deadline) = patience else {
-                return Err(RawError::WouldBlock);
-            };
-            // Even if others sleep: the bit outlives their sleep.
-            if spins > 0 {
-                spins -= 1;
-                spin_hint();
-                word = self.node.word.load(Ordering::Relaxed);
-                continue;
-            }
-            if word & WAITERS == 0 {
-                // Relaxed: the bit carries no data. A lost race is looked at again.
-                if let Err(now) = self.node.word.compare_exchange_weak(
-                    word,
-                    word | WAITERS,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                ) {
-                    word = now;
-                    continue;
-                }
-                word |= WAITERS;
-            }
-            if self.node.sleepers.load(Ordering::Relaxed) < MOST_SLEEPERS {
-                self.node.sleepers.fetch_add(1, Ordering::Relaxed);
-            }
-            if futex::wait(&self.node.word, word, Flag::Shared, deadline) == Wait::TimedOut {
-                return Err(RawError::TimedOut);
-            }
-            spins = SPINS;
-            word = self.node.word.load(Ordering::Relaxed);
-        }
-    }
-
-    /// The word of a dead owner was taken.
-    fn owner_died(&self) {
-        // A lock that was given up stays so, even if whoever gave it up died before releasing it.
-        if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
-            let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
-            self.node.state.store(told, Ordering::Relaxed);
-        }
-    }
-
     /// # Safety
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
@@ -378,6 +358,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// Frees the word of a lock that is announced, and ends the announcement.
     #[inline(always)]
     fn release_word(&self, tid: u32, head: &Head, before: usize) {
+        let remembered = P::remember(&self.node);
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         if self
@@ -386,9 +367,11 @@ impl<P: RobustProtocol> Robust<P> {
             .compare_exchange(tid, 0, release, Ordering::Relaxed)
             .is_err()
         {
-            return self.release_contended(head, before);
+            P::free(&self.node, head, before);
+        } else {
+            head.settle(before);
         }
-        head.settle(before);
+        P::leave(remembered);
     }
 
     /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
@@ -429,30 +412,7 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// The release of a lock whose word has `WAITERS`: nobody but the holder changes that word.
-    #[cold]
-    #[inline(never)]
-    fn release_contended(&self, head: &Head, before: usize) {
-        // Relaxed: a guess.
-        let sleepers = &self.node.sleepers;
-        if sleepers.load(Ordering::Relaxed) > 1 {
-            sleepers.fetch_sub(1, Ordering::Relaxed);
-            let address = &raw const self.node.word;
-            // Release: pairs with the Acquire of the next taker.
-            self.node.word.store(
-                unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0),
-                Ordering::Release,
-            );
-            futex::wake(address, 1, Flag::Shared);
-        } else {
-            sleepers.store(0, Ordering::Relaxed);
-            futex::clear_and_wake_all(&self.node.word, Flag::Shared);
-        }
-        head.settle(before);
-    }
-
-    /// Releases a lock whose data is not whole: the word says so to the next taker, as the kernel
-    /// would (invariant 5). Rare, so it wakes somebody whether or not there is anybody.
+    /// Releases a lock whose data is not whole (invariant 5).
     ///
     /// # Safety
     /// The calling task holds it.
@@ -464,12 +424,10 @@ impl<P: RobustProtocol> Robust<P> {
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { self.unlink(me) };
-        let address = &raw const self.node.word;
-        // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
-        // waiter go on seeing its own bit for ever.)
-        self.node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
-        futex::wake(address, 1, Flag::Shared);
+        let remembered = P::remember(&self.node);
+        P::pass_on(&self.node);
         head.settle(before);
+        P::leave(remembered);
     }
 
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
@@ -533,9 +491,14 @@ fn not_the_owner() -> ! {
     ))
 }
 
-impl<P: RobustProtocol> Default for Robust<P> {
-    fn default() -> Self {
-        Self::new()
+impl Node {
+    /// The word of a dead owner was taken, or the kernel handed it over. For the holder.
+    pub(crate) fn owner_died(&self) {
+        // A lock that was given up stays so, even if whoever gave it up died before releasing it.
+        if self.state.load(Ordering::Relaxed) == CONSISTENT {
+            let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+            self.state.store(told, Ordering::Relaxed);
+        }
     }
 }
 

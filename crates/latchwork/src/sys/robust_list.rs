@@ -24,7 +24,7 @@ use core::ptr::{self, NonNull};
 
 /// What libc keeps per thread and the kernel walks.
 #[repr(C)]
-pub(crate) struct Head {
+pub struct Head {
     /// Address of the first node's `next`, or of this field when the list is empty.
     next: AtomicUsize,
     /// Distance from a node's `next` to its word.
@@ -43,7 +43,7 @@ pub(crate) struct OwnHead {
 
 /// A lock as an element of the list: word, some space for its user, and the links.
 #[repr(C, align(8))]
-pub(crate) struct Node {
+pub struct Node {
     #[cfg(target_env = "musl")]
     kind: AtomicU32,
     /// TID of the owner, `WAITERS`, `OWNER_DIED`.
@@ -52,7 +52,8 @@ pub(crate) struct Node {
     pub(crate) state: AtomicU32,
     /// As above.
     pub(crate) sleepers: AtomicU32,
-    reserved: AtomicU32,
+    /// For the lock's protocol.
+    extra: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
     #[cfg(not(target_env = "musl"))]
@@ -79,12 +80,12 @@ pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
     /// An unlocked node that is on no list.
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(extra: u32) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            extra: AtomicU32::new(extra),
             kind: AtomicU32::new(KIND),
             #[cfg(not(target_env = "musl"))]
             spins: AtomicU32::new(0),
@@ -184,6 +185,21 @@ unsafe fn prev_of(link: usize) -> *mut usize {
 /// All that follows is for the thread that owns the head; the kernel reads the list only when
 /// that thread is dead, and stops at an instruction boundary: the order of the stores in the
 /// program is all that counts, hence compiler fences and relaxed stores.
+///
+/// *Signal handlers* may link and unlink nodes of their own between any two of these stores. A
+/// handler's node H comes behind the anchor (or, by libc, the head), and what H's unlinking leaves is
+/// what its linking found, but for one `prev`: that of the node which the *forward* link in front of
+/// H leads to. It becomes the node that H was put behind. So no `prev` may be ahead of the forward
+/// links:
+/// - linking N between P and Q stores P's link first, then Q's `prev`. A handler in between finds
+///   N behind P, and leaves N's `prev` at P. (The other way round it would find Q behind P, and set
+///   Q's `prev` from N back to P: the unlinking of Q would then take N off the list, too.)
+/// - unlinking N between P and Q: in between, either P's link still leads to N, and the handler leaves
+///   N's `prev` at P, where it was; or it leads to Q, and Q's `prev` becomes P, where it is to go.
+/// - unlinking the last node is one store.
+///
+/// What P, N and Q are stays true throughout: a handler gives back all that it took, and nothing but
+/// its own.
 impl Head {
     /// Announces that `node` is about to be locked or unlocked; returns what was announced before
     /// (not nothing, when this is a signal handler that interrupted such an operation).
@@ -224,15 +240,16 @@ impl Head {
         let next = unsafe { *behind_link };
         node.next.store(next, Ordering::Relaxed);
         node.prev.store(behind, Ordering::Relaxed);
-        let is_followed = next != self.front();
-        if is_followed {
-            // SAFETY: `next` is a node of this thread's list.
-            unsafe { *prev_of(next) = node.link() };
-        }
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above. From this store on the kernel finds the node.
         unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() };
         compiler_fence(Ordering::SeqCst);
+        let is_followed = next != self.front();
+        if is_followed {
+            // Last: until here `next` still says `behind`, which a handler's lock puts back there.
+            // SAFETY: `next` is a node of this thread's list.
+            unsafe { *prev_of(next) = node.link() };
+        }
         is_followed
     }
 

@@ -10,7 +10,7 @@ use core::ptr;
 use std::cell::{Cell, RefCell};
 
 /// A lock as an element of the list.
-pub(crate) struct Node {
+pub struct Node {
     pub(crate) word: AtomicU32,
     pub(crate) state: AtomicU32,
     pub(crate) sleepers: AtomicU32,
@@ -19,7 +19,7 @@ pub(crate) struct Node {
 pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(_extra: u32) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
@@ -45,7 +45,7 @@ pub(crate) unsafe fn word_of<'a>(node: usize) -> &'a AtomicU32 {
 
 /// One task's list.
 #[derive(Default)]
-pub(crate) struct Head {
+pub struct Head {
     nodes: RefCell<Vec<usize>>,
     pending: Cell<usize>,
 }

@@ -7,11 +7,9 @@
 //! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{
-    Acquired, CONSISTENT, OWNER_DIED, Patience, RawError, Robust, RobustProtocol, owner_of_guard,
-};
+use super::{Acquired, CONSISTENT, OWNER_DIED, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::atomic::{Ordering, const_unless_loom};
-use crate::mutex::{Mutex, WaitWake};
+use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
@@ -22,6 +20,7 @@ use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 
 /// Why a robust mutex was not simply taken.
+#[non_exhaustive]
 pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     /// The last owner died, or panicked, while it held the lock. The lock is taken: repair the data
     /// and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for good.
@@ -32,12 +31,16 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     WouldBlock,
     /// The deadline passed.
     TimedOut,
+    /// A signal handler ran (`lock_interruptible`).
+    Interrupted,
     /// The calling task holds it already.
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
     TooManyHeld,
     /// The calling thread cannot own robust locks on this system.
     Unavailable(TaskError),
+    /// The protocol refuses.
+    Refused(P::Fault),
 }
 
 impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
@@ -46,10 +49,12 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
             Self::OwnerDied(_) => "the owner of the lock died while it held it",
             Self::NotRecoverable => "the lock was given up after its owner's death",
             Self::WouldBlock => "the lock is held by another task",
+            Self::Interrupted => "a signal handler ran",
             Self::TimedOut => "the deadline passed before the lock was free",
             Self::Deadlock => "the calling task holds the lock already",
             Self::TooManyHeld => "the calling task holds too many robust locks",
             Self::Unavailable(error) => return error.fmt(formatter),
+            Self::Refused(fault) => return fault.fmt(formatter),
         })
     }
 }
@@ -81,7 +86,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
     #[inline]
     pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::Until(None))
+        self.lock_with(Patience::ENDLESS)
     }
 
     /// Takes the lock if it is free at this moment.
@@ -90,7 +95,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `TimedOut` does not occur.
     #[inline]
     pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::Try)
+        self.lock_with(Patience::NONE)
     }
 
     /// Takes the lock, or fails once `deadline` has passed.
@@ -99,7 +104,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[inline]
     pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
-        self.lock_with(Patience::Until(Some(deadline)))
+        self.lock_with(Patience::until(Some(deadline)))
     }
 
     /// Takes the lock, or fails after `timeout`.
@@ -109,6 +114,20 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[cfg(not(loom))]
     pub fn lock_for(self: Pin<&Self>, timeout: core::time::Duration) -> LockResult<'_, T, P> {
         self.lock_until(Deadline::after(timeout))
+    }
+
+    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
+    /// thread while it sleeps; see
+    /// [`Mutex::lock_interruptible`](Mutex#method.lock_interruptible) of other protocols.
+    ///
+    /// # Errors
+    /// See [`LockError`]; `WouldBlock` does not occur.
+    #[inline]
+    pub fn lock_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> LockResult<'_, T, P>
+    where
+        P: Interruptible,
+    {
+        self.lock_with(Patience::interruptible(deadline))
     }
 
     /// Makes a lock whose owner died, or that was given up, usable again, with new data; torn data is
@@ -160,10 +179,12 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
             }
             Err(RawError::WouldBlock) => LockError::WouldBlock,
             Err(RawError::TimedOut) => LockError::TimedOut,
+            Err(RawError::Interrupted) => LockError::Interrupted,
             Err(RawError::NotRecoverable) => LockError::NotRecoverable,
             Err(RawError::Deadlock) => LockError::Deadlock,
             Err(RawError::TooManyHeld) => LockError::TooManyHeld,
             Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
+            Err(RawError::Refused(fault)) => LockError::Refused(fault),
         })
     }
 }

@@ -1,0 +1,130 @@
+//! The robust form of the wait-wake protocol. See the [parent](super) for words and arguments.
+
+use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK, WAITERS};
+use crate::atomic::{Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::mutex::{Patience, WaitWake};
+use crate::sharing::Sharing;
+use crate::sys::futex::{self, Sharing as Flag};
+use crate::sys::robust_list::{Head, Node};
+use crate::task::Me;
+
+/// As for the wait-wake mutex.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
+
+/// Where the count of sleepers ends, so that it cannot stray far from the truth.
+const MOST_SLEEPERS: u32 = 64;
+
+impl<S: Sharing> Robust<WaitWake<S>> {
+    const_unless_loom! {
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self::with_extra(0)
+        }
+    }
+}
+
+impl<S: Sharing> Default for Robust<WaitWake<S>> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Sharing> Slow for WaitWake<S> {
+    const MARK: usize = 0;
+    const HIDES_STATE: bool = false;
+
+    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
+        // Relaxed: only a compare-and-swap takes the lock.
+        let mut word = node.word.load(Ordering::Relaxed);
+        let mut spins = SPINS;
+        loop {
+            if word & TID_MASK == 0 {
+                let taken =
+                    me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+                // Acquire: pairs with the Release of the last holder.
+                match node.word.compare_exchange_weak(
+                    word,
+                    taken,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                ) {
+                    Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
+                    Ok(_) => {
+                        node.owner_died();
+                        return Ok(());
+                    }
+                    Err(now) => word = now,
+                }
+                continue;
+            }
+            if word & TID_MASK == me.tid() {
+                return Err(RawError::Deadlock);
+            }
+            if patience.is_none() {
+                return Err(RawError::WouldBlock);
+            }
+            // Even if others sleep: the bit outlives their sleep.
+            if spins > 0 {
+                spins -= 1;
+                spin_hint();
+                word = node.word.load(Ordering::Relaxed);
+                continue;
+            }
+            if word & WAITERS == 0 {
+                // Relaxed: the bit carries no data. A lost race is looked at again.
+                if let Err(now) = node.word.compare_exchange_weak(
+                    word,
+                    word | WAITERS,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                ) {
+                    word = now;
+                    continue;
+                }
+                word |= WAITERS;
+            }
+            if node.sleepers.load(Ordering::Relaxed) < MOST_SLEEPERS {
+                node.sleepers.fetch_add(1, Ordering::Relaxed);
+            }
+            patience.check(futex::wait(
+                &node.word,
+                word,
+                Flag::Shared,
+                patience.deadline(),
+            ))?;
+            spins = SPINS;
+            word = node.word.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Of a word with `WAITERS`: nobody but the holder changes that word.
+    #[cold]
+    #[inline(never)]
+    fn free(node: &Node, head: &Head, before: usize) {
+        // Relaxed: a guess.
+        if node.sleepers.load(Ordering::Relaxed) > 1 {
+            node.sleepers.fetch_sub(1, Ordering::Relaxed);
+            let address = &raw const node.word;
+            // Release: pairs with the Acquire of the next taker.
+            node.word.store(
+                unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0),
+                Ordering::Release,
+            );
+            futex::wake(address, 1, Flag::Shared);
+        } else {
+            node.sleepers.store(0, Ordering::Relaxed);
+            futex::clear_and_wake_all(&node.word, Flag::Shared);
+        }
+        head.settle(before);
+    }
+
+    /// The word says what the kernel would say.
+    fn pass_on(node: &Node) {
+        let address = &raw const node.word;
+        // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
+        // waiter go on seeing its own bit for ever.)
+        node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
+        futex::wake(address, 1, Flag::Shared);
+    }
+}
