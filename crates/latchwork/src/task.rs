@@ -210,6 +210,12 @@ impl Me {
     }
 }
 
+/// The calling thread's ID, cached where a record can be made.
+#[inline]
+pub(crate) fn id() -> u32 {
+    Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
+}
+
 /// What a region does when one of its robust locks passes on from a dead owner; called with the
 /// lock's address, after the lock was taken and before anyone sees the data.
 pub(crate) fn after_owner_death(lock: usize) {

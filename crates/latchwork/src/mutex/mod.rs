@@ -6,6 +6,8 @@
 //! | [`WaitWake<Shared>`](crate::sharing::Shared) | 4 bytes | locked for ever | processes that cannot be killed, or that die together |
 //! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
 //!
+//! [`RecursiveMutex`] lets its holder take it again, with any protocol that has no robust form.
+//!
 //! ```
 //! use latchwork::mutex::Mutex;
 //!
@@ -70,11 +72,15 @@ macro_rules! implement_lock_api {
 pub(crate) use implement_lock_api;
 
 mod patience;
+#[cfg(not(loom))]
+mod recursive;
 mod robust;
 mod wait_wake;
 
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
+#[cfg(not(loom))]
+pub use recursive::{RecursiveGuard, RecursiveMutex};
 
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};

@@ -1,0 +1,192 @@
+//! The recursive mutex: the task that holds it may take it again.
+//!
+//! Source: POSIX `PTHREAD_MUTEX_RECURSIVE`. Any protocol's lock, and beside it:
+//!
+//! | field | meaning | changed by |
+//! | --- | --- | --- |
+//! | `owner` | thread ID of the holder, 0 = none | the holder, after taking and before releasing |
+//! | `depth` | how many guards it has | the holder |
+//!
+//! Invariant: a task finds its own ID in `owner` only while it holds the lock, for nobody else stores
+//! it. So the look may be Relaxed, and another task's ID, stale or not, only says "not me".
+//!
+//! The guards of one task give shared references: exclusive ones would alias. Put what changes into a
+//! [`Cell`](core::cell::Cell) or an atomic.
+//!
+//! *Hostile events:* as for the protocol. In the child of a fork it is held by a task that does not
+//! exist there. An owner that dies leaves it locked. A thread ID that is reused by a new thread finds
+//! such a lock its own: one more reason to end no thread with a lock held.
+//!
+//! *Cost:* the protocol's, and a look at the thread's ID and two plain stores each way; taken again,
+//! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
+#![allow(unsafe_code)]
+
+use super::{Protocol, WaitWake};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::task;
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+
+/// Data that one task at a time may use, however often it takes the lock.
+///
+/// ```
+/// use core::cell::Cell;
+/// use latchwork::mutex::RecursiveMutex;
+///
+/// static TREE: RecursiveMutex<Cell<u32>> = RecursiveMutex::new(Cell::new(0));
+/// fn visit(depth: u32) {
+///     let nodes = TREE.lock();
+///     nodes.set(nodes.get() + 1);
+///     if depth > 0 {
+///         visit(depth - 1);
+///     }
+/// }
+/// visit(3);
+/// assert_eq!(TREE.lock().get(), 4);
+/// ```
+#[repr(C)]
+pub struct RecursiveMutex<T: ?Sized, P = WaitWake> {
+    raw: P,
+    owner: AtomicU32,
+    depth: AtomicU32,
+    data: T,
+}
+
+// SAFETY: the lock hands out access to one task at a time, which is a loan of `T` across threads.
+unsafe impl<T: ?Sized + Send, P: Sync> Sync for RecursiveMutex<T, P> {}
+
+impl<T> RecursiveMutex<T, WaitWake> {
+    /// An unlocked one for the threads of this process.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self::from_raw(WaitWake::new(), value)
+    }
+}
+
+impl<T, P> RecursiveMutex<T, P> {
+    /// One from a lock, which nobody else may use, and the data that it protects.
+    #[must_use]
+    pub const fn from_raw(raw: P, value: T) -> Self {
+        Self {
+            raw,
+            owner: AtomicU32::new(0),
+            depth: AtomicU32::new(0),
+            data: value,
+        }
+    }
+}
+
+impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
+    /// Takes the lock, sleeping as long as another task holds it.
+    ///
+    /// Aborts if the task holds it 2³² − 1 times already.
+    pub fn lock(&self) -> P::Outcome<RecursiveGuard<'_, T, P>> {
+        let taken = self.take(|raw| raw.acquire().map(|()| true));
+        P::outcome(taken.map(|_| RecursiveGuard::new(self)))
+    }
+
+    /// Takes the lock if no other task holds it at this moment.
+    pub fn try_lock(&self) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
+        let taken = self.take(P::try_acquire);
+        P::outcome(taken.map(|taken| taken.then(|| RecursiveGuard::new(self))))
+    }
+
+    /// Takes the lock, or returns `None` once `deadline` has passed.
+    pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
+        let taken = self.take(|raw| raw.acquire_until(deadline));
+        P::outcome(taken.map(|taken| taken.then(|| RecursiveGuard::new(self))))
+    }
+
+    /// Takes the lock, or returns `None` after `timeout`.
+    pub fn lock_for(
+        &self,
+        timeout: core::time::Duration,
+    ) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
+        self.lock_until(Deadline::after(timeout))
+    }
+
+    #[inline]
+    fn take(&self, acquire: impl FnOnce(&P) -> Result<bool, P::Fault>) -> Result<bool, P::Fault> {
+        let me = task::id();
+        // Relaxed, here and below: see the invariant; the holder alone uses the depth.
+        if self.owner.load(Ordering::Relaxed) == me {
+            let depth = self.depth.load(Ordering::Relaxed);
+            let Some(deeper) = depth.checked_add(1) else {
+                crate::fatal(format_args!("recursive mutex taken too often by task {me}"));
+            };
+            self.depth.store(deeper, Ordering::Relaxed);
+            return Ok(true);
+        }
+        let taken = acquire(&self.raw)?;
+        if taken {
+            self.owner.store(me, Ordering::Relaxed);
+            self.depth.store(1, Ordering::Relaxed);
+        }
+        Ok(taken)
+    }
+}
+
+impl<T: Default> Default for RecursiveMutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T: ?Sized, P> fmt::Debug for RecursiveMutex<T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RecursiveMutex")
+            .field("owner", &self.owner.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to look at a recursive mutex's data; when the last one of a task is dropped, the lock is
+/// released.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct RecursiveGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
+    mutex: &'a RecursiveMutex<T, P>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'a, T: ?Sized, P: Protocol> RecursiveGuard<'a, T, P> {
+    fn new(mutex: &'a RecursiveMutex<T, P>) -> Self {
+        Self {
+            mutex,
+            not_send: PhantomData,
+        }
+    }
+}
+
+// SAFETY: a shared guard gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for RecursiveGuard<'_, T, P> {}
+
+impl<T: ?Sized, P: Protocol> Deref for RecursiveGuard<'_, T, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.mutex.data
+    }
+}
+
+impl<T: ?Sized, P: Protocol> Drop for RecursiveGuard<'_, T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = self.mutex.depth.load(Ordering::Relaxed);
+        if depth > 1 {
+            self.mutex.depth.store(depth - 1, Ordering::Relaxed);
+            return;
+        }
+        self.mutex.owner.store(0, Ordering::Relaxed);
+        // SAFETY: this task holds the lock, and this was its last guard.
+        unsafe { self.mutex.raw.release() };
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, P: Protocol> fmt::Debug for RecursiveGuard<'_, T, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
