@@ -44,4 +44,8 @@ pub struct Options {
     /// Also write the results to FILE, one JSON object a line for each scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Also write a report into DIR, which is made if need be: report.md, and for each scenario a
+    /// chart (SVG) and the results (JSON)
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }

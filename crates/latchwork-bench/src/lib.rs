@@ -26,6 +26,7 @@ mod measure;
 mod peers;
 mod plan;
 mod progress;
+mod report;
 pub mod result;
 mod scenarios;
 mod table;
@@ -39,6 +40,7 @@ use std::path::PathBuf;
 pub use args::{Args, Options, Verb};
 
 use plan::Plan;
+use report::Report;
 use result::{SCHEMA, ScenarioResult, Warning};
 use scenarios::{Prepared, Scenario};
 
@@ -73,10 +75,10 @@ pub enum Error {
         /// The scenario.
         scenario: &'static str,
     },
-    /// The file for the results could not be written.
+    /// A file for the results, or the directory for a report, could not be written.
     #[error("cannot write {}: {source}", path.display())]
-    Json {
-        /// The file.
+    Write {
+        /// The file or directory.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -108,7 +110,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         .map(|name| find(name))
         .collect::<Result<Vec<_>, _>>()?;
     let plan = Plan::new(options, &chosen)?;
-    let json_error = |source| Error::Json {
+    let json_error = |source| Error::Write {
         path: options.json.clone().unwrap_or_default(),
         source,
     };
@@ -119,18 +121,30 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         .map(File::create)
         .transpose()
         .map_err(json_error)?;
+    let mut report = options
+        .report
+        .as_deref()
+        .map(|directory| Report::open(directory, &chosen))
+        .transpose()?;
     for scenario in chosen {
         let result = measure_scenario(scenario, &plan);
         table::print_result(&result, out).map_err(Error::Output)?;
         if let Some(file) = &mut json {
             writeln!(file, "{}", result.to_json()).map_err(json_error)?;
         }
+        // After every scenario, so that what comes later cannot cost what was measured.
+        if let Some(report) = &mut report {
+            report.add(scenario.about(), &result)?;
+        }
+    }
+    if let Some(report) = report {
+        writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)?;
     }
     Ok(())
 }
 
-/// Measures one scenario and prints nothing. The scenarios and the file named in `options` are not
-/// looked at.
+/// Measures one scenario, and prints and writes nothing. The scenarios, the file and the directory
+/// named in `options` are not looked at.
 ///
 /// # Errors
 /// As [`run`].

@@ -11,14 +11,26 @@ use crate::scenarios::Scenario;
 pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}", result.scenario)?;
     writeln!(out, "  {}", machine::headline(&result.machine))?;
-    writeln!(
-        out,
-        "  {} rounds, median and range; ratio to '{}' in the same round",
-        result.rounds, result.base
-    )?;
+    writeln!(out, "  {}", meaning(result))?;
     writeln!(out)?;
+    print_columns(&cells(result), 1, out)?;
+    for warning in &result.warnings {
+        writeln!(out, "  ! {}", warning.text())?;
+    }
+    writeln!(out)
+}
 
-    let named: Vec<(&str, Value)> = PARAMS
+/// What the columns of figures hold.
+pub(crate) fn meaning(result: &ScenarioResult) -> String {
+    format!(
+        "{} rounds, median and range; ratio to '{}' in the same round",
+        result.rounds, result.base
+    )
+}
+
+/// The table: its head, then a line for each row, all of one length.
+pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
+    let named: Vec<Param> = PARAMS
         .iter()
         .filter(|(_, value)| result.rows.iter().any(|row| value(&row.params).is_some()))
         .copied()
@@ -51,12 +63,7 @@ pub(crate) fn print_result(result: &ScenarioResult, out: &mut impl Write) -> io:
         }));
         lines.push(line);
     }
-    print_columns(&lines, 1, out)?;
-
-    for warning in &result.warnings {
-        writeln!(out, "  ! {}", warning.text())?;
-    }
-    writeln!(out)
+    lines
 }
 
 /// Prints the scenarios and whether their contestants are available here.
@@ -85,9 +92,10 @@ pub(crate) fn print_list(scenarios: &[&dyn Scenario], out: &mut impl Write) -> i
     Ok(())
 }
 
-type Value = fn(&Params) -> Option<String>;
+/// A parameter: its name, and its value where it applies.
+pub(crate) type Param = (&'static str, fn(&Params) -> Option<String>);
 
-const PARAMS: &[(&str, Value)] = &[
+pub(crate) const PARAMS: &[Param] = &[
     ("case", |params| params.case.map(|value| value.to_string())),
     ("mode", |params| params.mode.map(|value| value.to_string())),
     ("parent MiB", |params| {
@@ -144,7 +152,7 @@ impl fmt::Display for Params {
 }
 
 /// Four significant digits or so: more would be noise.
-fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,

@@ -3,6 +3,7 @@
 use clap::Parser;
 
 use super::*;
+use crate::result::Kind;
 
 #[derive(Parser)]
 struct Command {
@@ -15,7 +16,7 @@ fn parse(line: &str) -> Args {
 }
 
 /// Every available contestant has a row, every other one a warning that begins with its name.
-fn everybody_is_accounted_for(name: &str) {
+fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
     let scenario = find(name).unwrap();
     let plan = Plan::tiny();
     let result = measure_scenario(scenario, &plan);
@@ -57,6 +58,7 @@ fn everybody_is_accounted_for(name: &str) {
     for row in &result.rows {
         assert!(text.contains(&row.contestant));
     }
+    result
 }
 
 #[test]
@@ -66,7 +68,14 @@ fn call_overhead_accounts_for_everybody() {
 
 #[test]
 fn context_switch_accounts_for_everybody() {
-    everybody_is_accounted_for("context-switch");
+    let result = everybody_is_accounted_for("context-switch");
+    // One contestant, in three kinds of tasks.
+    let of = |kind| {
+        let rows = result.rows.iter();
+        rows.filter(|row| row.params.kind == Some(kind)).count()
+    };
+    assert_eq!(of(Kind::Processes), of(Kind::Threads));
+    assert_eq!(of(Kind::Coprocs), of(Kind::Threads));
 }
 
 #[test]
@@ -169,6 +178,18 @@ fn a_file_that_cannot_be_written_is_found_before_measuring() {
         error
             .to_string()
             .starts_with("cannot write /nonexistent/results.json"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_found_before_measuring() {
+    let Args { options, .. } = parse("bench heap --report /dev/null");
+    let error = run_scenarios(&options, &mut Vec::new()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("cannot write /dev/null: it is not a directory"),
         "{error}"
     );
 }

@@ -5,14 +5,21 @@
 //! to write into a pipe, read from it and sum a hot array; cache misses that only the switch causes
 //! stay in, on purpose. The benchmark's authors saw 10 to 15 % of variation between runs.
 //!
+//! The tasks are threads, forked processes, or clean coprocs, which share a region with the ring's
+//! first task. Coprocs, too, have their arrays in memory of their own, though a program would have
+//! its data in the region: between processes and coprocs nothing then differs but the way they were
+//! made, and none is favoured by another kind of pages.
+//!
 //! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux
-//! Conference Europe 2009) published stand beside ours.
+//! Conference Europe 2009) published for threads and processes stand beside ours.
 
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use latchwork::coproc::{Attributes, Coproc, Coprocs, descriptors};
+use latchwork::region::{Region, RegionOptions};
 use rustix::thread::CpuSet;
 
 use super::{Contestant, Prepared, Scenario};
@@ -77,13 +84,20 @@ impl Scenario for ContextSwitch {
                 text: "a ring of 1 task skipped: it would switch to nobody".into(),
             });
         }
+        let mut makers = vec![Maker::Threads, Maker::Processes];
+        match start_coprocs(chosen.iter().copied().max().unwrap_or(0)) {
+            Ok(coprocs) => makers.push(Maker::Coprocs(coprocs)),
+            Err(error) => prepared.warnings.push(Warning::Skipped {
+                text: format!("rings of coprocs skipped: {error}"),
+            }),
+        }
         for placement in [Placement::SameCpu, Placement::Free] {
             for size in SIZES {
                 for &tasks in chosen.iter().filter(|tasks| **tasks > 1) {
-                    for kind in [Kind::Threads, Kind::Processes] {
+                    for maker in &makers {
                         prepared
                             .cases
-                            .push(case(plan, placement, size, tasks, kind));
+                            .push(case(plan, placement, size, tasks, maker.clone()));
                     }
                 }
             }
@@ -92,7 +106,8 @@ impl Scenario for ContextSwitch {
     }
 }
 
-fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, kind: Kind) -> Case {
+fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, maker: Maker) -> Case {
+    let kind = maker.kind();
     let group = Params {
         tasks: Some(tasks),
         size: Some(size),
@@ -116,7 +131,7 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, kind: Kind) ->
         sampler: Box::new(move || {
             on_thread_placed(placement, || {
                 let overhead = overhead_pace.ns_per_call(Hop::new(tasks, words)?.by_one_task())?;
-                let mut ring = Ring::start(kind, tasks, words)?;
+                let mut ring = Ring::start(&maker, tasks, words)?;
                 let lap = ring_pace.ns(|laps| ring.laps(laps));
                 let stopped = ring.stop();
                 let lap = lap?;
@@ -132,7 +147,11 @@ fn case(plan: &Plan, placement: Placement, size: u64, tasks: u32, kind: Kind) ->
 
 /// What the talk published for these parameters.
 fn published(size: u64, tasks: u32, kind: Kind) -> Vec<(&'static str, f64)> {
-    let column = usize::from(kind == Kind::Processes);
+    let column = match kind {
+        Kind::Threads => 0,
+        Kind::Processes => 1,
+        Kind::Coprocs => return Vec::new(),
+    };
     PUBLISHED
         .iter()
         .find(|(kib, published_tasks, ..)| (kib << 10, *published_tasks) == (size, tasks))
@@ -241,6 +260,80 @@ impl Hop {
     }
 }
 
+/// A runtime for rings of up to so many tasks, one for all cases, as a program would have.
+fn start_coprocs(tasks: u32) -> io::Result<Coprocs> {
+    // The runtime's server is a task, too, and so are the first task of the ring and that of the
+    // sample before, which may still be leaving.
+    let slots = u16::try_from(tasks + 3).unwrap_or(u16::MAX);
+    let region = RegionOptions::new()
+        .max_bytes(16 << 20)
+        .max_tasks(slots)
+        .label("bench")
+        .create_anonymous()
+        .map_err(io::Error::other)?;
+    Coprocs::new(&region).map_err(io::Error::other)
+}
+
+/// What makes the tasks of a ring.
+#[derive(Clone)]
+enum Maker {
+    Threads,
+    Processes,
+    Coprocs(Coprocs),
+}
+
+impl Maker {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Threads => Kind::Threads,
+            Self::Processes => Kind::Processes,
+            Self::Coprocs(_) => Kind::Coprocs,
+        }
+    }
+
+    /// Makes the task that reads `from` and writes `to`; `kept` are pipe ends that it must not have.
+    fn make(
+        &self,
+        from: PipeReader,
+        to: PipeWriter,
+        words: usize,
+        kept: &mut Vec<(PipeReader, PipeWriter)>,
+    ) -> io::Result<Other> {
+        match self {
+            Self::Threads => Ok(Other::Thread(thread::spawn(move || {
+                Task::new(from, to, words).live()
+            }))),
+            Self::Processes => process::fork(|| {
+                // A pipe ends when nobody else holds its other end.
+                kept.clear();
+                i32::from(Task::new(from, to, words).live().is_err())
+            })
+            .map(Other::Process),
+            Self::Coprocs(coprocs) => {
+                // A clean coproc has the runtime's placement, where the other kinds have that of
+                // this thread.
+                let attributes = Attributes::new()
+                    .name("ring")
+                    .affinity(machine::cpus())
+                    .descriptor(from)
+                    .descriptor(to);
+                coprocs
+                    .spawn_value(live_as_coproc, words, &attributes)
+                    .map(Other::Coproc)
+                    .map_err(io::Error::other)
+            }
+        }
+    }
+}
+
+fn live_as_coproc(_: &Region, words: usize) -> i32 {
+    let mut ends = descriptors().into_iter();
+    let (Some(from), Some(to)) = (ends.next(), ends.next()) else {
+        return 2;
+    };
+    i32::from(Task::new(from.into(), to.into(), words).live().is_err())
+}
+
 /// The ring, seen from its first task, which is the caller.
 struct Ring {
     first: Task,
@@ -250,10 +343,11 @@ struct Ring {
 enum Other {
     Thread(JoinHandle<io::Result<()>>),
     Process(libc::pid_t),
+    Coproc(Coproc),
 }
 
 impl Ring {
-    fn start(kind: Kind, tasks: u32, words: usize) -> io::Result<Self> {
+    fn start(maker: &Maker, tasks: u32, words: usize) -> io::Result<Self> {
         let mut readers = Vec::new();
         let mut writers = Vec::new();
         for _ in 0..tasks {
@@ -267,18 +361,7 @@ impl Ring {
         let mut others = Vec::new();
         while ends.len() > 1 {
             let Some((from, to)) = ends.pop() else { break };
-            let other = match kind {
-                Kind::Threads => Ok(Other::Thread(thread::spawn(move || {
-                    Task::new(from, to, words).live()
-                }))),
-                _ => process::fork(|| {
-                    // A pipe ends when nobody else holds its other end.
-                    ends.clear();
-                    i32::from(Task::new(from, to, words).live().is_err())
-                })
-                .map(Other::Process),
-            };
-            match other {
+            match maker.make(from, to, words, &mut ends) {
                 Ok(other) => others.push(other),
                 Err(error) => {
                     drop(ends);
@@ -328,8 +411,74 @@ fn join(others: Vec<Other>) -> io::Result<()> {
                 .join()
                 .unwrap_or_else(|_| Err(io::Error::other("a task of the ring panicked"))),
             Other::Process(process) => process::wait(process),
+            // Until it is taken apart, which would disturb the next sample.
+            Other::Coproc(coproc) => match coproc.join_reaped() {
+                Ok(exit) if exit.is_success() => Ok(()),
+                Ok(exit) => Err(io::Error::other(format!("a coproc ended: {exit:?}"))),
+                Err(error) => Err(io::Error::other(error)),
+            },
         };
         result = result.and(ended);
     }
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use latchwork::coproc::Signal;
+
+    use super::*;
+
+    /// So many tasks fit into the runtime's region, and not one more.
+    const MOST: u32 = 4;
+
+    fn runs(maker: &Maker, tasks: u32) -> io::Result<()> {
+        let mut ring = Ring::start(maker, tasks, 16)?;
+        let laps = ring.laps(3);
+        ring.stop()?;
+        laps.map(drop)
+    }
+
+    /// Whether rings as large as they can be go round, time and again: they do not where the tasks
+    /// of an earlier ring still have their slots.
+    fn nobody_is_left(maker: &Maker) {
+        for _ in 0..3 {
+            runs(maker, MOST).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_token_goes_round_rings_of_every_kind() {
+        let coprocs = Maker::Coprocs(start_coprocs(8).unwrap());
+        for maker in [Maker::Threads, Maker::Processes, coprocs] {
+            for tasks in [2, 8] {
+                runs(&maker, tasks).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_completed_leaves_no_coproc() {
+        let maker = Maker::Coprocs(start_coprocs(MOST).unwrap());
+        for _ in 0..2 {
+            let error = runs(&maker, MOST + 5).unwrap_err();
+            assert!(error.to_string().contains("region"), "{error}");
+        }
+        nobody_is_left(&maker);
+    }
+
+    #[test]
+    fn a_ring_that_loses_a_coproc_says_so_and_leaves_none() {
+        let maker = Maker::Coprocs(start_coprocs(MOST).unwrap());
+        let mut ring = Ring::start(&maker, MOST, 16).unwrap();
+        for other in &ring.others[1..2] {
+            if let Other::Coproc(coproc) = other {
+                coproc.kill(Signal::KILL).unwrap();
+            }
+        }
+        // The token is lost at the latest when the pipes of the dead have ended.
+        while ring.laps(1).is_ok() {}
+        ring.stop().unwrap_err();
+        nobody_is_left(&maker);
+    }
 }

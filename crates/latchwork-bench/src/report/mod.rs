@@ -1,0 +1,159 @@
+//! The report of a run: a directory with a text for people, a picture and the results of each
+//! scenario.
+//!
+//! It is written anew after each scenario, and holds those of this run. Whatever else lies in the
+//! directory, results of other scenarios included, stays as it is.
+
+mod chart;
+mod layout;
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::machine;
+use crate::result::ScenarioResult;
+use crate::scenarios::Scenario;
+use crate::table;
+
+/// The text, which links to the rest.
+const TEXT: &str = "report.md";
+
+/// A report that is being written.
+pub(crate) struct Report {
+    directory: PathBuf,
+    /// Scenarios by name, and what the text says of each.
+    sections: Vec<(String, String)>,
+}
+
+impl Report {
+    /// Makes the directory if need be, and makes sure that the report on these scenarios can be
+    /// written into it: now, so that a wrong path does not cost the results.
+    pub(crate) fn open(directory: &Path, scenarios: &[&dyn Scenario]) -> Result<Self, Error> {
+        make_directory(directory).map_err(failed(directory))?;
+        let report = Self {
+            directory: directory.to_owned(),
+            sections: Vec::new(),
+        };
+        let names = scenarios.iter().map(|scenario| scenario.name());
+        let files = names.flat_map(|name| [chart_of(name), results_of(name)]);
+        for file in files.chain([TEXT.to_owned()]) {
+            let path = report.directory.join(file);
+            check_writable(&path).map_err(failed(&path))?;
+        }
+        Ok(report)
+    }
+
+    /// The text's path.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.join(TEXT)
+    }
+
+    /// Writes the files of a scenario, and the text with it. A second result of the same scenario
+    /// takes the place of the first.
+    pub(crate) fn add(&mut self, about: &str, result: &ScenarioResult) -> Result<(), Error> {
+        let name = &result.scenario;
+        self.write(&results_of(name), &(result.to_json() + "\n"))?;
+        let chart = chart::draw(result).map_err(failed(&self.directory.join(chart_of(name))))?;
+        self.write(&chart_of(name), &chart)?;
+        self.sections.retain(|(earlier, _)| earlier != name);
+        self.sections.push((name.clone(), section(about, result)));
+        let mut text = format!(
+            "# Benchmark report\n\nMeasured by Latchwork {}.\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        text.extend(self.sections.iter().map(|(_, section)| section.as_str()));
+        self.write(TEXT, &text)
+    }
+
+    fn write(&self, file: &str, content: &str) -> Result<(), Error> {
+        let path = self.directory.join(file);
+        fs::write(&path, content).map_err(failed(&path))
+    }
+}
+
+fn chart_of(scenario: &str) -> String {
+    format!("{scenario}.svg")
+}
+
+fn results_of(scenario: &str) -> String {
+    format!("{scenario}.json")
+}
+
+fn failed(path: &Path) -> impl Fn(io::Error) -> Error {
+    move |source| Error::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    match fs::create_dir_all(directory) {
+        // The system's words, "File exists", would not say that a directory was wanted.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "it is not a directory, which a report needs",
+        )),
+        made => made,
+    }
+}
+
+/// Leaves an existing file's content alone, and no new file behind.
+fn check_writable(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match options.clone().create_new(true).open(path) {
+        Ok(_) => fs::remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(path).map(drop),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the text says of a scenario.
+fn section(about: &str, result: &ScenarioResult) -> String {
+    let name = escape(&result.scenario);
+    let mut text = format!(
+        "\n## {name}\n\n{}.\n\n{}.\n{}. [Results as JSON]({})\n\n![{name}: medians and \
+         ranges]({})\n\n",
+        escape(about),
+        escape(&machine::headline(&result.machine)),
+        escape(&table::meaning(result)),
+        results_of(&result.scenario),
+        chart_of(&result.scenario),
+    );
+    let cells = table::cells(result);
+    for (index, line) in cells.iter().enumerate() {
+        let line: Vec<String> = line.iter().map(|cell| escape(cell)).collect();
+        text += &format!("| {} |\n", line.join(" | "));
+        if index == 0 {
+            // Names to the left, the rest to the right, as in print.
+            text += &format!("| --- |{}\n", " ---: |".repeat(line.len() - 1));
+        }
+    }
+    if !result.warnings.is_empty() {
+        text += "\nWarnings:\n\n";
+    }
+    for warning in &result.warnings {
+        text += &format!("- {}\n", escape(warning.text()));
+    }
+    text
+}
+
+/// The text as Markdown that shows it unchanged, in one line.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' | '|' | '`' | '*' | '_' | '<' | '>' | '[' | ']' | '#' | '~' | '&' => {
+                escaped.push('\\');
+                escaped.push(character);
+            }
+            character if character.is_control() => escaped.push(' '),
+            character => escaped.push(character),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,275 @@
+//! Reports of made-up results.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::result::{Better, Machine, Params, Row, SCHEMA, Spread, Unit, Warning};
+use crate::scenarios;
+
+/// A row whose rounds lie within 5 % of the median.
+pub(super) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
+    let spread = |median: f64| Spread {
+        median,
+        min: median * 0.95,
+        max: median * 1.05,
+    };
+    Row {
+        contestant: contestant.to_owned(),
+        params: Params::default(),
+        unit: Unit::Ns,
+        better: Better::Lower,
+        figure: spread(median),
+        ratio: ratio.map(|ratio| match ratio {
+            1.0 => Spread {
+                median: 1.0,
+                min: 1.0,
+                max: 1.0,
+            },
+            ratio => spread(ratio),
+        }),
+        extra: BTreeMap::new(),
+    }
+}
+
+pub(super) fn result(base: &str, rows: Vec<Row>) -> ScenarioResult {
+    ScenarioResult {
+        schema: SCHEMA,
+        scenario: "heap".into(),
+        machine: Machine {
+            cpu: "a | CPU".into(),
+            cpus: 2,
+            kernel: "6.18.0".into(),
+            libc: "glibc 2.36".into(),
+        },
+        rounds: 5,
+        base: base.into(),
+        rows,
+        warnings: vec![Warning::Noisy {
+            text: "close <other> programs".into(),
+        }],
+    }
+}
+
+const HOSTILE: &str = "a<b>&\"c\"|d_e*";
+
+fn hostile() -> ScenarioResult {
+    let mut rows = vec![
+        row(HOSTILE, 10.0, Some(1.0)),
+        row("latchwork heap", 900.0, Some(90.0)),
+    ];
+    rows[1].extra.insert("published_core2_us".into(), 0.5);
+    rows[1].extra.insert("page_faults".into(), 3.0);
+    result(HOSTILE, rows)
+}
+
+/// A directory of its own for a test, removed with all that is in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let name = format!("latchwork-bench-{test}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.0.join(file)).unwrap()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn open(directory: &Path) -> Result<Report, Error> {
+    let heap = scenarios::ALL.iter().find(|one| one.name() == "heap");
+    Report::open(directory, heap.map(std::slice::from_ref).unwrap())
+}
+
+fn texts(svg: &str) -> Vec<String> {
+    let document = roxmltree::Document::parse(svg).unwrap();
+    document
+        .descendants()
+        .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
+        .map(|node| node.text().unwrap().trim().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_report_holds_all_that_was_measured() {
+    let scratch = Scratch::new("complete");
+    // The directory is made, with those above it.
+    let directory = scratch.0.join("some").join("where");
+    let mut report = open(&directory).unwrap();
+    let result = hostile();
+    report.add("what runs", &result).unwrap();
+    assert_eq!(report.path(), directory.join("report.md"));
+
+    let text = fs::read_to_string(report.path()).unwrap();
+    for said in [
+        "## heap",
+        "what runs",
+        r"a \| CPU, 2 CPUs, Linux 6.18.0, glibc 2.36",
+        "5 rounds, median and range; ratio to",
+        "| latchwork heap | ns | 900 | 855 – 945 | 90.00 | 85.50 – 94.50 | 3.00 | 0.50 |",
+        "| page faults | published core2 us |",
+        r"- close \<other\> programs",
+        "](heap.svg)",
+        "](heap.json)",
+    ] {
+        assert!(text.contains(said), "{said} is not in:\n{text}");
+    }
+    let json = fs::read_to_string(directory.join("heap.json")).unwrap();
+    assert_eq!(ScenarioResult::read_all(&json).unwrap(), [result]);
+
+    let shown = texts(&fs::read_to_string(directory.join("heap.svg")).unwrap());
+    for said in [
+        "heap",
+        "latchwork heap",
+        "900",
+        "× 90.0",
+        "published, core2",
+    ] {
+        assert!(
+            shown.iter().any(|text| text == said),
+            "{said} is not in {shown:?}"
+        );
+    }
+}
+
+#[test]
+fn names_are_shown_as_they_are() {
+    let scratch = Scratch::new("escaped");
+    open(&scratch.0)
+        .unwrap()
+        .add("what runs", &hostile())
+        .unwrap();
+    let text = scratch.read("report.md");
+    assert!(
+        text.contains(r#"| a\<b\>\&"c"\|d\_e\* | ns | 10.0 |"#),
+        "{text}"
+    );
+    let shown = texts(&scratch.read("heap.svg"));
+    assert!(shown.iter().any(|text| text == HOSTILE), "{shown:?}");
+}
+
+#[test]
+fn every_chart_is_well_formed_and_stays_inside() {
+    let net = {
+        let mut row = row("net", 0.0, None);
+        row.figure.min = -0.2;
+        row
+    };
+    let cases = [
+        vec![],
+        vec![row("nothing", 0.0, None)],
+        vec![net.clone(), row("more", 5.0, None)],
+        vec![
+            net,
+            row("little", 0.001, None),
+            row("much", 1_000_000.0, None),
+        ],
+        vec![row(&"long ".repeat(40), 1.0, Some(1.0))],
+    ];
+    for rows in cases {
+        let svg = chart::draw(&result("base", rows)).unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let number = |node: &roxmltree::Node<'_, '_>, name: &str| {
+            node.attribute(name)
+                .map(|value| value.parse::<f64>().unwrap())
+        };
+        let height = number(&document.root_element(), "height").unwrap();
+        for node in document.descendants() {
+            for (name, most) in [("x", 900.0), ("cx", 900.0), ("y", height), ("cy", height)] {
+                if let Some(place) = number(&node, name) {
+                    assert!((0.0..=most).contains(&place), "{name} {place} in {svg}");
+                }
+            }
+            for size in ["width", "height"] {
+                assert!(number(&node, size).is_none_or(|size| size >= 0.0), "{svg}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_second_run_overwrites_its_own_files_alone() {
+    let scratch = Scratch::new("again");
+    fs::write(scratch.0.join("notes.md"), "mine").unwrap();
+    fs::write(scratch.0.join("spawn.json"), "of another run").unwrap();
+    let mut first = hostile();
+    open(&scratch.0).unwrap().add("what runs", &first).unwrap();
+    let files = scratch.files();
+    assert_eq!(
+        files,
+        [
+            "heap.json",
+            "heap.svg",
+            "notes.md",
+            "report.md",
+            "spawn.json"
+        ]
+    );
+
+    first.rows.truncate(1);
+    let mut report = open(&scratch.0).unwrap();
+    // Until there is something new, what there was stays.
+    assert!(scratch.read("report.md").contains("latchwork heap"));
+    report.add("what runs", &first).unwrap();
+    report.add("what runs", &first).unwrap();
+    assert_eq!(scratch.files(), files);
+    assert_eq!(scratch.read("notes.md"), "mine");
+    assert_eq!(scratch.read("spawn.json"), "of another run");
+    let text = scratch.read("report.md");
+    assert!(!text.contains("latchwork heap"), "{text}");
+    assert_eq!(text.matches("## heap").count(), 1);
+    assert!(!scratch.read("heap.svg").contains("latchwork heap"));
+    assert!(!scratch.read("heap.json").contains("latchwork heap"));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_before_measuring_and_leaves_nothing() {
+    let scratch = Scratch::new("refused");
+    let refusal = |directory: &Path| {
+        let Err(error) = open(directory) else {
+            panic!("{} was accepted", directory.display());
+        };
+        error.to_string()
+    };
+
+    let file = scratch.0.join("file");
+    fs::write(&file, "mine").unwrap();
+    let said = refusal(&file);
+    let expected = format!(
+        "cannot write {}: it is not a directory, which a report needs",
+        file.display()
+    );
+    assert_eq!(said, expected);
+    assert!(refusal(&file.join("below")).contains(&file.display().to_string()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+
+    // A file system that takes no files, whoever asks.
+    assert!(refusal(Path::new("/proc/self")).starts_with("cannot write /proc/self/heap.svg"));
+
+    let dangling = scratch.0.join("dangling");
+    symlink("/nonexistent/report", &dangling).unwrap();
+    assert!(refusal(&dangling).starts_with("cannot write"));
+
+    let taken = scratch.0.join("taken");
+    fs::create_dir_all(taken.join("report.md")).unwrap();
+    assert!(refusal(&taken).contains("taken/report.md"));
+    assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
+}
