@@ -21,6 +21,7 @@
 //! ```
 
 mod args;
+mod histogram;
 mod machine;
 mod measure;
 mod peers;

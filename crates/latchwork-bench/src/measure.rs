@@ -10,9 +10,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::progress::Progress;
-use crate::result::{Better, Params, Row, Spread, Unit, Warning};
+use crate::result::{Params, Row, Spread, Unit, Warning};
 
-/// A row is noisy if its slowest round took this many times its fastest. The token ring's own
+/// A row is noisy if its rounds lie so many times apart. The token ring's own
 /// authors saw 10–15 %, so that less than a half is no news.
 const NOISY: f64 = 1.5;
 
@@ -191,12 +191,17 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
         contestant: case.contestant.to_owned(),
         params: case.params.clone(),
         unit: case.unit,
-        better: Better::Lower,
+        better: case.unit.better(),
         figure: Spread::of(&figures, 3),
         ratio,
         extra: extra
             .into_iter()
-            .map(|(name, values)| (name, Spread::of(&values, 3).median))
+            .map(|(name, values)| {
+                let spread = Spread::of(&values, 3);
+                let longest = name.starts_with("longest_");
+                let figure = if longest { spread.max } else { spread.median };
+                (name, figure)
+            })
             .collect(),
     }
 }
@@ -242,9 +247,8 @@ fn noise(rows: &[Row]) -> Option<Warning> {
         .max_by(|one, other| factor(one).total_cmp(&factor(other)))?;
     Some(Warning::Noisy {
         text: format!(
-            "in {} of {} rows the slowest round took more than {NOISY} times the fastest (worst: \
-             {}, {}: {} to {} {}); read the ranges, not the medians alone, or end other programs and \
-             raise --rounds",
+            "in {} of {} rows the rounds lie more than {NOISY} times apart (worst: {}, {}: {} to {} \
+             {}); read the ranges, not the medians alone, or end other programs and raise --rounds",
             noisy.len(),
             rows.len(),
             worst.contestant,

@@ -16,6 +16,8 @@ pub(crate) struct Plan {
     pub(crate) rounds: u32,
     /// The length of one sample of work that takes nanoseconds.
     pub(crate) sample: Duration,
+    /// The length of one sample of what has to be watched for a while.
+    pub(crate) window: Duration,
     /// Task counts that the user chose; empty for the scenario's own.
     pub(crate) tasks: Vec<u32>,
     /// Resident sizes of the parent in `spawn`.
@@ -58,6 +60,7 @@ impl Plan {
             quick: options.quick,
             rounds,
             sample: Duration::from_millis(if options.quick { 20 } else { 40 }),
+            window: Duration::from_millis(if options.quick { 80 } else { 1000 }),
             tasks: options.tasks.clone(),
             parents_mib: if options.quick {
                 &[10, 1024]
@@ -82,6 +85,7 @@ impl Plan {
             quick: true,
             rounds: 2,
             sample: Duration::from_micros(100),
+            window: Duration::from_millis(2),
             tasks: Vec::new(),
             parents_mib: &[1, 2],
             only: Vec::new(),

@@ -62,7 +62,9 @@ pub struct Row {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratio: Option<Spread>,
     /// Further figures of the row: counters, and published figures to compare with. Each name ends
-    /// in its unit where it has one.
+    /// in its unit where it has one. A figure is the median over the rounds; where the name begins
+    /// with `longest_`, it is the largest. `histogram_N` is how many lay up to N and above the bound
+    /// before, for instance `histogram_500_us` and `histogram_200_us`.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
 }
@@ -102,6 +104,9 @@ pub struct Params {
     /// Resident memory of the creating process, in MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_mib: Option<u64>,
+    /// How many of 1,024 protected sections sleep for a microsecond instead of computing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleeps: Option<u32>,
     /// Share of readers, in per cent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_pct: Option<u32>,
@@ -135,8 +140,41 @@ pub enum Unit {
     Ns,
     /// Microseconds.
     Us,
+    /// Operations in a second, of all tasks together.
+    #[serde(rename = "ops/s")]
+    OpsPerSecond,
+    /// Bytes.
+    Bytes,
+    /// Machine instructions.
+    Instructions,
 }
-words!(Unit { Ns => "ns", Us => "us" });
+words!(Unit {
+    Ns => "ns",
+    Us => "us",
+    OpsPerSecond => "ops/s",
+    Bytes => "bytes",
+    Instructions => "instructions",
+});
+
+impl Unit {
+    /// All there are.
+    pub const ALL: [Self; 5] = [
+        Self::Ns,
+        Self::Us,
+        Self::OpsPerSecond,
+        Self::Bytes,
+        Self::Instructions,
+    ];
+
+    /// Which direction of a figure in this unit is better.
+    #[must_use]
+    pub fn better(self) -> Better {
+        match self {
+            Self::OpsPerSecond => Better::Higher,
+            Self::Ns | Self::Us | Self::Bytes | Self::Instructions => Better::Lower,
+        }
+    }
+}
 
 /// Which direction of a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -209,6 +247,18 @@ pub enum Variant {
     PoolLasts,
     /// spawn: one after the other without end, the refill of the pool included.
     Sustained,
+    /// inversion: the high-priority task and the low-priority one alone.
+    Undisturbed,
+    /// inversion: with a load of medium priority.
+    Disturbed,
+    /// footprint: the lock itself.
+    Size,
+    /// footprint: the code of the fast paths.
+    Text,
+    /// footprint: the instructions in that code.
+    Instructions,
+    /// footprint: the instructions executed, those of libraries included.
+    Executed,
     /// fine-grained: an event to oneself.
     EventSelf,
     /// fine-grained: events of many tasks to one.
@@ -227,6 +277,12 @@ words!(Variant {
     Batch => "batch",
     PoolLasts => "pool-lasts",
     Sustained => "sustained",
+    Undisturbed => "undisturbed",
+    Disturbed => "disturbed",
+    Size => "size",
+    Text => "text",
+    Instructions => "instructions",
+    Executed => "executed",
     EventSelf => "event-self",
     EventManyToOne => "event-many-to-one",
     PrivateMutex => "private-mutex",
@@ -460,6 +516,8 @@ mod tests {
             serde_json::json!(Placement::DifferentCpu),
             Placement::DifferentCpu.to_string()
         );
-        assert_eq!(serde_json::json!(Unit::Us), Unit::Us.to_string());
+        for unit in Unit::ALL {
+            assert_eq!(serde_json::json!(unit), unit.to_string());
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
         .rows
         .iter()
         .flat_map(|row| row.extra.keys())
+        // For programs: a dozen columns more.
+        .filter(|name| !name.starts_with("histogram_"))
         .collect();
     extras.sort();
     extras.dedup();
@@ -106,6 +108,9 @@ pub(crate) const PARAMS: &[Param] = &[
         params.tasks.map(|value| value.to_string())
     }),
     ("load", |params| params.load.map(|value| value.to_string())),
+    ("sleeps/1024", |params| {
+        params.sleeps.map(|value| value.to_string())
+    }),
     ("read %", |params| {
         params.read_pct.map(|value| value.to_string())
     }),

@@ -3,7 +3,7 @@
 use clap::Parser;
 
 use super::*;
-use crate::result::Kind;
+use crate::result::{Better, Kind, Placement};
 
 #[derive(Parser)]
 struct Command {
@@ -76,6 +76,54 @@ fn context_switch_accounts_for_everybody() {
     };
     assert_eq!(of(Kind::Processes), of(Kind::Threads));
     assert_eq!(of(Kind::Coprocs), of(Kind::Threads));
+}
+
+#[test]
+fn futex_lock_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("futex-lock");
+    for row in &result.rows {
+        assert_eq!(row.better, Better::Higher);
+        // Nobody was slower than the slowest, and waits were looked at.
+        assert!(row.extra["task_min_ops"] <= row.extra["task_max_ops"]);
+        assert!(row.extra["longest_wait_us"] > 0.0, "{row:?}");
+        let counts = row.extra.contains_key("unlock_slow_per_1000");
+        assert_eq!(counts, row.contestant == "latchwork throughput");
+    }
+}
+
+#[test]
+fn futex_rwlock_accounts_for_everybody() {
+    everybody_is_accounted_for("futex-rwlock");
+}
+
+#[test]
+fn wait_wakeup_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("wait-wakeup");
+    for row in &result.rows {
+        let same_cpu = row.params.placement == Some(Placement::SameCpu);
+        assert!(!(same_cpu && row.contestant == "floor spinning"), "{row:?}");
+    }
+}
+
+#[test]
+fn inversion_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("inversion");
+    // Each alone and disturbed, or not at all.
+    assert_eq!(result.rows.len() % 2, 0);
+}
+
+#[test]
+fn rt_latency_accounts_for_everybody() {
+    everybody_is_accounted_for("rt-latency");
+}
+
+#[test]
+fn footprint_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("footprint");
+    for row in result.rows {
+        assert!(row.figure.min > 0.0, "{row:?}");
+        assert_eq!(row.figure.min, row.figure.max);
+    }
 }
 
 #[test]

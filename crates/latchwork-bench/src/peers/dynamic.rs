@@ -7,30 +7,38 @@ use std::mem;
 
 use libc::c_int;
 
-use super::{FreeLock, Line};
+use super::RawLock;
 
 type Operation = unsafe extern "C" fn(*mut c_void);
 
-/// A mutex of another library, in a place of its own.
+/// A mutex of another library.
+#[repr(C)]
 pub(crate) struct Mutex {
+    /// Both libraries' mutexes take one word, and are initialised by zeros.
+    mutex: UnsafeCell<usize>,
+    functions: Functions,
+}
+
+/// How a library locks and unlocks its mutex.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions {
     lock: Operation,
     unlock: Operation,
-    place: Box<Line<Place>>,
 }
 
-#[repr(C)]
-struct Place {
-    /// Both libraries' mutexes take two words at most, and are initialised by zeros.
-    mutex: UnsafeCell<[usize; 2]>,
-    datum: UnsafeCell<u64>,
-}
-
-// SAFETY: both libraries' mutexes are made for many threads, and `datum` is touched under them.
+// SAFETY: both libraries' mutexes are made for many threads.
 unsafe impl Sync for Mutex {}
-// SAFETY: the box, and so the mutex, stays where it is when its owner moves between threads.
-unsafe impl Send for Mutex {}
 
 impl Mutex {
+    pub(crate) fn new(functions: Functions) -> Self {
+        Self {
+            mutex: UnsafeCell::new(0),
+            functions,
+        }
+    }
+}
+
+impl Functions {
     /// nsync's `nsync_mu`, or why there is none.
     pub(crate) fn nsync() -> Result<Self, String> {
         let library = open(&[c"libnsync.so.1".to_owned()]).ok_or("libnsync.so.1 is not there")?;
@@ -56,13 +64,13 @@ impl Mutex {
             .chain((1..=20).map(|number| format!("debian{number}")));
         for space in spaces {
             let name = |rest: &str| c_string(format!("_ZN4absl{}{space}{rest}", space.len()));
-            let mutex = Self::find(library, &name("5Mutex4LockEv"), &name("5Mutex6UnlockEv"));
+            let functions = Self::find(library, &name("5Mutex4LockEv"), &name("5Mutex6UnlockEv"));
             let detection = name("29SetMutexDeadlockDetectionModeENS0_15OnDeadlockCycleE");
-            if let (Some(mutex), Some(detection)) = (mutex, symbol(library, &detection)) {
+            if let (Some(functions), Some(detection)) = (functions, symbol(library, &detection)) {
                 // Distributions build it on, which costs twice the mutex itself. 0 is kIgnore.
                 // SAFETY: under this name the library has a function that takes a C enumeration.
                 unsafe { mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int)>(detection)(0) };
-                return Ok(mutex);
+                return Ok(functions);
             }
         }
         Err("libabsl_synchronization.so has no absl::Mutex of a known name".to_owned())
@@ -74,28 +82,24 @@ impl Mutex {
         // C or as a C++ method's `this`, and return nothing.
         let [lock, unlock] = [lock, unlock]
             .map(|symbol| unsafe { mem::transmute::<*mut c_void, Operation>(symbol) });
-        let place = Box::new(Line(Place {
-            mutex: UnsafeCell::new([0; 2]),
-            datum: UnsafeCell::new(0),
-        }));
-        Some(Self {
-            lock,
-            unlock,
-            place,
-        })
+        Some(Self { lock, unlock })
     }
 }
 
-impl FreeLock for Mutex {
+// SAFETY: that is what the libraries' mutexes are for.
+unsafe impl RawLock for Mutex {
+    const BYTES: usize = size_of::<usize>();
+
     #[inline]
-    fn increment(&self) {
-        let mutex = self.place.0.mutex.get().cast();
-        // SAFETY: the zeroed mutex does not move, and protects the datum.
-        unsafe {
-            (self.lock)(mutex);
-            *self.place.0.datum.get() += 1;
-            (self.unlock)(mutex);
-        }
+    unsafe fn lock(&self) {
+        // SAFETY: the zeroed mutex does not move.
+        unsafe { (self.functions.lock)(self.mutex.get().cast()) }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: as above, and it is held.
+        unsafe { (self.functions.unlock)(self.mutex.get().cast()) }
     }
 }
 

@@ -1,37 +1,150 @@
 //! Physical floors: the least that a lock could cost.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
+use std::io;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::FreeLock;
+use libc::{c_int, sched_param};
+
+use super::locks::{BELOW_CEILING, CEILING};
+use super::{RawLock, cvt};
 
 /// Two inlined atomic read-modify-writes, which nobody could wait for. It is no lock: a second task
-/// would spin for ever.
+/// would spin for ever should the first be preempted by it.
 #[derive(Default)]
-#[repr(C)]
-pub(crate) struct TwoRmw {
-    word: AtomicU32,
-    datum: UnsafeCell<u64>,
-}
+pub(crate) struct TwoRmw(AtomicU32);
 
-// SAFETY: `datum` is touched only between the two exchanges, which one thread at a time gets past.
-unsafe impl Sync for TwoRmw {}
-
-impl FreeLock for TwoRmw {
+// SAFETY: one task at a time gets past the exchange.
+unsafe impl RawLock for TwoRmw {
     #[inline]
-    fn increment(&self) {
+    unsafe fn lock(&self) {
         // Acquire pairs with the Release of the swap below, as in a lock.
         while self
-            .word
+            .0
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .is_err()
         {
             std::hint::spin_loop();
         }
-        // SAFETY: the word was taken, so no other thread is here.
-        unsafe { *self.datum.get() += 1 };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
         // Release pairs with the Acquire above.
-        self.word.swap(0, Ordering::Release);
+        self.0.swap(0, Ordering::Release);
+    }
+}
+
+/// A spinning lock: what a hand-over costs between tasks that run. Where the tasks are more than the
+/// CPUs, it is what becomes of a lock that never sleeps.
+#[derive(Default)]
+pub(crate) struct Spinning(AtomicU32);
+
+// SAFETY: one task at a time gets past the exchange.
+unsafe impl RawLock for Spinning {
+    #[inline]
+    unsafe fn lock(&self) {
+        // Acquire pairs with the Release of the store below.
+        while self.0.swap(1, Ordering::Acquire) != 0 {
+            // Relaxed: only the swap takes the lock.
+            while self.0.load(Ordering::Relaxed) != 0 {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // Release pairs with the Acquire above.
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// The least that sleeps: a word of three states, and a system call for each wait and each wake-up
+/// (U. Drepper, *Futexes are tricky*, mutex 2). For the threads of one process, or for processes.
+#[derive(Default)]
+pub(crate) struct Futex<const SHARED: bool>(AtomicU32);
+
+impl<const SHARED: bool> Futex<SHARED> {
+    const FLAG: c_int = if SHARED { 0 } else { libc::FUTEX_PRIVATE_FLAG };
+
+    fn call(&self, operation: c_int, value: u32) {
+        // SAFETY: the word lives through the call; there is no timeout. Whatever ends a wait, the
+        // caller looks at the word again.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                operation | Self::FLAG,
+                value,
+                ptr::null::<libc::timespec>(),
+            )
+        };
+    }
+}
+
+// SAFETY: one task at a time changes the word from 0, and only its holder changes it back.
+unsafe impl<const SHARED: bool> RawLock for Futex<SHARED> {
+    #[inline]
+    unsafe fn lock(&self) {
+        // Acquire, here and below, pairs with the Release of the swap in `unlock`.
+        if self
+            .0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            while self.0.swap(2, Ordering::Acquire) != 0 {
+                self.call(libc::FUTEX_WAIT, 2);
+            }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // Release pairs with the Acquires above.
+        if self.0.swap(0, Ordering::Release) == 2 {
+            self.call(libc::FUTEX_WAKE, 1);
+        }
+    }
+}
+
+/// What raising and restoring the priority costs, by bare system calls. It locks nothing: it is for
+/// one task.
+pub(crate) struct PriorityCalls;
+
+impl PriorityCalls {
+    #[inline]
+    fn change(priority: c_int) -> c_int {
+        let param = sched_param {
+            sched_priority: priority,
+        };
+        // SAFETY: 0 is the calling thread; `param` lives through the call.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                libc::SCHED_FIFO,
+                &raw const param,
+            ) as c_int
+        }
+    }
+}
+
+// SAFETY: it is used by one task only.
+unsafe impl RawLock for PriorityCalls {
+    #[inline]
+    unsafe fn lock(&self) {
+        Self::change(CEILING);
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        Self::change(BELOW_CEILING);
+    }
+
+    unsafe fn check(&self) -> io::Result<()> {
+        cvt(Self::change(CEILING))?;
+        cvt(Self::change(BELOW_CEILING)).map(drop)
     }
 }

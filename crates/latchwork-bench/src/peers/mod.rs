@@ -1,36 +1,100 @@
 //! The contestants: Latchwork's own, the rivals that it is measured against, and the system calls that measuring needs.
 
+pub(crate) mod code;
 pub(crate) mod dynamic;
 pub(crate) mod floor;
 pub(crate) mod heap;
+pub(crate) mod locks;
 pub(crate) mod ours;
+mod place;
 pub(crate) mod process;
 pub(crate) mod pthread;
+mod raw;
 pub(crate) mod rust;
+pub(crate) mod rwlocks;
 mod sched;
 pub(crate) mod semaphore;
+pub(crate) mod step;
 
-pub(crate) use sched::{libc_name, minor_faults, scheduler_class, with_fifo};
+pub(crate) use place::Place;
+pub(crate) use raw::{Raw, RawLock};
+pub(crate) use sched::{
+    burn, enter_fifo, libc_name, minor_faults, on_thread, pin_to, scheduler_class, sleep_until,
+    voluntary_switches,
+};
 
 use std::io;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
 
-/// A lock with a datum beside it, for one task that never waits.
-pub(crate) trait FreeLock: Send + Sync + 'static {
-    /// Locks, increments the datum, unlocks. Errors are not looked at: [`check`](Self::check) saw
-    /// that there are none.
-    fn increment(&self);
+use latchwork::mutex::KeptBoost;
+use latchwork::time::Deadline;
 
-    /// Locks and unlocks once, looking at errors, on the thread that is going to measure.
-    fn check(&self) -> io::Result<()> {
-        self.increment();
+/// A lock with a datum beside it.
+pub(crate) trait Lock: Send + Sync + Sized + 'static {
+    /// The right to use the datum; dropping it unlocks.
+    type Held<'a>: DerefMut<Target = u64>;
+
+    /// Size of the lock, without the datum.
+    const BYTES: usize;
+
+    /// Makes it ready for use, in the place where it stays.
+    fn settle(self: Pin<&Self>) -> io::Result<()> {
         Ok(())
+    }
+
+    /// What a task does before it uses such locks, on the thread that is going to: the result lives
+    /// as long as it does so.
+    fn enlist() -> io::Result<Option<KeptBoost>> {
+        Ok(None)
+    }
+
+    /// Locks. Errors are not looked at, or panic: [`check`](Self::check) saw that there are none.
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a>;
+
+    /// Locks and unlocks once, looking at errors, on a thread like the one that is going to measure.
+    fn check(self: Pin<&Self>) -> io::Result<()> {
+        drop(self.lock());
+        Ok(())
+    }
+
+    /// What it has counted since it was made, if it counts.
+    fn counts(self: Pin<&Self>) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Waits for a lock that somebody holds until `deadline`; whether that passed. A lock that was
+    /// taken is released.
+    fn times_out(self: Pin<&Self>, _deadline: Deadline) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A lock and its datum in one cache line where they fit, for every contestant alike: straddling
-/// two lines by chance would cost more than the contestants differ by.
-#[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
+/// A reader/writer lock with a datum beside it.
+pub(crate) trait RwLock: Send + Sync + Sized + 'static {
+    /// The right to read the datum; dropping it unlocks.
+    type Reading<'a>: Deref<Target = u64>;
+    /// The right to change the datum; dropping it unlocks.
+    type Writing<'a>: DerefMut<Target = u64>;
+
+    /// As for [`Lock`].
+    fn settle(self: Pin<&Self>) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Locks for reading.
+    fn read<'a>(self: Pin<&'a Self>) -> Self::Reading<'a>;
+
+    /// Locks for writing.
+    fn write<'a>(self: Pin<&'a Self>) -> Self::Writing<'a>;
+}
+
+/// Puts a lock where it stays.
+pub(crate) fn placed<L: Lock>(lock: L) -> io::Result<Place<L>> {
+    let place = Place::new(lock)?;
+    place.pin().settle()?;
+    Ok(place)
+}
 
 /// The error that a call which returns an errno, like pthread's, stands for.
 fn errno(code: libc::c_int) -> io::Result<()> {
@@ -46,4 +110,10 @@ fn cvt(code: libc::c_int) -> io::Result<libc::c_int> {
         -1 => Err(io::Error::last_os_error()),
         code => Ok(code),
     }
+}
+
+/// The end of a contestant that failed although it had been checked.
+#[cold]
+fn broken(error: &dyn std::fmt::Display) -> ! {
+    panic!("a contestant failed: {error}")
 }

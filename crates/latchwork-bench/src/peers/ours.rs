@@ -7,35 +7,166 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 use latchwork::coproc::{Attributes, Coprocs};
-use latchwork::mutex::{Mutex, Robust, WaitWake};
+use latchwork::mutex::throughput::{Counters, Event};
+use latchwork::mutex::{
+    Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, Robust, RobustGuard,
+    RobustProtocol, Throughput, WaitWake,
+};
 use latchwork::region::{Region, RegionOptions};
+use latchwork::sharing::{Private, Sharing};
+use latchwork::time::Deadline;
 
 use super::heap::{ALIGNMENT, Heap};
-use super::{FreeLock, Line};
+use super::locks::CEILING;
+use super::{Lock, broken};
 
-impl FreeLock for Mutex<u64, WaitWake> {
+impl<S: Sharing + Send + Sync> Lock for Mutex<u64, WaitWake<S>> {
+    type Held<'a> = MutexGuard<'a, u64, WaitWake<S>>;
+
+    const BYTES: usize = size_of::<WaitWake<S>>();
+
     #[inline]
-    fn increment(&self) {
-        *self.lock() += 1;
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        Self::lock(self.get_ref())
+    }
+
+    fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+        Ok(self.get_ref().lock_until(deadline).is_none())
     }
 }
 
-/// The robust wait-wake mutex, which needs a place to stay.
-pub(crate) struct RobustMutex;
+impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S>> {
+    type Held<'a> = MutexGuard<'a, u64, Throughput<S>>;
 
-static ROBUST: Line<Mutex<u64, Robust>> = Line(Mutex::robust(0));
+    const BYTES: usize = size_of::<Throughput<S>>();
 
-impl FreeLock for RobustMutex {
     #[inline]
-    fn increment(&self) {
-        if let Ok(mut datum) = Pin::static_ref(&ROBUST.0).lock() {
-            *datum += 1;
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        Self::lock(self.get_ref())
+    }
+
+    fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+        Ok(self.get_ref().lock_until(deadline).is_none())
+    }
+}
+
+/// The same, with counters.
+impl Lock for Mutex<u64, Throughput<Private, Counters>> {
+    type Held<'a> = MutexGuard<'a, u64, Throughput<Private, Counters>>;
+
+    const BYTES: usize = size_of::<Throughput<Private, Counters>>();
+
+    #[inline]
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        Self::lock(self.get_ref())
+    }
+
+    fn counts(self: Pin<&Self>) -> Vec<(&'static str, u64)> {
+        let counters = self.get_ref().protocol().counters();
+        let names = [
+            ("lock_slow_per_1000", Event::LockSlowPath),
+            ("unlock_slow_per_1000", Event::UnlockSlowPath),
+            ("stolen_per_1000", Event::Stolen),
+            ("top_waiter_per_1000", Event::TopWaiter),
+            ("handed_off_per_1000", Event::HandedOff),
+        ];
+        let counts = names.map(|(name, event)| (name, counters.of(event)));
+        counts.to_vec()
+    }
+}
+
+/// Protocols that can fail.
+macro_rules! fallible {
+    ($protocol:ident) => {
+        impl<S: Sharing + Send + Sync> Lock for Mutex<u64, $protocol<S>> {
+            type Held<'a> = MutexGuard<'a, u64, $protocol<S>>;
+
+            const BYTES: usize = size_of::<$protocol<S>>();
+
+            #[inline]
+            fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+                match Self::lock(self.get_ref()) {
+                    Ok(held) => held,
+                    Err(error) => broken(&error),
+                }
+            }
+
+            fn check(self: Pin<&Self>) -> io::Result<()> {
+                Self::lock(self.get_ref())
+                    .map(drop)
+                    .map_err(io::Error::other)
+            }
+
+            fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+                let taken = self.get_ref().lock_until(deadline);
+                Ok(taken.map_err(io::Error::other)?.is_none())
+            }
+        }
+    };
+}
+fallible!(Inherit);
+fallible!(InheritPlain);
+fallible!(Protect);
+
+/// The priority-protect mutex, by a task that keeps its boost from section to section.
+pub(crate) struct KeptProtect(Mutex<u64, Protect>);
+
+impl KeptProtect {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::protect(PROTECT_CEILING, 0))
+    }
+}
+
+impl Lock for KeptProtect {
+    type Held<'a> = MutexGuard<'a, u64, Protect>;
+
+    const BYTES: usize = size_of::<Protect>();
+
+    fn enlist() -> io::Result<Option<KeptBoost>> {
+        Protect::keep_boost().map(Some).map_err(io::Error::other)
+    }
+
+    #[inline]
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        match self.get_ref().0.lock() {
+            Ok(held) => held,
+            Err(error) => broken(&error),
         }
     }
 
-    fn check(&self) -> io::Result<()> {
-        match Pin::static_ref(&ROBUST.0).lock() {
+    fn check(self: Pin<&Self>) -> io::Result<()> {
+        let locked = self.get_ref().0.lock();
+        locked.map(drop).map_err(io::Error::other)
+    }
+}
+
+/// [`CEILING`], as our interface has it.
+pub(crate) const PROTECT_CEILING: u8 = CEILING as u8;
+
+impl<P: RobustProtocol + Send + Sync + 'static> Lock for Mutex<u64, Robust<P>> {
+    type Held<'a> = RobustGuard<'a, u64, P>;
+
+    const BYTES: usize = size_of::<Robust<P>>();
+
+    #[inline]
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        match Self::lock(self) {
+            Ok(held) => held,
+            Err(error) => broken(&error),
+        }
+    }
+
+    fn check(self: Pin<&Self>) -> io::Result<()> {
+        match Self::lock(self) {
             Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+        }
+    }
+
+    fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+        match self.lock_until(deadline) {
+            Ok(_) => Ok(false),
+            Err(LockError::TimedOut) => Ok(true),
             Err(error) => Err(io::Error::other(error.to_string())),
         }
     }

@@ -8,6 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
 use libc::{c_int, c_uint, pid_t};
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{cvt, errno};
 
@@ -46,6 +49,110 @@ pub(crate) fn wait(child: pid_t) -> io::Result<()> {
                     "a child ended with status {status:#x}"
                 )));
             }
+        }
+    }
+}
+
+/// A forked child that is killed, and waited for, when this is dropped. It does not outlive the
+/// thread that forked it.
+pub(crate) struct Child {
+    process: pid_t,
+    ended: bool,
+}
+
+impl Child {
+    /// See [`fork`].
+    pub(crate) fn fork(body: impl FnOnce() -> c_int) -> io::Result<Self> {
+        let parent = std::process::id();
+        let process = fork(|| {
+            // SAFETY: neither takes pointers.
+            let parent_now = unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::getppid()
+            };
+            // It may have died before it could be said.
+            if parent_now as u32 != parent {
+                return 1;
+            }
+            body()
+        })?;
+        Ok(Self {
+            process,
+            ended: false,
+        })
+    }
+
+    pub(crate) fn id(&self) -> pid_t {
+        self.process
+    }
+
+    /// Waits until it stops, as a traced child does, and returns true; or until it ends.
+    pub(crate) fn wait_for_stop(&mut self) -> io::Result<bool> {
+        let mut status = 0;
+        loop {
+            // SAFETY: `status` outlives the call.
+            match cvt(unsafe { libc::waitpid(self.process, &raw mut status, libc::WUNTRACED) }) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    self.ended = !libc::WIFSTOPPED(status);
+                    return Ok(!self.ended);
+                }
+            }
+        }
+    }
+
+    /// See [`wait`].
+    fn wait(mut self) -> io::Result<()> {
+        self.ended = true;
+        wait(self.process)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.ended {
+            // SAFETY: a child that was not waited for keeps its ID.
+            unsafe { libc::kill(self.process, libc::SIGKILL) };
+            let _ = wait(self.process);
+        }
+    }
+}
+
+/// Waits for the end of all `children`. As soon as one ends badly, the others, who may wait for it,
+/// are killed.
+///
+/// # Errors
+/// The first end that was not exit status 0.
+pub(crate) fn wait_all(mut children: Vec<Child>) -> io::Result<()> {
+    while !children.is_empty() {
+        let ended = first_to_end(&children)?;
+        children.swap_remove(ended).wait()?;
+    }
+    Ok(())
+}
+
+/// Which one ends first.
+fn first_to_end(children: &[Child]) -> io::Result<usize> {
+    let ends = children
+        .iter()
+        .map(|child| {
+            let process = Pid::from_raw(child.process).ok_or(io::ErrorKind::InvalidInput)?;
+            Ok(pidfd_open(process, PidfdFlags::empty())?)
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    let mut polled: Vec<_> = ends
+        .iter()
+        .map(|end| PollFd::new(end, PollFlags::IN))
+        .collect();
+    loop {
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ended = polled.iter().position(|end| !end.revents().is_empty());
+        if let Some(ended) = ended {
+            return Ok(ended);
         }
     }
 }
@@ -157,4 +264,30 @@ pub(crate) fn become_large(mib: u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_one_that_ended_badly() {
+        let for_ever = || {
+            loop {
+                std::thread::park();
+            }
+        };
+        let waiting = Child::fork(for_ever).unwrap();
+        let id = waiting.id();
+        let ended = wait_all(vec![waiting, Child::fork(|| 3).unwrap()]);
+        assert!(ended.unwrap_err().to_string().contains("0x300"));
+        // SAFETY: signal 0 is none.
+        assert_eq!(unsafe { libc::kill(id, 0) }, -1, "{id} is still there");
+    }
+
+    #[test]
+    fn all_are_waited_for() {
+        let children = (0..3).map(|_| Child::fork(|| 0)).collect::<io::Result<_>>();
+        wait_all(children.unwrap()).unwrap();
+    }
 }

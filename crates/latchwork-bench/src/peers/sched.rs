@@ -1,43 +1,64 @@
-//! What the system says about this process, and scheduling classes.
+//! What the system says about this process, scheduling classes, placement, and time.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
 use std::io;
 use std::thread;
+use std::time::Duration;
 
-use libc::{c_int, sched_param};
+use latchwork::time::Deadline;
+use libc::{c_int, sched_param, timespec};
+use rustix::thread::CpuSet;
 
 use super::errno;
 
-/// Runs `work` on a thread of its own in SCHED_FIFO, so that the caller's class stays as it is.
+/// Runs `work` on a thread of its own, in SCHED_FIFO if there is a `priority`, on `cpu` if there is
+/// one: the caller's class and placement stay as they are. Without either, on the calling thread.
 ///
 /// # Errors
 /// EPERM without CAP_SYS_NICE and without an RLIMIT_RTPRIO of `priority`; `work`'s own.
-pub(crate) fn with_fifo<T: Send>(
-    priority: c_int,
+pub(crate) fn on_thread<T: Send>(
+    priority: Option<c_int>,
+    cpu: Option<usize>,
     work: impl FnOnce() -> io::Result<T> + Send,
 ) -> io::Result<T> {
+    if priority.is_none() && cpu.is_none() {
+        return work();
+    }
     thread::scope(|scope| {
-        let worker = scope.spawn(move || {
-            let param = sched_param {
-                sched_priority: priority,
-            };
-            // Not sched_setscheduler: glibc's priority protection keeps a copy, which only this
-            // call refreshes.
-            // SAFETY: the calling thread is alive, `param` lives through the call.
-            errno(unsafe {
-                libc::pthread_setschedparam(
-                    libc::pthread_self(),
-                    libc::SCHED_FIFO,
-                    &raw const param,
-                )
-            })?;
+        let worker = thread::Builder::new().spawn_scoped(scope, move || {
+            if let Some(cpu) = cpu {
+                pin_to(cpu)?;
+            }
+            if let Some(priority) = priority {
+                enter_fifo(priority)?;
+            }
             work()
-        });
+        })?;
         worker
             .join()
             .unwrap_or_else(|_| Err(io::Error::other("the measuring thread panicked")))
     })
+}
+
+/// Puts the calling thread into SCHED_FIFO.
+pub(crate) fn enter_fifo(priority: c_int) -> io::Result<()> {
+    let param = sched_param {
+        sched_priority: priority,
+    };
+    // Not sched_setscheduler: glibc's priority protection keeps a copy, which only this call
+    // refreshes.
+    // SAFETY: the calling thread is alive, `param` lives through the call.
+    errno(unsafe {
+        libc::pthread_setschedparam(libc::pthread_self(), libc::SCHED_FIFO, &raw const param)
+    })
+}
+
+/// Keeps the calling thread on one CPU.
+pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    Ok(rustix::thread::sched_setaffinity(None, &cpus)?)
 }
 
 /// The name of the calling thread's scheduling class.
@@ -66,11 +87,55 @@ pub(crate) fn libc_name() -> String {
 
 /// Page faults of this process that needed no disk, since it began.
 pub(crate) fn minor_faults() -> u64 {
+    usage(libc::RUSAGE_SELF).ru_minflt as u64
+}
+
+/// How often the calling thread has gone to sleep.
+pub(crate) fn voluntary_switches() -> u64 {
+    usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
+fn usage(whose: c_int) -> libc::rusage {
     // SAFETY: all zeros is a value of this plain C type, and `usage` outlives the call.
-    let usage = unsafe {
+    unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        libc::getrusage(whose, &raw mut usage);
         usage
-    };
-    usage.ru_minflt as u64
+    }
+}
+
+/// How long the calling thread has had a CPU.
+fn computed() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}
+
+/// A point in time, as C has it.
+pub(super) fn timespec_of(deadline: Deadline) -> timespec {
+    let nanoseconds = deadline.as_nanoseconds();
+    timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
+}
+
+/// Sleeps until then by `clock_nanosleep`.
+pub(crate) fn sleep_until(deadline: Deadline) {
+    let time = timespec_of(deadline);
+    let (clock, flags) = (libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME);
+    // SAFETY: `time` lives through the call; an absolute sleep leaves no rest.
+    while unsafe { libc::clock_nanosleep(clock, flags, &raw const time, std::ptr::null_mut()) }
+        == libc::EINTR
+    {}
+}
+
+/// Computes until this thread has had the CPU for so long, or until `end`.
+pub(crate) fn burn(time: Duration, end: Deadline) {
+    let until = computed() + time;
+    while computed() < until && !end.has_passed() {
+        std::hint::spin_loop();
+    }
 }

@@ -6,51 +6,45 @@ use std::io;
 
 use libc::{c_int, c_short, sem_t, sembuf};
 
-use super::{FreeLock, Line, cvt};
+use super::{RawLock, cvt};
 
-#[repr(C)]
-struct SemAndDatum {
-    semaphore: UnsafeCell<sem_t>,
-    datum: UnsafeCell<u64>,
-}
+/// A `sem_t` of one unit, for the threads of one process or for processes.
+pub(crate) struct Posix<const SHARED: bool>(UnsafeCell<sem_t>);
 
-/// A `sem_t` of one unit.
-pub(crate) struct Posix(Box<Line<SemAndDatum>>);
+// SAFETY: a semaphore is made for many threads.
+unsafe impl<const SHARED: bool> Sync for Posix<SHARED> {}
 
-// SAFETY: a semaphore is made for many threads, and `datum` is touched by the holder of its one
-// unit only.
-unsafe impl Sync for Posix {}
-// SAFETY: the box, and so the semaphore, stays where it is when its owner moves between threads.
-unsafe impl Send for Posix {}
-
-impl Posix {
-    pub(crate) fn new() -> io::Result<Self> {
+impl<const SHARED: bool> Posix<SHARED> {
+    pub(crate) fn new() -> Self {
         // SAFETY: all zeros is a value of this plain C type; `sem_init` gives it its meaning.
-        let semaphore = UnsafeCell::new(unsafe { std::mem::zeroed() });
-        let datum = UnsafeCell::new(0);
-        let semaphore = Self(Box::new(Line(SemAndDatum { semaphore, datum })));
+        Self(UnsafeCell::new(unsafe { std::mem::zeroed() }))
+    }
+}
+
+// SAFETY: there is one unit.
+unsafe impl<const SHARED: bool> RawLock for Posix<SHARED> {
+    unsafe fn settle(&self) -> io::Result<()> {
         // SAFETY: the semaphore is in its final place.
-        cvt(unsafe { libc::sem_init(semaphore.0.0.semaphore.get(), 0, 1) })?;
-        Ok(semaphore)
+        cvt(unsafe { libc::sem_init(self.0.get(), c_int::from(SHARED), 1) }).map(drop)
     }
-}
 
-impl FreeLock for Posix {
     #[inline]
-    fn increment(&self) {
-        // SAFETY: the semaphore was initialised by `new`; its one unit protects the datum.
-        unsafe {
-            libc::sem_wait(self.0.0.semaphore.get());
-            *self.0.0.datum.get() += 1;
-            libc::sem_post(self.0.0.semaphore.get());
-        }
+    unsafe fn lock(&self) {
+        // SAFETY: `settle` initialised it. No handler of ours interrupts the wait.
+        unsafe { libc::sem_wait(self.0.get()) };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: as above.
+        unsafe { libc::sem_post(self.0.get()) };
     }
 }
 
-impl Drop for Posix {
+impl<const SHARED: bool> Drop for Posix<SHARED> {
     fn drop(&mut self) {
-        // SAFETY: nobody can wait any more, since every increment borrows it.
-        unsafe { libc::sem_destroy(self.0.0.semaphore.get()) };
+        // SAFETY: nobody can wait any more, since every guard borrows it.
+        unsafe { libc::sem_destroy(self.0.get()) };
     }
 }
 
@@ -58,11 +52,7 @@ impl Drop for Posix {
 pub(crate) struct SysV {
     id: c_int,
     flags: c_short,
-    datum: UnsafeCell<u64>,
 }
-
-// SAFETY: `datum` is touched by the holder of the semaphore's one unit only.
-unsafe impl Sync for SysV {}
 
 impl SysV {
     pub(crate) fn new(undo: bool) -> io::Result<Self> {
@@ -71,7 +61,6 @@ impl SysV {
         let semaphore = Self {
             id,
             flags: if undo { libc::SEM_UNDO as c_short } else { 0 },
-            datum: UnsafeCell::new(0),
         };
         // SAFETY: SETVAL takes an int, and no pointers are passed.
         cvt(unsafe { libc::semctl(id, 0, libc::SETVAL, 1 as c_int) })?;
@@ -90,16 +79,22 @@ impl SysV {
     }
 }
 
-impl FreeLock for SysV {
+// SAFETY: there is one unit.
+unsafe impl RawLock for SysV {
+    /// In the process: the number of the kernel's object.
+    const BYTES: usize = size_of::<c_int>();
+
     #[inline]
-    fn increment(&self) {
+    unsafe fn lock(&self) {
         self.change(-1);
-        // SAFETY: the semaphore's one unit protects the datum.
-        unsafe { *self.datum.get() += 1 };
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
         self.change(1);
     }
 
-    fn check(&self) -> io::Result<()> {
+    unsafe fn check(&self) -> io::Result<()> {
         cvt(self.change(-1))?;
         cvt(self.change(1)).map(drop)
     }

@@ -17,7 +17,7 @@ use plotters::prelude::{
 };
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::layout::{Axis, Line, Side, common, lines, published, scale, ticks};
+use super::layout::{Axis, Line, Side, common, lines, published, scale, ticks, units};
 use crate::result::{Better, Row, ScenarioResult, Unit};
 use crate::table::short;
 
@@ -125,7 +125,8 @@ impl<'a> Chart<'a> {
         Self {
             title: result.scenario.clone(),
             subtitle: format!(
-                "{unit}{logarithmic}, {better} is better; medians and ranges of {} rounds{comma}{common}",
+                "{}{logarithmic}, {better} is better; medians and ranges of {} rounds{comma}{common}",
+                units(&result.rows, unit),
                 result.rounds
             ),
             unit,

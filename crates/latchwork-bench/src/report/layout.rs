@@ -123,20 +123,38 @@ fn describe(params: &[Param], row: &Row) -> String {
     words.join(", ")
 }
 
-/// What to multiply a figure in `from` with to have it in `to`.
+/// What to multiply a figure in `from` with to have it in `to`: 1 where one cannot become the other,
+/// and the chart says that it shows several units.
 pub(super) fn scale(from: Unit, to: Unit) -> f64 {
     let nanoseconds = |unit| match unit {
-        Unit::Ns => 1.0,
-        Unit::Us => 1000.0,
+        Unit::Ns => Some(1.0),
+        Unit::Us => Some(1000.0),
+        Unit::OpsPerSecond | Unit::Bytes | Unit::Instructions => None,
     };
-    nanoseconds(from) / nanoseconds(to)
+    match (nanoseconds(from), nanoseconds(to)) {
+        (Some(from), Some(to)) => from / to,
+        _ => 1.0,
+    }
+}
+
+/// The units that a chart in `unit` shows, in words: times are converted into one.
+pub(super) fn units(rows: &[Row], unit: Unit) -> String {
+    let is_time = |unit| matches!(unit, Unit::Ns | Unit::Us);
+    let mut units = vec![unit];
+    for row in rows {
+        if !(units.contains(&row.unit) || is_time(unit) && is_time(row.unit)) {
+            units.push(row.unit);
+        }
+    }
+    let words: Vec<String> = units.iter().map(Unit::to_string).collect();
+    words.join(" and ")
 }
 
 /// The published figures that stand beside a row: who published, and the figure in `unit`.
 pub(super) fn published(row: &Row, unit: Unit) -> impl Iterator<Item = (&str, f64)> {
     row.extra.iter().filter_map(move |(name, figure)| {
         let (who, suffix) = name.strip_prefix("published_")?.rsplit_once('_')?;
-        let theirs = [Unit::Ns, Unit::Us]
+        let theirs = Unit::ALL
             .into_iter()
             .find(|unit| unit.to_string() == suffix)?;
         Some((who, figure * scale(theirs, unit)))

@@ -20,12 +20,11 @@ use std::time::{Duration, Instant};
 
 use latchwork::coproc::{Attributes, Coproc, Coprocs, descriptors};
 use latchwork::region::{Region, RegionOptions};
-use rustix::thread::CpuSet;
 
 use super::{Contestant, Prepared, Scenario};
 use crate::machine;
 use crate::measure::{Case, Pace, Sample};
-use crate::peers::process;
+use crate::peers::{pin_to, process};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit, Warning};
 
@@ -173,9 +172,7 @@ fn on_thread_placed<T: Send>(
     thread::scope(|scope| {
         let thread = scope.spawn(move || {
             if placement == Placement::SameCpu {
-                let mut cpus = CpuSet::new();
-                cpus.set(machine::cpus().last().copied().unwrap_or(0));
-                rustix::thread::sched_setaffinity(None, &cpus)?;
+                pin_to(machine::cpus().last().copied().unwrap_or(0))?;
             }
             work()
         });

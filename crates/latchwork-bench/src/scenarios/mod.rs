@@ -1,9 +1,17 @@
 //! The scenarios.
 
 mod call_overhead;
+mod contention;
 mod context_switch;
+mod footprint;
+mod futex_lock;
+mod futex_rwlock;
 mod heap;
+mod inversion;
+mod rt_latency;
 mod spawn;
+mod start;
+mod wait_wakeup;
 
 use std::any::Any;
 use std::fmt;
@@ -15,9 +23,15 @@ use crate::result::Warning;
 /// Every scenario, in the order of `list`.
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &call_overhead::CallOverhead,
+    &wait_wakeup::WaitWakeup,
+    &inversion::Inversion,
+    &futex_lock::FutexLock,
+    &futex_rwlock::FutexRwLock,
     &context_switch::ContextSwitch,
     &spawn::Spawn,
     &heap::Heap,
+    &footprint::Footprint,
+    &rt_latency::RtLatency,
 ];
 
 /// One kind of work, and those who do it.

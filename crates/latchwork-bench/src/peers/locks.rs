@@ -1,0 +1,309 @@
+//! The mutual-exclusion locks that scenarios compare: every scenario takes its contestants from this
+//! one list.
+
+use std::io;
+
+use latchwork::mutex::{Inherit, InheritPlain, Mutex, Throughput};
+use latchwork::sharing::{Private, Shared};
+use libc::c_int;
+
+use super::dynamic::{self, Functions};
+use super::ours::{KeptProtect, PROTECT_CEILING};
+use super::pthread::{self, Attributes};
+use super::{Lock, Raw, floor, on_thread, placed, semaphore};
+use crate::plan::Plan;
+use crate::scenarios::{Absent, Contestant, Scenario};
+
+/// The ceiling of priority protection, and the priority of tasks below it. Both far below what
+/// watchdogs use.
+pub(crate) const CEILING: c_int = 20;
+pub(crate) const BELOW_CEILING: c_int = 10;
+
+/// A lock that scenarios compare with others.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    /// The Debian package that brings it.
+    package: Option<&'static str>,
+    /// The priority in SCHED_FIFO that its task has where the scenario does not say.
+    pub(crate) priority: Option<c_int>,
+    /// Whether it refuses tasks that are not real-time tasks.
+    pub(crate) real_time_only: bool,
+    make: Make,
+}
+
+/// How one is made.
+#[derive(Clone, Copy)]
+enum Make {
+    WaitWake,
+    Throughput,
+    ThroughputCounted,
+    Inherit,
+    InheritPlain,
+    Protect,
+    KeptProtect,
+    Robust,
+    Glibc(Attributes),
+    Std,
+    ParkingLot,
+    Library(fn() -> Result<Functions, String>),
+    ReadWrite,
+    PosixSem,
+    SysVSem { undo: bool },
+    TwoRmw,
+    Spinning,
+    Futex,
+    PriorityCalls,
+}
+
+impl Peer {
+    const fn new(name: &'static str, make: Make) -> Self {
+        Self {
+            name,
+            package: None,
+            priority: None,
+            real_time_only: false,
+            make,
+        }
+    }
+
+    const fn glibc(name: &'static str, attributes: Attributes) -> Self {
+        Self::new(name, Make::Glibc(attributes))
+    }
+
+    const fn library(
+        name: &'static str,
+        package: &'static str,
+        functions: fn() -> Result<Functions, String>,
+    ) -> Self {
+        Self {
+            package: Some(package),
+            ..Self::new(name, Make::Library(functions))
+        }
+    }
+
+    const fn real_time_only(self) -> Self {
+        Self {
+            real_time_only: true,
+            ..self
+        }
+    }
+
+    const fn at(self, priority: c_int) -> Self {
+        Self {
+            priority: Some(priority),
+            ..self
+        }
+    }
+}
+
+pub(crate) const WAIT_WAKE: &Peer = &Peer::new("latchwork wait-wake", Make::WaitWake);
+pub(crate) const THROUGHPUT: &Peer = &Peer::new("latchwork throughput", Make::Throughput);
+/// The same with counters, which cost something.
+pub(crate) const THROUGHPUT_COUNTED: &Peer =
+    &Peer::new("latchwork throughput", Make::ThroughputCounted);
+pub(crate) const INHERIT: &Peer = &Peer::new("latchwork inherit", Make::Inherit);
+pub(crate) const INHERIT_PLAIN: &Peer = &Peer::new("latchwork inherit-plain", Make::InheritPlain);
+/// At the priorities of glibc's, though it serves ordinary tasks as well.
+pub(crate) const PROTECT: &Peer = &Peer::new("latchwork protect", Make::Protect).at(BELOW_CEILING);
+pub(crate) const PROTECT_AT_CEILING: &Peer =
+    &Peer::new("latchwork protect-at-ceiling", Make::Protect).at(CEILING);
+pub(crate) const PROTECT_KEPT: &Peer =
+    &Peer::new("latchwork protect-kept", Make::KeptProtect).at(BELOW_CEILING);
+pub(crate) const ROBUST: &Peer = &Peer::new("latchwork robust", Make::Robust);
+
+pub(crate) const GLIBC: &Peer = &Peer::glibc("glibc normal", Attributes::NORMAL);
+pub(crate) const GLIBC_ADAPTIVE: &Peer = &Peer::glibc(
+    "glibc adaptive",
+    Attributes {
+        adaptive: true,
+        ..Attributes::NORMAL
+    },
+);
+pub(crate) const GLIBC_ROBUST: &Peer = &Peer::glibc(
+    "glibc robust",
+    Attributes {
+        robust: true,
+        ..Attributes::NORMAL
+    },
+);
+pub(crate) const GLIBC_PI: &Peer = &Peer::glibc(
+    "glibc PI",
+    Attributes {
+        inherit: true,
+        ..Attributes::NORMAL
+    },
+);
+pub(crate) const GLIBC_ROBUST_PI: &Peer = &Peer::glibc(
+    "glibc robust-PI",
+    Attributes {
+        robust: true,
+        inherit: true,
+        ..Attributes::NORMAL
+    },
+);
+pub(crate) const GLIBC_PP: &Peer = &Peer::glibc("glibc PP", WITH_CEILING)
+    .at(BELOW_CEILING)
+    .real_time_only();
+pub(crate) const GLIBC_PP_AT_CEILING: &Peer = &Peer::glibc("glibc PP-at-ceiling", WITH_CEILING)
+    .at(CEILING)
+    .real_time_only();
+const WITH_CEILING: Attributes = Attributes {
+    ceiling: Some(CEILING),
+    ..Attributes::NORMAL
+};
+pub(crate) const GLIBC_RWLOCK: &Peer = &Peer::new("glibc rwlock", Make::ReadWrite);
+pub(crate) const GLIBC_SEM: &Peer = &Peer::new("glibc sem", Make::PosixSem);
+
+pub(crate) const STD: &Peer = &Peer::new("std", Make::Std);
+pub(crate) const PARKING_LOT: &Peer = &Peer::new("parking_lot", Make::ParkingLot);
+pub(crate) const NSYNC: &Peer = &Peer::library("nsync", "libnsync1", Functions::nsync);
+pub(crate) const ABSL: &Peer = &Peer::library("absl", "libabsl-dev", Functions::absl);
+pub(crate) const SYSV: &Peer = &Peer::new("sysv-sem", Make::SysVSem { undo: false });
+pub(crate) const SYSV_UNDO: &Peer = &Peer::new("sysv-sem-undo", Make::SysVSem { undo: true });
+
+pub(crate) const TWO_RMW: &Peer = &Peer::new("floor two-rmw", Make::TwoRmw);
+pub(crate) const SPINNING: &Peer = &Peer::new("floor spinning", Make::Spinning);
+pub(crate) const FUTEX: &Peer = &Peer::new("floor futex", Make::Futex);
+pub(crate) const PRIORITY_CALLS: &Peer =
+    &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
+
+/// What is done with a lock, whatever its type, so that code is compiled for each.
+pub(crate) trait Visitor {
+    type Output;
+
+    /// `make` makes locks, each to be put where it stays.
+    fn visit<L: Lock>(
+        self,
+        make: impl Fn() -> io::Result<L> + Send + Sync + 'static,
+    ) -> Self::Output;
+}
+
+/// Who is to use a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Between {
+    Threads,
+    Processes,
+}
+
+impl Peer {
+    /// Has `visitor` meet the lock, or says why there is none.
+    pub(crate) fn visit<V: Visitor>(
+        &self,
+        between: Between,
+        visitor: V,
+    ) -> Result<V::Output, String> {
+        let shared = between == Between::Processes;
+        Ok(match self.make {
+            Make::WaitWake if shared => visitor.visit(|| Ok(Mutex::shared(0))),
+            Make::WaitWake => visitor.visit(|| Ok(Mutex::new(0))),
+            Make::Throughput if shared => {
+                visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Shared>::new(), 0)))
+            }
+            Make::Throughput => visitor.visit(|| Ok(Mutex::throughput(0))),
+            Make::Inherit if shared => {
+                visitor.visit(|| Ok(Mutex::from_raw(Inherit::<Shared>::new(), 0)))
+            }
+            Make::Inherit => visitor.visit(|| Ok(Mutex::inherit(0))),
+            Make::InheritPlain if shared => {
+                visitor.visit(|| Ok(Mutex::from_raw(InheritPlain::<Shared>::new(), 0)))
+            }
+            Make::InheritPlain => visitor.visit(|| Ok(Mutex::inherit_plain(0))),
+            Make::Protect if shared => {
+                visitor.visit(|| Ok(Mutex::protect_shared(PROTECT_CEILING, 0)))
+            }
+            Make::Protect => visitor.visit(|| Ok(Mutex::protect(PROTECT_CEILING, 0))),
+            Make::Robust => visitor.visit(|| Ok(Mutex::robust(0))),
+            Make::Glibc(attributes) => {
+                let attributes = Attributes {
+                    shared,
+                    ..attributes
+                };
+                visitor.visit(move || Ok(Raw::new(pthread::Mutex::new(attributes))))
+            }
+            Make::PosixSem if shared => {
+                visitor.visit(|| Ok(Raw::new(semaphore::Posix::<true>::new())))
+            }
+            Make::PosixSem => visitor.visit(|| Ok(Raw::new(semaphore::Posix::<false>::new()))),
+            Make::SysVSem { undo } => {
+                visitor.visit(move || semaphore::SysV::new(undo).map(Raw::new))
+            }
+            Make::TwoRmw => visitor.visit(|| Ok(Raw::new(floor::TwoRmw::default()))),
+            Make::Spinning => visitor.visit(|| Ok(Raw::new(floor::Spinning::default()))),
+            Make::Futex if shared => {
+                visitor.visit(|| Ok(Raw::new(floor::Futex::<true>::default())))
+            }
+            Make::Futex => visitor.visit(|| Ok(Raw::new(floor::Futex::<false>::default()))),
+            Make::PriorityCalls => visitor.visit(|| Ok(Raw::new(floor::PriorityCalls))),
+            Make::ThroughputCounted
+            | Make::KeptProtect
+            | Make::ReadWrite
+            | Make::Std
+            | Make::ParkingLot
+            | Make::Library(_)
+                if shared =>
+            {
+                return Err("it is for the threads of one process".into());
+            }
+            Make::ThroughputCounted => {
+                visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Private, _>::counted(), 0)))
+            }
+            Make::KeptProtect => visitor.visit(|| Ok(KeptProtect::new())),
+            Make::ReadWrite => visitor.visit(|| Ok(pthread::ReadWrite::<false>::new())),
+            Make::Std => visitor.visit(|| Ok(std::sync::Mutex::new(0))),
+            Make::ParkingLot => visitor.visit(|| Ok(parking_lot::Mutex::new(0))),
+            Make::Library(functions) => {
+                let functions = functions()?;
+                visitor.visit(move || Ok(Raw::new(dynamic::Mutex::new(functions))))
+            }
+        })
+    }
+
+    /// This peer as a contestant: available, or why it is not.
+    pub(crate) fn contestant(&self) -> Contestant {
+        let tried = self.visit(Between::Threads, Try(self.priority));
+        Contestant {
+            name: self.name,
+            absent: tried.and_then(|tried| tried).err().map(|reason| Absent {
+                reason,
+                package: self.package,
+            }),
+        }
+    }
+}
+
+/// Those of `peers` that `plan` wants and that are available: who is absent has been named.
+pub(crate) fn available<'a>(
+    peers: &'a [&'a Peer],
+    scenario: &dyn Scenario,
+    plan: &Plan,
+) -> impl Iterator<Item = &'a Peer> {
+    peers
+        .iter()
+        .copied()
+        .filter(|peer| plan.wants(scenario, peer.name))
+        .filter(|peer| peer.contestant().absent.is_none())
+}
+
+/// Locks and unlocks once.
+struct Try(Option<c_int>);
+
+impl Visitor for Try {
+    type Output = Result<(), String>;
+
+    fn visit<L: Lock>(
+        self,
+        make: impl Fn() -> io::Result<L> + Send + Sync + 'static,
+    ) -> Self::Output {
+        let place = make().and_then(placed).map_err(|error| error.to_string())?;
+        let check = || {
+            let _enlisted = L::enlist()?;
+            place.pin().check()
+        };
+        on_thread(self.0, None, check).map_err(|error| match self.0 {
+            None => error.to_string(),
+            Some(_) => format!(
+                "{error}; it needs CAP_SYS_NICE, or an RLIMIT_RTPRIO of {CEILING}, for SCHED_FIFO"
+            ),
+        })
+    }
+}

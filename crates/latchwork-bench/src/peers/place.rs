@@ -1,0 +1,75 @@
+//! Memory that a contestant stays in.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::ptr::{self, NonNull};
+
+/// A value at the beginning of a page of its own, which forked children share.
+///
+/// Every contestant lives in one, so that none profits from where it happens to lie: a lock and its
+/// datum share a cache line where they fit, and no contestant shares one with anything else.
+pub(crate) struct Place<T>(NonNull<T>);
+
+// SAFETY: a place owns its value, as a box does.
+unsafe impl<T: Send> Send for Place<T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for Place<T> {}
+
+impl<T> Place<T> {
+    /// Puts `value` there. It is dropped with the place, but in no forked child, which leaves by
+    /// `_exit`.
+    pub(crate) fn new(value: T) -> io::Result<Self> {
+        const { assert!(align_of::<T>() <= 4096) };
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                Self::LENGTH,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let place = NonNull::new(address.cast::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the mapping is new, large enough, and page-aligned.
+        unsafe { place.write(value) };
+        Ok(Self(place))
+    }
+
+    const LENGTH: usize = if size_of::<T>() == 0 {
+        1
+    } else {
+        size_of::<T>()
+    };
+
+    /// The value, which does not move.
+    pub(crate) fn pin(&self) -> Pin<&T> {
+        // SAFETY: the value stays where it is until it is dropped, and nobody gets it mutably.
+        unsafe { Pin::new_unchecked(&**self) }
+    }
+}
+
+impl<T> Deref for Place<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the place owns an initialised value, and lends it as shared only.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Place<T> {
+    fn drop(&mut self) {
+        // SAFETY: `new` mapped and initialised it, and nobody borrows it any more.
+        unsafe {
+            self.0.drop_in_place();
+            libc::munmap(self.0.as_ptr().cast(), Self::LENGTH);
+        }
+    }
+}

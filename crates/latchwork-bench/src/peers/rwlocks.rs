@@ -1,0 +1,55 @@
+//! The reader/writer locks that scenarios compare.
+
+use super::pthread::ReadWrite;
+use super::{Place, RwLock};
+use std::io;
+
+/// A reader/writer lock that scenarios compare with others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Peer {
+    Glibc,
+    GlibcWritersFirst,
+    Std,
+    ParkingLot,
+}
+
+pub(crate) const ALL: &[Peer] = &[
+    Peer::Glibc,
+    Peer::GlibcWritersFirst,
+    Peer::Std,
+    Peer::ParkingLot,
+];
+
+/// See [`super::locks::Visitor`].
+pub(crate) trait Visitor {
+    type Output;
+
+    fn visit<L: RwLock>(self, make: impl Fn() -> L + Send + Sync + 'static) -> Self::Output;
+}
+
+impl Peer {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Glibc => "glibc rwlock",
+            Self::GlibcWritersFirst => "glibc rwlock-writers-first",
+            Self::Std => "std",
+            Self::ParkingLot => "parking_lot",
+        }
+    }
+
+    pub(crate) fn visit<V: Visitor>(self, visitor: V) -> V::Output {
+        match self {
+            Self::Glibc => visitor.visit(ReadWrite::<false>::new),
+            Self::GlibcWritersFirst => visitor.visit(ReadWrite::<true>::new),
+            Self::Std => visitor.visit(|| std::sync::RwLock::new(0)),
+            Self::ParkingLot => visitor.visit(|| parking_lot::RwLock::new(0)),
+        }
+    }
+}
+
+/// Puts a lock where it stays.
+pub(crate) fn placed<L: RwLock>(lock: L) -> io::Result<Place<L>> {
+    let place = Place::new(lock)?;
+    place.pin().settle()?;
+    Ok(place)
+}

@@ -1,0 +1,265 @@
+//! N tasks take one lock, work for a moment, and come again: throughput, fairness and waits.
+//!
+//! Source: Waiman Long's microbenchmark (`perf bench futex mutex` in *TP-futex*, version 6 of the
+//! patch set, 2017). There the tasks are pinned; here, where they may be many times the CPUs, the
+//! scheduler places them. What is measured, and the units of the work, stand in [`contention`].
+//!
+//! Beside operations per second: those of the slowest, average and fastest task, the slowest in per
+//! cent of the average, the deviation as perf computes it (of the average, in per cent), how often a
+//! task went to sleep waiting (by the kernel's count of voluntary switches, less the sleeps of
+//! sections; per 1,000 operations), and from another run the waits' median, 99th percentile and
+//! maximum. Our throughput lock can count its slow paths and how it was got (Long's acquisition
+//! codes), per 1,000 operations; it does so in a third run.
+//!
+//! Long's figures (36 tasks on 36 CPUs, 10 s) stand beside ours where the parameters are the same:
+//! his wait-wake, TP and PI futexes beside our protocols of these kinds, his glibc beside glibc.
+
+use std::io;
+use std::ptr;
+use std::time::Duration;
+
+use super::contention::{self, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::{Contestant, Prepared, Scenario};
+use crate::measure::{Case, Sampler};
+use crate::peers::locks::{self, Between, Peer, Visitor};
+use crate::peers::{Lock, Place, placed};
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Placement, Unit};
+
+pub(super) struct FutexLock;
+
+const PEERS: &[&Peer] = &[
+    locks::GLIBC,
+    locks::WAIT_WAKE,
+    locks::THROUGHPUT,
+    locks::INHERIT,
+    locks::INHERIT_PLAIN,
+    locks::PROTECT,
+    locks::ROBUST,
+    locks::GLIBC_ADAPTIVE,
+    locks::GLIBC_PI,
+    locks::GLIBC_ROBUST,
+    locks::STD,
+    locks::PARKING_LOT,
+    locks::NSYNC,
+    locks::ABSL,
+    locks::SPINNING,
+];
+
+const LOADS: [u32; 4] = [1, 10, 50, 100];
+/// None, one in 1,024, all.
+const SLEEPS: [u32; 3] = [0, 1, 1024];
+
+/// Long's operations in 10 s: load, and those of wait-wake and TP futexes.
+const LONG: [(u32, f64, f64); 4] = [
+    (1, 49_065_154.0, 57_209_013.0),
+    (10, 33_193_154.0, 47_696_618.0),
+    (50, 16_103_078.0, 24_299_436.0),
+    (100, 10_233_914.0, 14_375_505.0),
+];
+/// The same where every section sleeps.
+const LONG_SLEEPING: (f64, f64) = (178_018.0, 174_938.0);
+/// At load 1: PI futexes and glibc.
+const LONG_PI: f64 = 372_301.0;
+const LONG_GLIBC: f64 = 39_667_389.0;
+const LONG_TASKS: u32 = 36;
+
+impl Scenario for FutexLock {
+    fn name(&self) -> &'static str {
+        "futex-lock"
+    }
+
+    fn about(&self) -> &'static str {
+        "N tasks take one lock and work for a moment; operations per second of all tasks, and how \
+         evenly they are shared"
+    }
+
+    fn base(&self) -> &'static str {
+        locks::GLIBC.name
+    }
+
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        PEERS.iter().map(|peer| peer.contestant()).collect()
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let tasks = contention::tasks(plan, &mut prepared.warnings);
+        let peers: Vec<&Peer> = locks::available(PEERS, self, plan).collect();
+        for (work, tasks) in setups(plan, &tasks) {
+            for peer in &peers {
+                let contend = Contend {
+                    tasks,
+                    work,
+                    window: plan.window,
+                };
+                let params = Params {
+                    tasks: Some(tasks),
+                    load: Some(work.load),
+                    sleeps: Some(work.sleeps),
+                    placement: Some(Placement::Free),
+                    kind: Some(Kind::Threads),
+                    ..Params::default()
+                };
+                let Ok(mut sampler) = peer.visit(Between::Threads, contend) else {
+                    continue;
+                };
+                if ptr::eq(*peer, locks::THROUGHPUT)
+                    && let Ok(count) =
+                        locks::THROUGHPUT_COUNTED.visit(Between::Threads, Count(contend))
+                {
+                    sampler = with_counts(sampler, count);
+                }
+                prepared.cases.push(Case {
+                    contestant: peer.name,
+                    params: params.clone(),
+                    group: params,
+                    is_base: peer.name == self.base(),
+                    unit: Unit::OpsPerSecond,
+                    beside: published(peer.name, tasks, work),
+                    sampler,
+                });
+            }
+        }
+        prepared
+    }
+}
+
+/// What is measured with how many tasks. The share of sleeps is varied at the usual load.
+fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, u32)> {
+    let most = tasks.iter().copied().max().unwrap_or(1);
+    let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
+    let computing = loads.iter().map(|load| Work {
+        load: *load,
+        sleeps: 0,
+    });
+    let sleeping = SLEEPS.into_iter().filter(|sleeps| *sleeps > 0);
+    let sleeping = sleeping
+        .filter(|sleeps| !plan.quick || *sleeps == 1)
+        .map(|sleeps| Work {
+            load: USUAL_LOAD,
+            sleeps,
+        });
+    computing
+        .chain(sleeping)
+        .flat_map(|work| tasks.iter().map(move |tasks| (work, *tasks)))
+        .filter(|(work, tasks)| !plan.quick || work.sleeps == 0 || *tasks == most)
+        .collect()
+}
+
+/// What Long published for these parameters.
+fn published(contestant: &str, tasks: u32, work: Work) -> Vec<(&'static str, f64)> {
+    if tasks != LONG_TASKS {
+        return Vec::new();
+    }
+    let (load, sleeps) = (work.load, work.sleeps);
+    let of_load = LONG.iter().find(|(published, ..)| *published == load);
+    let columns = match sleeps {
+        0 => of_load.map(|(_, wait_wake, throughput)| (*wait_wake, *throughput)),
+        1024 => Some(LONG_SLEEPING),
+        _ => None,
+    };
+    let usual = (load, sleeps) == (1, 0);
+    let operations = match contestant {
+        "latchwork wait-wake" => columns.map(|(wait_wake, _)| wait_wake),
+        "latchwork throughput" => columns.map(|(_, throughput)| throughput),
+        "latchwork inherit-plain" | "glibc PI" => usual.then_some(LONG_PI),
+        "glibc normal" => usual.then_some(LONG_GLIBC),
+        _ => None,
+    };
+    operations
+        .map(|operations| ("published_long_ops/s", operations / 10.0))
+        .into_iter()
+        .collect()
+}
+
+/// Measures a lock.
+#[derive(Clone, Copy)]
+struct Contend {
+    tasks: u32,
+    work: Work,
+    window: Duration,
+}
+
+impl Visitor for Contend {
+    type Output = Sampler;
+
+    fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
+        Box::new(move || {
+            let lock = Increment(placed(make()?)?);
+            contention::measure(&lock, self.tasks, self.work, self.window)
+        })
+    }
+}
+
+/// What a lock that counts has counted, per 1,000 operations.
+type Counter = Box<dyn FnMut() -> io::Result<Vec<(&'static str, f64)>>>;
+
+/// Has a lock count, in a run of its own, since counting costs.
+struct Count(Contend);
+
+impl Visitor for Count {
+    type Output = Counter;
+
+    fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Counter {
+        let Contend {
+            tasks,
+            work,
+            window,
+        } = self.0;
+        Box::new(move || {
+            let lock = Increment(placed(make()?)?);
+            let operations = contention::operations(&lock, tasks, work, window / 2)?;
+            let per_1000 = |count: u64| 1000.0 * count as f64 / operations.max(1) as f64;
+            let counts = lock.0.pin().counts();
+            Ok(counts
+                .into_iter()
+                .map(|(name, count)| (name, per_1000(count)))
+                .collect())
+        })
+    }
+}
+
+fn with_counts(mut sampler: Sampler, mut count: Counter) -> Sampler {
+    Box::new(move || {
+        let mut sample = sampler()?;
+        sample.extra.extend(count()?);
+        Ok(sample)
+    })
+}
+
+/// Increments the datum beside a lock.
+struct Increment<L>(Place<L>);
+
+impl<L: Lock> Turn for Increment<L> {
+    #[inline]
+    fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
+        let mut held = worker.wait(|| self.0.pin().lock());
+        *held += 1;
+        worker.section();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_figures_stand_beside_their_kin() {
+        let at = |name, tasks, load, sleeps| {
+            let published = published(name, tasks, Work { load, sleeps });
+            published.first().map(|(_, figure)| *figure)
+        };
+        assert_eq!(at("latchwork wait-wake", 36, 10, 0), Some(3_319_315.4));
+        assert_eq!(at("glibc normal", 36, 1, 0), Some(3_966_738.9));
+        assert_eq!(at("glibc normal", 36, 10, 0), None);
+        assert_eq!(at("latchwork wait-wake", 36, 10, 1024), Some(17_801.8));
+        assert_eq!(at("latchwork wait-wake", 36, 10, 1), None);
+        assert_eq!(at("latchwork wait-wake", 8, 10, 0), None);
+        assert_eq!(at("std", 36, 1, 0), None);
+    }
+}

@@ -1,0 +1,221 @@
+//! How late a task wakes up that waits until a moment.
+//!
+//! Source: cyclictest, on which the evaluations of real-time systems rest: a task sleeps until the
+//! next millisecond has come, looks at the clock, and notes by how much it is late. Here it does so
+//! by `clock_nanosleep`, as cyclictest does, and by our timed waits and their rivals: it waits for a
+//! lock that another task holds all the time, or for something that does not happen. Nothing is
+//! subtracted.
+//!
+//! The task is pinned to one CPU, and in SCHED_FIFO where that is allowed. In SCHED_OTHER the kernel
+//! may let timers wait for 50 µs for others (the timer slack), which is left as it is; waits for
+//! priority-inheriting locks have none. The figure is the median of a round; the longest of all
+//! rounds stands beside it. A maximum means little without a load beside, and without hours.
+
+use std::io;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use latchwork::completion::Completion;
+use latchwork::condvar::{Condvar, Waited};
+use latchwork::mutex::Mutex;
+use latchwork::time::Deadline;
+
+use super::{Contestant, Prepared, Scenario};
+use crate::histogram::Durations;
+use crate::machine;
+use crate::measure::{Case, Sample, Sampler};
+use crate::peers::locks::{self, BELOW_CEILING, Between, Peer, Visitor};
+use crate::peers::{Lock, on_thread, placed, sleep_until};
+use crate::plan::Plan;
+use crate::result::{Params, Sched, Unit, Warning};
+
+pub(super) struct RtLatency;
+
+/// Waits for locks.
+const PEERS: &[&Peer] = &[
+    locks::WAIT_WAKE,
+    locks::THROUGHPUT,
+    locks::INHERIT,
+    locks::ROBUST,
+    locks::GLIBC,
+    locks::GLIBC_PI,
+    locks::GLIBC_ROBUST,
+    locks::PARKING_LOT,
+];
+
+const SLEEP: &str = "clock_nanosleep";
+const CONDVAR: &str = "latchwork condvar";
+const COMPLETION: &str = "latchwork completion";
+
+const INTERVAL: Duration = Duration::from_millis(1);
+
+impl Scenario for RtLatency {
+    fn name(&self) -> &'static str {
+        "rt-latency"
+    }
+
+    fn about(&self) -> &'static str {
+        "a task waits until the next millisecond by timed waits that time out; by how many us it is \
+         late"
+    }
+
+    fn base(&self) -> &'static str {
+        SLEEP
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        let waits = [SLEEP, CONDVAR, COMPLETION].map(Contestant::ready);
+        let locks = PEERS.iter().map(|peer| peer.contestant());
+        waits.into_iter().chain(locks).collect()
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let mut classes = vec![Sched::Other];
+        match on_thread(Some(BELOW_CEILING), None, || Ok(())) {
+            Ok(()) => classes.push(Sched::Fifo),
+            Err(error) => prepared.warnings.push(Warning::Skipped {
+                text: format!(
+                    "tasks in SCHED_FIFO skipped: {error}; they need CAP_SYS_NICE, or an \
+                     RLIMIT_RTPRIO of {BELOW_CEILING}"
+                ),
+            }),
+        }
+        for sched in classes {
+            let timer = Timer {
+                cpu: machine::cpus().last().copied().unwrap_or(0),
+                sched,
+                times: (plan.window.as_nanos() / INTERVAL.as_nanos()).max(2) as u32,
+            };
+            let mut samplers = vec![
+                (SLEEP, timer.sleeps()),
+                (CONDVAR, timer.waits_for_a_condition()),
+                (COMPLETION, timer.waits_for_completion()),
+            ];
+            samplers.retain(|(name, _)| plan.wants(self, name));
+            samplers.extend(locks::available(PEERS, self, plan).filter_map(|peer| {
+                let sampler = peer.visit(Between::Threads, timer).ok()?;
+                Some((peer.name, sampler))
+            }));
+            let params = Params {
+                sched: Some(sched),
+                ..Params::default()
+            };
+            prepared
+                .cases
+                .extend(samplers.into_iter().map(|(name, sampler)| Case {
+                    contestant: name,
+                    params: params.clone(),
+                    group: params.clone(),
+                    is_base: name == self.base(),
+                    unit: Unit::Us,
+                    beside: Vec::new(),
+                    sampler,
+                }));
+        }
+        prepared
+    }
+}
+
+/// A task that waits time and again.
+#[derive(Clone, Copy)]
+struct Timer {
+    cpu: usize,
+    sched: Sched,
+    times: u32,
+}
+
+impl Timer {
+    fn sleeps(self) -> Sampler {
+        Box::new(move || {
+            self.lateness(|deadline| {
+                sleep_until(deadline);
+                Ok(true)
+            })
+        })
+    }
+
+    fn waits_for_a_condition(self) -> Sampler {
+        Box::new(move || {
+            let (mutex, condvar) = (Mutex::new(false), Condvar::new());
+            self.lateness(|deadline| {
+                let (held, waited) = condvar.wait_until(mutex.lock(), deadline);
+                drop(held);
+                Ok(waited == Waited::TimedOut)
+            })
+        })
+    }
+
+    fn waits_for_completion(self) -> Sampler {
+        Box::new(move || {
+            let completion = Completion::new();
+            self.lateness(|deadline| Ok(!completion.wait_until(deadline)))
+        })
+    }
+
+    /// By how much waits that begin one after the other come back late; `wait` says whether it did
+    /// so because the time had come.
+    fn lateness(
+        self,
+        mut wait: impl FnMut(Deadline) -> io::Result<bool> + Send,
+    ) -> io::Result<Sample> {
+        let priority = (self.sched == Sched::Fifo).then_some(BELOW_CEILING);
+        let late = on_thread(priority, Some(self.cpu), || {
+            let mut late = Durations::new()?;
+            let mut next = Deadline::after(INTERVAL);
+            let mut missed = 0_u32;
+            while late.len() < u64::from(self.times) {
+                let timed_out = wait(next)?;
+                let now = Deadline::now();
+                if timed_out {
+                    late.add(now.as_nanoseconds().saturating_sub(next.as_nanoseconds()));
+                } else {
+                    // A wake-up for no reason is allowed, but not without end.
+                    missed += 1;
+                    if missed > self.times {
+                        return Err(io::Error::other("the wait ends before its time"));
+                    }
+                    continue;
+                }
+                while next <= now {
+                    next = next.saturating_add(INTERVAL);
+                }
+            }
+            Ok(late)
+        })?;
+        let mut extra = vec![
+            ("late_p99_us", late.percentile(99.0) / 1000.0),
+            ("longest_us", late.longest() / 1000.0),
+        ];
+        extra.extend(late.ranges());
+        Ok(Sample {
+            figure: late.percentile(50.0) / 1000.0,
+            extra,
+        })
+    }
+}
+
+impl Visitor for Timer {
+    type Output = Sampler;
+
+    fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
+        Box::new(move || {
+            let lock = placed(make()?)?;
+            // Locks remember their owners: it must be another thread that holds it.
+            let (begun, over) = (Barrier::new(2), Barrier::new(2));
+            thread::scope(|scope| {
+                thread::Builder::new().spawn_scoped(scope, || {
+                    let held = lock.pin().lock();
+                    begun.wait();
+                    over.wait();
+                    drop(held);
+                })?;
+                begun.wait();
+                let late = self.lateness(|deadline| lock.pin().times_out(deadline));
+                over.wait();
+                late
+            })
+        })
+    }
+}

@@ -1,0 +1,35 @@
+//! Where tasks meet before they begin.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// A meeting of threads, or of processes that share its memory.
+#[derive(Default)]
+pub(super) struct Start {
+    here: AtomicUsize,
+    /// One of them is not coming.
+    broken: AtomicBool,
+}
+
+impl Start {
+    /// One task cannot begin: nobody will.
+    pub(super) fn give_up(&self) {
+        // Relaxed, in all of this: nothing else is handed over.
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until so many tasks are here. Asleep: a real-time task would else keep its CPU from
+    /// those that are still to come.
+    pub(super) fn wait_for(&self, tasks: usize) -> io::Result<()> {
+        self.here.fetch_add(1, Ordering::Relaxed);
+        while self.here.load(Ordering::Relaxed) < tasks {
+            if self.broken.load(Ordering::Relaxed) {
+                return Err(io::Error::other("another task could not begin"));
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+}
