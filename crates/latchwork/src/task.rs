@@ -10,7 +10,8 @@
 //! 1. `record()` is either the thread's own record, filled in for the process that it is in now,
 //!    or a record whose `tid` is 0.
 //! 2. A record is only touched by its thread, so its cells need no atomics.
-//! 3. Attachments are undone at thread exit, newest first, before the record goes.
+//! 3. Attachments are undone at thread exit, newest first, before the record goes. (One whose task
+//!    holds something is only forgotten: the kernel ends it, with the thread.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, Ordering};
@@ -19,9 +20,14 @@ use crate::sys::thread;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
-/// Robust locks of ours that a thread can hold at a time: some of the entries that the kernel would
-/// look at are left for pthread's own.
-const MAX_HELD: u32 = KERNEL_LIMIT as u32 - 128;
+mod ceiling;
+
+pub use ceiling::ProtectFault;
+pub(crate) use ceiling::{Ceilings, HIGHEST};
+
+/// Robust locks of the user that a thread can hold at a time: some of the entries that the kernel
+/// would look at are left for pthread's own, and for the few that this crate takes for itself.
+const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
 /// The regions that one thread can be a task of at a time.
 pub(crate) const MAX_ATTACHMENTS: usize = 16;
@@ -49,14 +55,15 @@ pub(crate) struct Attachment {
 #[repr(C)]
 pub(crate) struct Record {
     tid: Cell<u32>,
-    /// Robust locks of ours that still fit on the list; 0 in a record of nobody.
-    budget: Cell<u32>,
+    /// Robust locks of the user that still fit on the list; 0 in a record of nobody.
+    budget: Cell<i32>,
     head: Cell<Option<NonNull<Head>>>,
     /// Where robust locks are linked: behind the life-words, or at the front.
     anchor: Cell<usize>,
     own_head: UnsafeCell<OwnHead>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
+    ceilings: Ceilings,
 }
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
@@ -142,14 +149,27 @@ impl Me {
     /// How many more robust locks this thread can take, for the kernel walks only so many entries of
     /// a dead task's list. May be too low: see [`Self::recount`].
     #[inline]
-    pub(crate) fn budget(self) -> &'static Cell<u32> {
-        &self.record.budget
+    pub(crate) fn budget(self) -> i32 {
+        self.record.budget.get()
+    }
+
+    /// A lock that counts has come onto the list. This crate's own do even if there is no budget left,
+    /// which is below 0 then.
+    #[inline]
+    pub(crate) fn spend(self) {
+        self.record.budget.set(self.budget() - 1);
+    }
+
+    /// A lock that counts has left the list.
+    #[inline]
+    pub(crate) fn refund(self) {
+        self.record.budget.set(self.budget() + 1);
     }
 
     /// Counts the robust list, and returns the budget.
     #[cold]
-    pub(crate) fn recount(self) -> u32 {
-        let budget = MAX_HELD.saturating_sub(self.head().links().count() as u32);
+    pub(crate) fn recount(self) -> i32 {
+        let budget = MAX_HELD - self.head().links().count() as i32;
         self.record.budget.set(budget);
         budget
     }
@@ -181,7 +201,8 @@ impl Me {
         self.place_anchor();
     }
 
-    /// Forgets a region without calling its `detach`. Its life-word is on the list no longer.
+    /// Forgets a region without calling its `detach`. Its life-word is still on the list: a lock that a
+    /// signal handler takes must not find the anchor at one that is not.
     pub(crate) fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
         if let Some(index) = places.iter().position(|place| {
@@ -262,6 +283,7 @@ fn refresh() -> Result<Me, TaskError> {
     // SAFETY: as for `Me::head`.
     record.anchor.set(unsafe { head.as_ref() }.front());
     record.tid.set(thread::thread_id());
+    ceiling::drop_inherited_boost();
     // Last: who finds a budget finds all the rest.
     record.budget.set(MAX_HELD);
     Ok(Me { record })
@@ -283,8 +305,13 @@ impl Drop for AtExit {
         }
         // Destructors that run after this one may still lock: they get a record of their own.
         RECORD.with(|cell| cell.set(&NOBODY.0));
-        // SAFETY: the record was this thread's, and nothing leads to it any more. (If the robust
-        // list head is the record's own, robust locks still held are the user's to answer for.)
+        // A list head of the record's own, with locks on it, is for the kernel to walk.
+        let page = core::ptr::from_ref(record).addr();
+        let is_own = (page..page + size_of::<Record>()).contains(&me.head_address());
+        if is_own && me.head().links().next().is_some() {
+            return;
+        }
+        // SAFETY: the record was this thread's, and nothing leads to it any more.
         unsafe { thread::unmap_record(NonNull::from(record).cast()) };
     }
 }

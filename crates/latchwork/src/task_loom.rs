@@ -5,7 +5,7 @@ use crate::sys::robust_list::Head;
 use std::cell::Cell;
 
 /// More locks than a model has.
-const BUDGET: u32 = 8;
+const BUDGET: i32 = 8;
 
 /// What a task of a model knows of itself.
 pub(crate) struct Record {
@@ -13,7 +13,7 @@ pub(crate) struct Record {
     pub(crate) head: Head,
     /// Steps until death.
     pub(crate) life: Cell<Option<usize>>,
-    budget: Cell<u32>,
+    budget: Cell<i32>,
 }
 
 impl Record {
@@ -62,15 +62,23 @@ impl Me {
         &self.record.head
     }
 
-    pub(crate) fn budget(self) -> &'static Cell<u32> {
-        &self.record.budget
+    pub(crate) fn budget(self) -> i32 {
+        self.record.budget.get()
+    }
+
+    pub(crate) fn spend(self) {
+        self.record.budget.set(self.budget() - 1);
+    }
+
+    pub(crate) fn refund(self) {
+        self.record.budget.set(self.budget() + 1);
     }
 
     pub(crate) fn head_address(self) -> usize {
         0
     }
 
-    pub(crate) fn recount(self) -> u32 {
+    pub(crate) fn recount(self) -> i32 {
         self.record.budget.get()
     }
 

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::mutex::{Mutex, Unfinished, WaitWake};
+use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::Watchdog;
@@ -110,4 +110,6 @@ macro_rules! of_protocol {
 }
 
 of_protocol!(wait_wake, Mutex<u32>, Mutex::new(0));
+of_protocol!(throughput, Mutex<u32, Throughput>, Mutex::throughput(0));
+of_protocol!(throughput_shared, Mutex<u32, Throughput<Shared>>, Mutex::from_raw(Throughput::new(), 0));
 of_protocol!(wait_wake_shared, Mutex<u32, WaitWake<Shared>>, Mutex::shared(0));

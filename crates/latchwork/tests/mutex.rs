@@ -7,8 +7,11 @@ use core::mem::forget;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use latchwork::mutex::{LockError, Mutex, RawLock, Robust, RobustGuard, WaitWake};
-use latchwork::sharing::{Private, Shared};
+use latchwork::mutex::{
+    Inherit, InheritPlain, LockError, Mutex, Protect, RawLock, Robust, RobustGuard, Throughput,
+    WaitWake,
+};
+use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::spin::Spin;
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Page, Trial};
@@ -17,8 +20,10 @@ use std::sync::TryLockError;
 use std::thread;
 
 mod lock_support;
+mod protect_support;
 mod pthread;
 use lock_support::Mapped;
+use protect_support::may_use_priorities;
 
 /// Two halves that are equal whenever nobody is inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,10 @@ trait Contestant: Sync {
     /// Whether processes can share it, and whether it has timed operations.
     const SHARED: bool;
     const TIMED: bool;
+    /// Whether the system lets this process use it; if not, says which test is skipped.
+    fn is_permitted(_test: &str) -> bool {
+        true
+    }
     fn make() -> Self;
     /// For what must be made where it stays.
     fn settle(&self) {}
@@ -61,6 +70,18 @@ impl IsShared for WaitWake<Private> {
     }
 }
 impl IsShared for WaitWake<Shared> {
+    const SHARED: bool = true;
+    fn make() -> Self {
+        Self::new()
+    }
+}
+impl IsShared for Throughput<Private> {
+    const SHARED: bool = false;
+    fn make() -> Self {
+        Self::new()
+    }
+}
+impl IsShared for Throughput<Shared> {
     const SHARED: bool = true;
     fn make() -> Self {
         Self::new()
@@ -127,6 +148,58 @@ impl Contestant for Mutex<Halves, Robust> {
         inside(pinned(self).lock_until(deadline), body)
     }
 }
+
+impl<S: Sharing> Contestant for Mutex<Halves, Protect<S>>
+where
+    WaitWake<S>: IsShared,
+    Protect<S>: Send + Sync,
+{
+    const SHARED: bool = WaitWake::<S>::SHARED;
+    const TIMED: bool = true;
+    fn is_permitted(test: &str) -> bool {
+        may_use_priorities(test)
+    }
+    fn make() -> Self {
+        Self::from_raw(Protect::with_ceiling(20), Halves::default())
+    }
+    fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+        body(&mut self.lock().unwrap())
+    }
+    fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        self.try_lock().unwrap().map(|mut guard| body(&mut guard))
+    }
+    fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+        let taken = self.lock_until(deadline).unwrap();
+        taken.map(|mut guard| body(&mut guard))
+    }
+}
+
+macro_rules! inheriting {
+    ($($lock:ident)*) => {$(
+        impl<S: Sharing + Sync> Contestant for Mutex<Halves, $lock<S>>
+        where
+            WaitWake<S>: IsShared,
+            $lock<S>: Sync,
+        {
+            const SHARED: bool = WaitWake::<S>::SHARED;
+            const TIMED: bool = true;
+            fn make() -> Self {
+                Self::from_raw($lock::new(), Halves::default())
+            }
+            fn lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> R {
+                body(&mut self.lock().unwrap())
+            }
+            fn try_lock<R>(&self, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+                self.try_lock().unwrap().map(|mut guard| body(&mut guard))
+            }
+            fn lock_until<R>(&self, deadline: Deadline, body: impl FnOnce(&mut Halves) -> R) -> Option<R> {
+                let taken = self.lock_until(deadline).unwrap();
+                taken.map(|mut guard| body(&mut guard))
+            }
+        }
+    )*};
+}
+inheriting!(Inherit InheritPlain);
 
 impl Contestant for lock_api::Mutex<WaitWake<Shared>, Halves> {
     const SHARED: bool = true;
@@ -367,7 +440,9 @@ macro_rules! conformance {
         #[test]
         fn $body() {
             let _watchdog = latchwork_testkit::Watchdog::start(format!("{} of {}", stringify!($body), stringify!($mutex)));
-            super::$body::<$mutex>();
+            if <$mutex>::is_permitted(stringify!($body)) {
+                super::$body::<$mutex>();
+            }
         }
     )*};
 }
@@ -375,8 +450,16 @@ macro_rules! conformance {
 conformance! {
     wait_wake: Mutex<Halves>;
     wait_wake_shared: Mutex<Halves, WaitWake<Shared>>;
+    throughput: Mutex<Halves, Throughput>;
+    throughput_shared: Mutex<Halves, Throughput<Shared>>;
     spin: Mutex<Halves, Spin>;
     robust: Mutex<Halves, Robust>;
+    protect: Mutex<Halves, Protect>;
+    protect_shared: Mutex<Halves, Protect<Shared>>;
+    inherit: Mutex<Halves, Inherit>;
+    inherit_shared: Mutex<Halves, Inherit<Shared>>;
+    inherit_plain: Mutex<Halves, InheritPlain>;
+    inherit_plain_shared: Mutex<Halves, InheritPlain<Shared>>;
     of_lock_api: lock_api::Mutex<WaitWake<Shared>, Halves>;
     of_std: std::sync::Mutex<Halves>;
     of_pthread: pthread::Mutex<Halves>;
@@ -406,6 +489,7 @@ fn sizes_are_as_promised() {
         ),
         (4, 4)
     );
+    assert_eq!((size_of::<Throughput>(), align_of::<Throughput>()), (16, 4));
     assert_eq!((size_of::<Spin>(), align_of::<Spin>()), (4, 4));
     assert_eq!((size_of::<Robust>(), align_of::<Robust>()), (40, 8));
     assert_eq!(size_of::<Mutex<u32>>(), 8);

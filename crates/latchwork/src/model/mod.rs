@@ -65,6 +65,32 @@ pub enum Fault {
     KernelSwallowsWake,
     /// The state does not tell of the death.
     RobustHidesDeath,
+    /// An inheriting lock is taken without Acquire, where nobody holds it.
+    InheritLockRelaxed,
+    /// An inheriting lock for which nobody sleeps is released without Release.
+    InheritUnlockRelaxed,
+    /// An inheriting lock is released as if nobody slept.
+    InheritUnlockIgnoresSleepers,
+    /// Who has taken an inheriting lock, or gives up, keeps its gate.
+    InheritKeepsGate,
+    /// The owner of a gate takes a circle of waits for its own that goes through the gate.
+    InheritBlamesGate,
+    /// The heir of a dead owner's word takes it as if it was released.
+    InheritHidesDeath,
+    /// A throughput lock is taken without Acquire.
+    ThroughputLockRelaxed,
+    /// A throughput lock is released without Release.
+    ThroughputUnlockRelaxed,
+    /// Who takes a reserved throughput lock forgets that others may sleep.
+    ThroughputTakerForgetsSleepers,
+    /// A throughput lock for which somebody sleeps is released without waking anybody.
+    ThroughputUnlockWakesNobody,
+    /// A throughput lock is reserved without waking anybody.
+    ThroughputHandOffWakesNobody,
+    /// Who has got, or given up, a throughput lock keeps its gate.
+    ThroughputKeepsGate,
+    /// The gate of a throughput lock is left without waking anybody.
+    ThroughputGateWakesNobody,
 }
 
 /// What holds during one model: the modelled kernel's choices, and a fault.
@@ -74,13 +100,17 @@ pub struct Scene {
     pub spurious: usize,
     /// Whom a wake-up takes.
     pub wake_order: WakeOrder,
+    /// Top waiters of a throughput lock have always waited for long, or none ever has.
+    pub hands_off: bool,
+    /// Naps at the gate of a throughput lock end at any moment, or none does.
+    pub naps_end: bool,
     /// The mistake in the code.
     pub fault: Option<Fault>,
 }
 
 // Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
 std::thread_local! {
-    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, fault: None }) };
+    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, fault: None }) };
 }
 
 impl Scene {

@@ -5,6 +5,7 @@
 
 use crate::atomic::unless_fault;
 use crate::sys::futex::{self, Sharing};
+use crate::sys::futex_pi;
 use crate::sys::robust_list::{self, Head};
 use crate::task::Record;
 use std::cell::Cell;
@@ -63,6 +64,7 @@ pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool 
         Err(death) if death.is::<Death>() => {
             SOMEBODY_DIED.set(true);
             walk(record);
+            futex_pi::bury_task(record.tid);
             false
         }
         Err(panic) => resume_unwind(panic),

@@ -4,6 +4,9 @@
 //! | --- | --- | --- | --- |
 //! | [`WaitWake`] | 4 bytes | locked for ever | threads of one process |
 //! | [`WaitWake<Shared>`](crate::sharing::Shared) | 4 bytes | locked for ever | processes that cannot be killed, or that die together |
+//! | [`Throughput`] | 16 bytes | locked for ever, and can be asked for | many tasks, short sections |
+//! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the holder runs at a priority ceiling |
+//! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to all who come | real-time tasks: the holder runs at the priority of who waits |
 //! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
 //!
 //! [`RecursiveMutex`] lets its holder take it again, with any protocol that has no robust form.
@@ -21,11 +24,14 @@
 #[cfg(not(loom))]
 macro_rules! implement_lock_api {
     ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr) => {
+        $crate::mutex::implement_lock_api!({$($parameter: $bound)?} $lock, $is_locked, lock_api::GuardSend);
+    };
+    ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr, $guard:ty) => {
         // SAFETY: the contract is the same as `RawLock`'s.
         unsafe impl $(<$parameter: $bound>)? lock_api::RawMutex for $lock {
             #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to spell a constructor")]
             const INIT: Self = Self::new();
-            type GuardMarker = lock_api::GuardSend;
+            type GuardMarker = $guard;
 
             #[inline]
             fn lock(&self) {
@@ -71,19 +77,29 @@ macro_rules! implement_lock_api {
 #[cfg(not(loom))]
 pub(crate) use implement_lock_api;
 
+mod inherit;
 mod patience;
+#[cfg(not(loom))]
+mod protect;
 #[cfg(not(loom))]
 mod recursive;
 mod robust;
+pub mod throughput;
 mod wait_wake;
 
+#[cfg(not(loom))]
+pub use crate::task::ProtectFault;
+pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
+#[cfg(not(loom))]
+pub use protect::{KeptBoost, Protect, TrustedPriority};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
+pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
 
 use crate::time::Deadline;

@@ -51,9 +51,11 @@
 //! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by
 //! the kernel, which changes the word after the task's last instruction.
 //!
-//! *After the word is free in `unlock`* the memory may be unmapped or hold something else, but must not
-//! hold another *robust* word of this task: only its address is used, in the announcement (the
-//! kernel then reads the word, and acts only on one that is free or names us).
+//! *After the word is free in `unlock`* only its address is used, in the announcement. The memory may
+//! be unmapped, or hold something else, with one exception that every robust futex has: should this
+//! task be killed before it settles, the kernel reads the word, and one that by then holds our TID in
+//! its low 30 bits (another robust word that this task took there, or plain data that happens to be
+//! that number) gets `OWNER_DIED`, bit 30, set. One with 0 there at most wakes somebody for nothing.
 //!
 //! *Progress:* barging; at most [`SPINS`] polls; the kernel's wake order.
 //!
@@ -72,7 +74,8 @@
 //!
 //! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` (a
 //! victim that dies at each of its steps, one and two survivors, negative twins), `tests/robust.rs`
-//! (threads, fork, raw clone, pthread neighbours) and the kill tests.
+//! (threads, fork, raw clone, pthread neighbours), `tests/robust_signals.rs` (a handler that locks at
+//! each instruction) and the kill tests.
 #![allow(unsafe_code)]
 
 mod guard;
@@ -227,6 +230,16 @@ impl<P: RobustProtocol> Robust<P> {
         &self.node
     }
 
+    /// Aborts if the calling task does not hold the lock: in the child of a fork it is the parent's.
+    pub(crate) fn assert_held(&self) {
+        if self.owner() != Some(Me::whoever().tid()) {
+            not_the_owner()
+        }
+    }
+
+    /// For the locks of this crate itself, which are few: beyond the budget, since a sweep, for one,
+    /// must not depend on how many locks the user holds.
+    ///
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
@@ -247,7 +260,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // None is left for a thread that is not known, too.
-        if me.budget().get() == 0 || P::enter(&self.node).is_err() {
+        if me.budget() <= 0 || P::enter(&self.node).is_err() {
             return None;
         }
         let (tid, head) = (me.tid(), me.head());
@@ -284,7 +297,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn link(&self, me: Me, head: &Head) {
         // SAFETY: by the contract, and the anchor is a place on this thread's list.
         if unsafe { head.link(&self.node, me.anchor()) } {
-            me.budget().set(me.budget().get().saturating_sub(1));
+            me.spend();
         }
     }
 
@@ -299,7 +312,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn unlink(&self, me: Me) {
         // SAFETY: by the contract.
         if unsafe { me.head().unlink(&self.node) } {
-            me.budget().set(me.budget().get() + 1);
+            me.refund();
         }
     }
 
@@ -313,15 +326,25 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
+    /// [`Self::acquire_slowly`], unless the calling task holds as many locks as it may.
+    ///
+    /// # Safety
+    /// As for [`Self::lock_raw`].
+    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+        let me = Me::get().map_err(RawError::Unavailable)?;
+        if me.budget() <= 0 && me.recount() <= 0 {
+            return Err(RawError::TooManyHeld);
+        }
+        // SAFETY: by the caller's contract.
+        unsafe { self.acquire_slowly(patience) }
+    }
+
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
     unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
-        if me.budget().get() == 0 && me.recount() == 0 {
-            return Err(RawError::TooManyHeld);
-        }
         P::enter(&self.node).map_err(RawError::Refused)?;
         let before = head.announce(&self.node);
         if let Err(error) = P::take(&self.node, me, patience) {

@@ -26,8 +26,9 @@
 //! newcomer polls at most [`SPINS`] times. Sleepers wake in the kernel's order: by real-time
 //! priority, then first come.
 //!
-//! *Hostile events:* EINTR re-waits; the death of an owner leaves the lock held for ever (use
-//! [`Robust`](super::Robust)); after a fork a private lock that was held stays held in the child;
+//! *Hostile events:* EINTR re-waits; the death of an owner leaves the lock held for ever, and a kill
+//! in an unlock, between the swap and the wake, leaves it free with its sleepers asleep, until the
+//! next contended unlock wakes one (use [`Robust`](super::Robust)); after a fork a private lock that was held stays held in the child;
 //! a signal handler must not take a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* values, size 4, alignment 4, zero = unlocked.
@@ -59,7 +60,8 @@ const SPINS: u32 = 0;
 /// As the protocol of a [`Mutex`](super::Mutex), or by itself through [`lock_api`]. Four bytes;
 /// zero is unlocked; movable while unlocked.
 ///
-/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared).
+/// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork:
+/// see [`Private`] and [`Shared`](crate::sharing::Shared).
 pub struct WaitWake<S: Sharing = Private> {
     word: AtomicU32,
     sharing: PhantomData<S>,
@@ -97,6 +99,17 @@ impl<S: Sharing> WaitWake<S> {
 
     #[cold]
     fn lock_contended(&self, patience: Patience) -> Result<(), Unfinished> {
+        self.lock_contended_by(|word, expected| {
+            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+        })
+    }
+
+    /// Takes the lock. `sleep` sleeps while the word has the value that it is given, or gives up.
+    #[inline]
+    pub(super) fn lock_contended_by<E>(
+        &self,
+        mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut word = self.spin();
         // Nobody had to sleep: the lock can be taken as uncontended.
         // Acquire: pairs with the Release in `unlock`.
@@ -119,8 +132,7 @@ impl<S: Sharing> WaitWake<S> {
             if word != CONTENDED && self.word.swap(taken, Ordering::Acquire) == UNLOCKED {
                 return Ok(());
             }
-            let ended = futex::wait(&self.word, CONTENDED, S::FLAG, patience.deadline());
-            patience.check(ended)?;
+            sleep(&self.word, CONTENDED)?;
             word = self.spin();
         }
     }

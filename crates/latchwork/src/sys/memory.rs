@@ -62,6 +62,29 @@ pub(crate) fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
     )
 }
 
+/// Opens the file of a descriptor once more: with a lock of its own.
+pub(crate) fn open_again(file: impl AsFd) -> Result<OwnedFd> {
+    let number = rustix::fd::AsRawFd::as_raw_fd(&file.as_fd());
+    rustix::fs::openat(
+        CWD,
+        format!("/proc/thread-self/fd/{number}"),
+        OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK,
+        Mode::empty(),
+    )
+}
+
+/// Has `descriptor` stand for another opening of its file, which `fresh` is.
+pub(crate) fn replace(descriptor: &OwnedFd, fresh: &OwnedFd) -> Result<()> {
+    use rustix::fd::AsRawFd;
+    // SAFETY: the number stays open throughout, and its owner's.
+    let number = unsafe { libc::dup3(fresh.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
+    if number < 0 {
+        Err(super::process::last_error())
+    } else {
+        Ok(())
+    }
+}
+
 /// Identity and size of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileStatus {
@@ -72,6 +95,8 @@ pub(crate) struct FileStatus {
     /// Some of its size has no memory behind it.
     pub(crate) sparse: bool,
     pub(crate) regular: bool,
+    /// The user that it belongs to.
+    pub(crate) user: u32,
 }
 
 impl FileStatus {
@@ -92,6 +117,7 @@ pub(crate) fn file_status(file: impl AsFd) -> Result<FileStatus> {
         sparse: status.st_blocks.saturating_mul(512) < status.st_size,
         regular: rustix::fs::FileType::from_raw_mode(status.st_mode)
             == rustix::fs::FileType::RegularFile,
+        user: status.st_uid,
     })
 }
 
@@ -110,10 +136,21 @@ pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result
     Ok(done)
 }
 
+/// The user that the calling process acts for.
+pub(crate) fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Makes sure that the file has memory from `offset` on: the answer to a full system is an error
-/// here, not a SIGBUS at first touch.
+/// here, not a SIGBUS at first touch; and `FBIG` the answer to growth beyond the process's limit on
+/// the size of files, not SIGXFSZ.
 pub(crate) fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let file = file.as_fd();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    let end = offset.saturating_add(bytes);
+    if limit.is_some_and(|limit| limit < end) && file_status(file)?.bytes < end {
+        return Err(Errno::FBIG);
+    }
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes) {
             Err(Errno::INTR) => {}
@@ -129,8 +166,8 @@ pub(crate) enum FileLock {
     Busy,
 }
 
-/// Announces, for as long as any descriptor of this opening lives, that the file is in use; waits
-/// while somebody proves the contrary.
+/// Announces, for as long as any descriptor or mapping of this opening lives, that the file is in
+/// use; waits while somebody proves the contrary.
 pub(crate) fn lock_in_use(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     loop {
@@ -155,39 +192,94 @@ pub(crate) fn unlink(path: &Path) -> Result<()> {
     rustix::fs::unlink(path)
 }
 
-/// Maps `bytes` of a file at exactly `address`. The mapping may be longer than the file: what the
-/// file grows to later appears in it by itself.
-///
-/// `EXIST` if anything is mapped there.
-pub(crate) fn map_shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<NonNull<u8>> {
-    let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
-    // SAFETY: FIXED_NOREPLACE never replaces a mapping; a kernel that does not know it (before
-    // 4.17) treats the address as a hint, which the comparison below catches.
-    let mapped = unsafe {
-        rustix::mm::mmap(
-            wanted,
-            bytes,
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
-            file,
-            0,
-        )?
-    };
-    if mapped != wanted {
-        // SAFETY: the mapping made just now, in the wrong place; nobody knows it.
-        unsafe { rustix::mm::munmap(mapped, bytes)? };
-        return Err(Errno::EXIST);
-    }
-    NonNull::new(mapped.cast()).ok_or(Errno::INVAL)
+/// A mapping that ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
 }
 
-/// Ends a mapping.
-///
-/// # Safety
-/// Nothing refers to the range any more.
-pub(crate) unsafe fn unmap(address: NonNull<u8>, bytes: usize) {
-    // SAFETY: by the contract. A failure (the process's limit on mappings) leaves it mapped.
-    let _ = unsafe { rustix::mm::munmap(address.as_ptr().cast(), bytes) };
+// SAFETY: it is an address range; what is there is for its users to answer for.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of a file at exactly `address`. The mapping may be longer than the file: what
+    /// the file grows to later appears in it by itself.
+    ///
+    /// `EXIST` if anything is mapped there.
+    pub(crate) fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
+        let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
+        // SAFETY: FIXED_NOREPLACE never replaces a mapping; a kernel that does not know it (before
+        // 4.17) treats the address as a hint, which the comparison below catches.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                wanted,
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE,
+                file,
+                0,
+            )?
+        };
+        if mapped != wanted {
+            // SAFETY: the mapping made just now, in the wrong place; nobody knows it.
+            unsafe { rustix::mm::munmap(mapped, bytes)? };
+            return Err(Errno::EXIST);
+        }
+        let base = NonNull::new(mapped.cast()).ok_or(Errno::INVAL)?;
+        Ok(Self { base, bytes })
+    }
+
+    /// The mapping at these addresses, whose owner was forgotten, or will be.
+    ///
+    /// # Safety
+    /// There is one, made by [`Self::shared_at`], and nobody else ends it.
+    pub(crate) unsafe fn from_addresses(addresses: core::ops::Range<usize>) -> Option<Self> {
+        let base = NonNull::new(ptr::with_exposed_provenance_mut(addresses.start))?;
+        Some(Self {
+            base,
+            bytes: addresses.len(),
+        })
+    }
+
+    /// Has it be one of another opening of its file, which `fresh` is, in one step.
+    pub(crate) fn renew(&self, fresh: &OwnedFd) -> Result<()> {
+        // SAFETY: the same memory as before, in the range of this mapping.
+        unsafe {
+            rustix::mm::mmap(
+                self.base.as_ptr().cast(),
+                self.bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
+                fresh,
+                0,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Its first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The addresses of all its bytes.
+    #[inline]
+    pub(crate) fn addresses(&self) -> core::ops::Range<usize> {
+        let base = self.base.addr().get();
+        base..base + self.bytes
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: this owner goes, and with it whoever referred to the range. A failure (the
+        // process's limit on mappings) leaves it mapped.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
 }
 
 /// Identifies the calling process's PID namespace, in which robust locks compare thread IDs.

@@ -10,6 +10,11 @@ pub(crate) mod clock;
 mod futex_linux;
 #[cfg(loom)]
 mod futex_loom;
+#[cfg_attr(not(loom), path = "futex_pi_linux.rs")]
+#[cfg_attr(loom, path = "futex_pi_loom.rs")]
+mod futex_pi_calls;
+#[cfg(not(loom))]
+pub(crate) mod held_locks;
 #[cfg(not(loom))]
 pub(crate) mod inspect;
 #[cfg(not(loom))]
@@ -24,6 +29,8 @@ pub(crate) mod proc_file;
 pub(crate) mod process;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub(crate) mod robust_list;
+#[cfg(not(loom))]
+pub(crate) mod running;
 #[cfg(not(loom))]
 pub(crate) mod scheduling;
 #[cfg(not(loom))]
@@ -60,5 +67,33 @@ pub(crate) mod futex {
         Private,
         /// Every process that maps the word.
         Shared,
+    }
+}
+
+/// Owning a 32-bit word, with inheritance of priority.
+pub(crate) mod futex_pi {
+    pub(crate) use super::futex_pi_calls::*;
+
+    /// How a call ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Pi {
+        /// As asked: the word is owned, or released.
+        Done,
+        /// Nothing was changed; the state may be another one by now.
+        Again,
+        /// The deadline has passed.
+        TimedOut,
+        /// To wait would close a circle of waits.
+        Deadlock,
+        /// The word names no living task.
+        OwnerGone,
+        /// The calling task does not own the word; or it names one that no task may wait for.
+        NotOwner,
+        /// The word does not say what the kernel knows. So it is for a moment after an owner's death.
+        Inconsistent,
+        /// The kernel has no memory.
+        NoMemory,
+        /// The kernel, or a sandbox, refuses the call.
+        Unsupported,
     }
 }

@@ -34,11 +34,16 @@ pub(crate) struct Stack {
     bytes: usize,
 }
 
+/// The smallest stack: cloning writes to its top, and a coproc needs some of it to start and to
+/// report a panic.
+const MIN_STACK_BYTES: usize = 64 << 10;
+
 impl Stack {
-    /// Maps a stack of at least `bytes`; memory follows as it is touched.
+    /// Maps a stack of at least `bytes`, and of at least 64 KiB; memory follows as it is touched.
     pub(crate) fn map(bytes: usize) -> Result<Self, Errno> {
         let page = super::memory::page_bytes();
         let bytes = bytes
+            .max(MIN_STACK_BYTES)
             .checked_next_multiple_of(page)
             .and_then(|bytes| bytes.checked_add(page))
             .ok_or(Errno::NOMEM)?;
@@ -152,8 +157,12 @@ pub(crate) enum Ended {
 }
 
 /// Reaps a child: what kind it is of, and whether it waits for its end. `None` if it runs; `CHILD`
-/// if it is no child of this process, or reaped already.
+/// if it is no child of this process, or reaped already, or 0, which names no process.
 pub(crate) fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
+    // The kernel would take it for any child of this process's group.
+    if pid == 0 {
+        return Err(Errno::CHILD);
+    }
     let mut status = 0;
     let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
@@ -228,22 +237,28 @@ pub(crate) fn is_child(process: impl AsFd) -> bool {
     unsafe { libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), flags) == 0 }
 }
 
-/// Kills a child that the caller knows not to be reaped yet.
-pub(crate) fn kill_child(pid: u32) {
-    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    }
+/// Kills a child that the caller knows not to be reaped yet; `PERM` if it is another user's.
+pub(crate) fn kill_child(pid: u32) -> Result<(), Errno> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL)
 }
 
 /// Kills the calling process.
 pub(crate) fn kill_self() -> ! {
-    kill_child(super::thread::process_id());
+    let _ = kill_child(super::thread::process_id());
     exit(1)
 }
 
 /// The parent's ID; 0 if it is in another PID namespace.
 pub(crate) fn parent() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
+}
+
+/// Whether the calling process is killed when the thread that created it ends.
+pub(crate) fn end_with_creating_thread(ends: bool) {
+    let signal = if ends { libc::SIGKILL } else { 0 };
+    // SAFETY: a signal's number, or none.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
 }
 
 /// Ends the calling process, all its threads, now: no handlers, no destructors.
@@ -305,6 +320,17 @@ pub(crate) unsafe fn close_all_but(kept: &mut [RawFd]) {
     }
     // SAFETY: by the contract.
     unsafe { libc::close_range(first as u32, u32::MAX, 0) };
+}
+
+/// Gives the calling thread a table of descriptors of its own, with none in it.
+pub(crate) fn leave_descriptors() -> Result<(), Errno> {
+    // SAFETY: what is closed is closed in the new table alone.
+    let result = unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
 }
 
 /// Takes every lock that the C library's allocator and loader have, and gives it back.

@@ -77,6 +77,11 @@ pub(crate) fn receive(
     Ok(received.bytes)
 }
 
+/// Ends the traffic on a pair, both ways: the other end, wherever it is, reads its end.
+pub(crate) fn shut_down(socket: impl AsFd) {
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
+}
+
 /// Another descriptor for what `descriptor` stands for, closed on exec, and none of 0, 1 and 2.
 pub(crate) fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 3)

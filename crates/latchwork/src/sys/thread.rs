@@ -21,11 +21,25 @@ pub(crate) fn process_id() -> u32 {
         .cast_unsigned()
 }
 
+/// A thread's name, without memory of the allocator's.
+pub(crate) struct Name([u8; 16]);
+
 /// The calling thread's name, as ps shows it.
-pub(crate) fn name() -> String {
-    rustix::thread::name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+pub(crate) fn name() -> Name {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, NUL included.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    Name(name)
+}
+
+impl core::ops::Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0);
+        let name = &self.0[..end.unwrap_or(self.0.len())];
+        // A name that the kernel has cut may end in half a character.
+        name.utf8_chunks().next().map_or("", |whole| whole.valid())
+    }
 }
 
 /// Lets another task have the CPU.

@@ -71,6 +71,11 @@ impl ThreadId {
         self.0.store(unsafe { libc::gettid() }, Ordering::Release);
     }
 
+    /// As the system calls it; 0 as long as it is not set.
+    pub fn number(&self) -> i32 {
+        self.0.load(Ordering::Acquire)
+    }
+
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }

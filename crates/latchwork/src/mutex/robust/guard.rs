@@ -167,7 +167,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
         // SAFETY: as in `lock_with`.
-        let result = unsafe { mutex.raw.acquire_slowly(patience) };
+        let result = unsafe { mutex.raw.acquire_in_budget(patience) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
             Ok(Acquired::Clean) => return Ok(guard()),
@@ -288,16 +288,27 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
 
 impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// The data as bytes that may or may not be a value.
-    pub fn as_uninit(&mut self) -> &mut MaybeUninit<T> {
-        // SAFETY: the guard holds the lock; `MaybeUninit` promises nothing of the content, and the
-        // mutex is this type's to keep torn: `make_consistent_unchecked` is unsafe.
+    pub fn as_uninit(&self) -> &MaybeUninit<T> {
+        // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
+        unsafe { &*self.guard.mutex.data.get().cast() }
+    }
+
+    /// As [`Self::as_uninit`], for a repair in place.
+    ///
+    /// # Safety
+    /// For a `T` that is [`TornSafe`](crate::region::TornSafe), all that is put there is a valid value
+    /// of its place: safe code can read it from then on.
+    pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
+        // SAFETY: as above, and borrowed exclusively.
         unsafe { &mut *self.guard.mutex.data.get().cast() }
     }
 
     /// Puts a new value in place of the torn one, which is not dropped, and goes on as a normal
     /// holder.
-    pub fn replace(mut self, value: T) -> RobustGuard<'a, T, P> {
-        self.as_uninit().write(value);
+    pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
+        let place: *mut T = self.guard.mutex.data.get();
+        // SAFETY: the guard holds the lock; what is there may be no value of `T`.
+        unsafe { place.write(value) };
         self.into_guard()
     }
 }

@@ -1,0 +1,83 @@
+//! A word in front of another one: its owner alone goes on to that. It carries no data, so nothing is
+//! ordered by it; what goes wrong with it costs time, and nothing else.
+#![allow(unsafe_code)]
+
+use super::word::end_of_nap;
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
+use crate::mutex::WAITERS;
+use crate::sharing::Sharing;
+use crate::sys::futex_pi::{self, Pi};
+use crate::time::Deadline;
+use core::marker::PhantomData;
+
+#[repr(transparent)]
+pub(super) struct Gate(AtomicU32);
+
+impl Gate {
+    const_unless_loom! {
+        pub(super) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    /// Waits for the gate, a nap at most. `None`: go on without it.
+    pub(super) fn pass<S: Sharing>(
+        &self,
+        me: u32,
+        deadline: Option<Deadline>,
+    ) -> Option<Passed<'_, S>> {
+        if me == 0 {
+            return None;
+        }
+        let before = match self.replace(0, me) {
+            Ok(_) => return Some(self.passed(me)),
+            Err(before) => before,
+        };
+        match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(deadline)) {
+            Pi::Done => Some(self.passed(me)),
+            // Nobody slept behind the dead one, or the kernel would have made an heir of it.
+            Pi::OwnerGone => {
+                let taken = self.replace(before | WAITERS, me);
+                taken.is_ok().then(|| self.passed(me))
+            }
+            _ => None,
+        }
+    }
+
+    fn replace(&self, old: u32, new: u32) -> Result<u32, u32> {
+        // Relaxed: it carries no data.
+        self.0
+            .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
+    }
+
+    fn passed<S: Sharing>(&self, me: u32) -> Passed<'_, S> {
+        Passed {
+            gate: self,
+            me,
+            sharing: PhantomData,
+        }
+    }
+}
+
+/// The gate is the calling task's until this is dropped.
+pub(super) struct Passed<'a, S: Sharing> {
+    gate: &'a Gate,
+    me: u32,
+    sharing: PhantomData<S>,
+}
+
+impl<S: Sharing> Drop for Passed<'_, S> {
+    fn drop(&mut self) {
+        // A death in a model unwinds; a real one runs no destructor.
+        #[cfg(loom)]
+        if std::thread::panicking() {
+            return;
+        }
+        if self.gate.replace(self.me, 0).is_ok() {
+            return;
+        }
+        // Should it be another task's by now, nothing happens.
+        // SAFETY: part of a lock that this task holds or waits for.
+        while unsafe { futex_pi::unlock_pi(&raw const self.gate.0, S::FLAG) } == Pi::Again {}
+    }
+}

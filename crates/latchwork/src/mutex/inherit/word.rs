@@ -1,0 +1,215 @@
+//! A word of the kernel's that inherits priority: taking, waiting, releasing, and what is left of it
+//! when its owner dies. The argument stands in [the parent](super).
+#![allow(unsafe_code)]
+
+use super::InheritFault;
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::mutex::{OWNER_DIED, TID_MASK};
+use crate::sharing::Sharing;
+use crate::sys::futex_pi::{self, Pi};
+use crate::task::Me;
+use crate::time::Deadline;
+
+/// The word of a lock whose owner died: an ID that no task has (they end at 2^22). The kernel lets
+/// nobody own or wait for it.
+const GONE: u32 = OWNER_DIED | TID_MASK;
+
+/// How long a task sleeps before it looks for itself: see the parent, *death*.
+#[cfg(not(loom))]
+const NAP: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// The kernel is asked so often, some seconds long, before its word that the memory is inconsistent
+/// is believed.
+const DOUBTS: u32 = 30_000;
+
+/// The calling task's ID; 0 if it cannot be kept, then the kernel alone takes and releases for it.
+pub(super) fn task_id() -> u32 {
+    Me::get().map_or(0, Me::tid)
+}
+
+/// When a sleep ends that shall go on until `deadline`. (In a model a sleep ends by itself when there
+/// is something to see: it has no clock.)
+pub(super) fn end_of_nap(deadline: Option<Deadline>) -> Option<Deadline> {
+    #[cfg(loom)]
+    return deadline;
+    #[cfg(not(loom))]
+    {
+        let end = Deadline::after(NAP);
+        Some(deadline.map_or(end, |deadline| deadline.min(end)))
+    }
+}
+
+/// Whether a deadline, if there is one, has passed. (In a model each has.)
+pub(super) fn is_over(deadline: Option<Deadline>) -> bool {
+    #[cfg(loom)]
+    return deadline.is_some();
+    #[cfg(not(loom))]
+    deadline.is_some_and(Deadline::has_passed)
+}
+
+#[repr(transparent)]
+pub(super) struct Word(AtomicU32);
+
+impl Word {
+    const_unless_loom! {
+        pub(super) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    pub(super) fn owner(&self) -> Option<u32> {
+        // Relaxed: the answer may be stale before it arrives.
+        let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
+        (tid != 0 && tid != TID_MASK).then_some(tid)
+    }
+
+    /// Takes a free word; whether it did.
+    #[inline(always)]
+    pub(super) fn take_free(&self) -> bool {
+        let tid = Me::whoever().tid();
+        // A thread that is not known would take it for nobody.
+        tid != 0 && self.take_as(tid)
+    }
+
+    #[inline(always)]
+    fn take_as(&self, tid: u32) -> bool {
+        // Acquire: pairs with the Release in `release`, or the kernel's barrier there.
+        let acquire = unless_fault!(InheritLockRelaxed, Ordering::Acquire, Ordering::Relaxed);
+        self.0
+            .compare_exchange(0, tid, acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Releases the word; aborts if another task owns it. The ID of a thread that is not known, such as
+    /// the child of a fork, is 0: the swap then changes nothing, and the kernel tells whose the word is.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[inline(always)]
+    pub(super) unsafe fn release<S: Sharing>(&self) {
+        let tid = Me::whoever().tid();
+        // Release: pairs with the Acquire of the next taker.
+        let release = unless_fault!(InheritUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        let freed = unless_fault!(
+            InheritUnlockIgnoresSleepers,
+            self.0.compare_exchange(tid, 0, release, Ordering::Relaxed),
+            Ok(self.0.swap(0, release))
+        );
+        if freed.is_err() {
+            // SAFETY: the caller has the lock, whose memory is alive until it is released.
+            unsafe { release_by_kernel::<S>(&raw const self.0) };
+        }
+    }
+
+    /// Looks at the word that many times, or until it has one of the bits `until`; whether it was
+    /// taken.
+    pub(super) fn poll(&self, me: u32, polls: u32, until: u32) -> Result<bool, InheritFault> {
+        for _ in 0..polls {
+            // Relaxed: only a compare-and-swap takes the word.
+            let word = self.0.load(Ordering::Relaxed);
+            match word & TID_MASK {
+                // Only the kernel can take it for a task without an ID.
+                0 if me == 0 => break,
+                0 if self.take_as(me) => return Ok(true),
+                TID_MASK => return Err(InheritFault::OwnerGone),
+                owner if owner == me => return Err(InheritFault::Deadlock),
+                _ if word & until != 0 => break,
+                _ => spin_hint(),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Sleeps until this task owns the word, or the deadline has passed; whether it does.
+    pub(super) fn sleep<S: Sharing>(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<bool, InheritFault> {
+        let mut doubts = 0;
+        loop {
+            let ended = futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(deadline));
+            if self.settle(ended)? {
+                return Ok(true);
+            }
+            match ended {
+                Pi::TimedOut if is_over(deadline) => return Ok(false),
+                // The owner is dead, and its heir has not seen the word yet.
+                Pi::Inconsistent if is_over(deadline) => return Ok(false),
+                Pi::Inconsistent if doubts == DOUBTS => return Err(InheritFault::Corrupt),
+                Pi::Inconsistent => {
+                    doubts += 1;
+                    futex_pi::stand_back();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the word if it is free, of a task that could not do so itself; whether it did.
+    #[cold]
+    pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
+        let tried = match task_id() {
+            0 => self.settle(futex_pi::trylock_pi(&self.0, S::FLAG)),
+            me => self.poll(me, 1, 0),
+        };
+        match tried {
+            Err(InheritFault::Deadlock) => Ok(false),
+            tried => tried,
+        }
+    }
+
+    /// What a call of the kernel's means: taken, not yet, or never.
+    fn settle(&self, ended: Pi) -> Result<bool, InheritFault> {
+        // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
+        let word = self.0.load(Ordering::Acquire);
+        let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);
+        match ended {
+            Pi::Done if word & died == 0 => Ok(true),
+            // The last owner died, and this task is its heir.
+            Pi::Done => Err(self.bury(word)),
+            // Somebody else may have buried it meanwhile.
+            _ if word & TID_MASK == TID_MASK => Err(InheritFault::OwnerGone),
+            // Free: the owner was alive, in another namespace.
+            Pi::OwnerGone if word & TID_MASK == 0 => Ok(false),
+            Pi::OwnerGone => Err(self.bury(word)),
+            Pi::Deadlock => Err(InheritFault::Deadlock),
+            Pi::NoMemory => Err(InheritFault::NoMemory),
+            Pi::Unsupported | Pi::NotOwner => Err(InheritFault::Unsupported),
+            Pi::Again | Pi::TimedOut | Pi::Inconsistent => Ok(false),
+        }
+    }
+
+    /// Gives the lock up for good: `word` is a dead owner's, or its heir's, which is this task.
+    #[cold]
+    fn bury(&self, mut word: u32) -> InheritFault {
+        // Relaxed: it carries no data any more. Only tasks that come to wait change it meanwhile.
+        while word & TID_MASK != TID_MASK
+            && let Err(now) =
+                self.0
+                    .compare_exchange_weak(word, GONE, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            word = now;
+        }
+        #[cfg(loom)]
+        futex_pi::end_naps(&self.0);
+        InheritFault::OwnerGone
+    }
+}
+
+/// # Safety
+/// `word` is the address of a word that the calling task holds.
+#[cold]
+#[inline(never)]
+unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
+    loop {
+        // SAFETY: by the caller's contract.
+        match unsafe { futex_pi::unlock_pi(word, S::FLAG) } {
+            Pi::Done => return,
+            Pi::Again => {}
+            Pi::NotOwner => crate::fatal(format_args!(
+                "unlock of an inheriting mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+            )),
+            error => crate::fatal(format_args!("unlock of an inheriting mutex: {error:?}")),
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! The slow path of a throughput lock. The argument stands in [the parent](super).
+
+use super::gate::Passed;
+use super::nap::{Nap, sleep};
+use super::owner::{Runs, Watch};
+use super::trace::{Acquisition, Counting, Entry, Event};
+use super::{TID_MASK, Throughput, WAITERS, task_id};
+use crate::atomic::{Ordering, spin_hint, unless_fault};
+use crate::mutex::{Patience, Unfinished};
+use crate::sharing::Sharing;
+use crate::sys::futex::Sharing as Flag;
+use crate::sys::futex_pi::is_real_time;
+use crate::task::Me;
+
+/// Polls of a newcomer, 17–27 µs: a holder that runs is done by then, one that does not is waited for
+/// asleep. On a prototype 200 or 400 were no better with 4 tasks, and 3–10 % worse with 16.
+const POLLS: u32 = if cfg!(loom) { 0 } else { 1000 };
+/// Polls of the top waiter between two looks at the owner, some 10 µs: a look costs 0.3.
+const POLLS_A_LOOK: u32 = if cfg!(loom) { 0 } else { 500 };
+/// Looks at an owner of which nobody can say whether it runs: as many polls as a newcomer's.
+const BLIND_LOOKS: u32 = 2;
+
+/// So often a task may steal before it queues up, if there is a queue. On a prototype, on 2 quiet
+/// processors, the slowest of 36 tasks made 57–68 % of the average in a second without it, and 73–85 %
+/// with 1,000 or 3,000; on a noisy machine 45–67 % with 1,000 to 3,000.
+#[cfg(not(loom))]
+const TURN: u32 = 2000;
+
+#[cfg(not(loom))]
+std::thread_local! {
+    /// Steals since the thread last queued up, at whatever lock.
+    static STEALS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
+}
+
+/// Counts a steal; whether the thread's turn is over. (A model has no turns.)
+fn turn_is_over() -> bool {
+    #[cfg(loom)]
+    return false;
+    #[cfg(not(loom))]
+    STEALS.with(|steals| {
+        let count = steals.get().saturating_add(1);
+        steals.set(count);
+        count > TURN
+    })
+}
+
+fn begin_turn() {
+    #[cfg(not(loom))]
+    STEALS.with(|steals| steals.set(0));
+}
+
+impl<S: Sharing, C: Counting> Throughput<S, C> {
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
+        let mut sleeps = 0_u32;
+        let entered = self.enter(patience, &mut sleeps);
+        let event = match entered {
+            // The first lock call of a thread.
+            Ok(Entry::Free) => None,
+            Ok(Entry::Stolen) => Some(Event::Stolen),
+            Ok(Entry::TopWaiter) => Some(Event::TopWaiter),
+            Ok(Entry::HandedOff) => Some(Event::HandedOff),
+            Err(_) => Some(Event::GivenUp),
+        };
+        if let Some(event) = event {
+            self.counts.count(Event::LockSlowPath);
+            self.counts.count(event);
+        }
+        entered.map(|entry| Acquisition { entry, sleeps })
+    }
+
+    fn enter(&self, patience: Patience, sleeps: &mut u32) -> Result<Entry, Unfinished> {
+        let is_known = Me::whoever().tid() != 0;
+        let me = task_id();
+        if !is_known && self.take(me, 0) {
+            return Ok(Entry::Free);
+        }
+        let gives_way = turn_is_over() && self.gate.has_sleepers();
+        if !gives_way && self.steal(me) {
+            return Ok(Entry::Stolen);
+        }
+        self.refuse_recursion(me, patience);
+        // Real-time tasks sleep on the word: the kernel wakes them in the order of their priorities.
+        if !self.gate.is_free() && is_real_time() {
+            return self.wait_on_top(me, true, patience, sleeps);
+        }
+        let passed = self.gate.enter::<S>(me, gives_way, patience, || {
+            begin_turn();
+            self.counts.count(Event::QueueSleep);
+            *sleeps = sleeps.saturating_add(1);
+        })?;
+        let entered = self.wait_on_top(me, false, patience, sleeps);
+        if unless_fault!(ThroughputKeepsGate, passed == Passed::Holding, false) {
+            self.gate.leave::<S>(me);
+        }
+        entered
+    }
+
+    /// Polls for a moment, and takes the lock past all who wait. What is reserved for the top waiter is
+    /// left alone while there may be one.
+    fn steal(&self, me: u32) -> bool {
+        for left in (0..=POLLS).rev() {
+            // Relaxed: only a compare-and-swap takes the lock.
+            let word = self.word.load(Ordering::Relaxed);
+            if (word == 0 || word == WAITERS && self.gate.is_free()) && self.take(me, word) {
+                return true;
+            }
+            if left > 0 {
+                spin_hint();
+            }
+        }
+        false
+    }
+
+    /// Waits as a top waiter. An `urgent` one has the lock handed off without having waited for long.
+    fn wait_on_top(
+        &self,
+        me: u32,
+        urgent: bool,
+        patience: Patience,
+        sleeps: &mut u32,
+    ) -> Result<Entry, Unfinished> {
+        let clock = Clock::start(if urgent { Some(0) } else { self.threshold() });
+        loop {
+            if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
+                return Ok(entry);
+            }
+            if clock.has_waited_long() {
+                // Relaxed: an unlock that does not see it leaves it to the next.
+                self.request.store(1, Ordering::Relaxed);
+            }
+            let word = self.word.load(Ordering::Relaxed);
+            if word & TID_MASK == 0 {
+                continue;
+            }
+            // Relaxed: the bit carries no data.
+            if word & WAITERS == 0
+                && self
+                    .word
+                    .compare_exchange(word, word | WAITERS, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_err()
+            {
+                continue;
+            }
+            self.counts.count(Event::TopSleep);
+            *sleeps = sleeps.saturating_add(1);
+            if let Err(unfinished) = sleep::<S>(&self.word, word | WAITERS, patience, Nap::OnTop) {
+                // What was handed off in this moment is taken all the same.
+                return self.look(me).ok_or(unfinished);
+            }
+        }
+    }
+
+    /// Polls as long as the owner runs, up to where the top waiter asks for the lock.
+    fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
+        let mut watch = Watch::default();
+        let mut blind = 0;
+        loop {
+            for left in (0..=POLLS_A_LOOK).rev() {
+                if let Some(entry) = self.look(me) {
+                    return Some(entry);
+                }
+                if left > 0 {
+                    spin_hint();
+                }
+            }
+            let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
+            match watch.look(owner) {
+                Runs::No => return None,
+                Runs::Unknown if blind + 1 >= BLIND_LOOKS => return None,
+                Runs::Unknown => blind += 1,
+                Runs::Yes => {}
+            }
+            // The sleep finds out that a deadline has passed.
+            if clock.has_polled_enough() || is_over(patience) {
+                return None;
+            }
+        }
+    }
+
+    /// Takes the word if it is free, or reserved for top waiters.
+    fn look(&self, me: u32) -> Option<Entry> {
+        let word = self.word.load(Ordering::Relaxed);
+        (word & TID_MASK == 0 && self.take(me, word)).then_some(if word & WAITERS == 0 {
+            Entry::TopWaiter
+        } else {
+            Entry::HandedOff
+        })
+    }
+
+    /// Waiting for oneself has no end. IDs are unique within a process; elsewhere another PID namespace
+    /// could have the same one.
+    fn refuse_recursion(&self, me: u32, patience: Patience) {
+        let is_mine = self.word.load(Ordering::Relaxed) & TID_MASK == me;
+        if is_mine && patience.deadline().is_none() && S::FLAG == Flag::Private {
+            crate::fatal(format_args!(
+                "a throughput mutex was locked again by task {me}, which holds it"
+            ));
+        }
+    }
+}
+
+#[cfg(not(loom))]
+fn is_over(patience: Patience) -> bool {
+    patience
+        .deadline()
+        .is_some_and(crate::time::Deadline::has_passed)
+}
+
+#[cfg(loom)]
+fn is_over(_: Patience) -> bool {
+    true
+}
+
+/// Since when a top waiter waits, and when it asks for the lock.
+#[cfg(not(loom))]
+struct Clock {
+    /// `None`: never.
+    asks: Option<crate::time::Deadline>,
+    stops_polling: crate::time::Deadline,
+}
+
+#[cfg(not(loom))]
+impl Clock {
+    /// `threshold`, in microseconds.
+    fn start(threshold: Option<u32>) -> Self {
+        let now = crate::time::Deadline::now();
+        let after =
+            |micros: u32| now.saturating_add(core::time::Duration::from_micros(micros.into()));
+        let polls = threshold.unwrap_or(super::DEFAULT_THRESHOLD);
+        Self {
+            asks: threshold.map(after),
+            stops_polling: after(polls),
+        }
+    }
+
+    fn has_waited_long(&self) -> bool {
+        self.asks.is_some_and(crate::time::Deadline::has_passed)
+    }
+
+    fn has_polled_enough(&self) -> bool {
+        self.stops_polling.has_passed()
+    }
+}
+
+/// In a model every top waiter is patient, or none is.
+#[cfg(loom)]
+struct Clock {
+    urgent: bool,
+}
+
+#[cfg(loom)]
+impl Clock {
+    fn start(threshold: Option<u32>) -> Self {
+        Self {
+            urgent: threshold == Some(0) || crate::model::scene().hands_off,
+        }
+    }
+
+    fn has_waited_long(&self) -> bool {
+        self.urgent
+    }
+
+    fn has_polled_enough(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,112 @@
+//! The queue before a throughput lock: who passes the gate is the top waiter. The argument stands in
+//! [the parent](super).
+
+use super::nap::{Nap, sleep};
+use super::{TID_MASK, WAITERS};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::mutex::{Patience, Unfinished};
+use crate::sharing::Sharing;
+use crate::sys::futex::{self, Wait};
+
+#[repr(transparent)]
+pub(super) struct Gate(AtomicU32);
+
+/// How a task came to the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// It has the gate, to be released by [`Gate::leave`].
+    Holding,
+    /// It had slept long enough; another has the gate.
+    Beside,
+}
+
+impl Gate {
+    const_unless_loom! {
+        pub(super) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    /// Whether nobody is the top waiter or about to be.
+    pub(super) fn is_free(&self) -> bool {
+        // Relaxed: a guess that a compare-and-swap of the word confirms, as everywhere here.
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
+    pub(super) fn has_sleepers(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WAITERS != 0
+    }
+
+    /// Waits in turn. One that gives way does not take the place of a sleeper that was woken and is not
+    /// there yet. `before_sleep` is called before each sleep.
+    pub(super) fn enter<S: Sharing>(
+        &self,
+        me: u32,
+        gives_way: bool,
+        patience: Patience,
+        mut before_sleep: impl FnMut(),
+    ) -> Result<Passed, Unfinished> {
+        let mut has_slept = false;
+        loop {
+            let gate = self.0.load(Ordering::Relaxed);
+            if gate & TID_MASK == 0 && (gate == 0 || has_slept || !gives_way) {
+                // Who slept cannot know whether others do.
+                let keeps = has_slept || gate != 0;
+                let taken = me | if keeps { WAITERS } else { 0 };
+                if self.replace(gate, taken) {
+                    return Ok(Passed::Holding);
+                }
+                continue;
+            }
+            // Nobody sleeps twice behind newcomers: two top waiters do no harm.
+            if has_slept {
+                return Ok(Passed::Beside);
+            }
+            if gate & WAITERS == 0 && !self.replace(gate, gate | WAITERS) {
+                continue;
+            }
+            before_sleep();
+            let seen = gate | WAITERS;
+            match sleep::<S>(&self.0, seen, patience, Nap::InQueue)? {
+                Wait::TimedOut => {
+                    // The top waiter is the same as before: it may be dead, or stopped. If it is
+                    // neither, there are two now.
+                    if self.replace(seen, me | WAITERS) {
+                        return Ok(Passed::Holding);
+                    }
+                    has_slept = true;
+                }
+                Wait::Again => has_slept = true,
+                Wait::Interrupted => {}
+            }
+        }
+    }
+
+    /// Lets the next one pass, unless the gate was taken away in the meantime.
+    pub(super) fn leave<S: Sharing>(&self, me: u32) {
+        if self.replace(me, 0) {
+            return;
+        }
+        // With `WAITERS`: only a sleeper that has waited too long changes such a word.
+        if !self.replace(me | WAITERS, WAITERS) {
+            return;
+        }
+        let address = &raw const self.0;
+        let woken = unless_fault!(
+            ThroughputGateWakesNobody,
+            futex::wake(address, 1, S::FLAG),
+            1
+        );
+        if woken == 0 && self.replace(WAITERS, 0) {
+            // Those who came in between, and saw `WAITERS`.
+            futex::wake(address, u32::MAX, S::FLAG);
+        }
+    }
+
+    fn replace(&self, from: u32, to: u32) -> bool {
+        // Relaxed: the gate orders nothing; the word does.
+        self.0
+            .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}

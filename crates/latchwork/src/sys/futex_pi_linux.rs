@@ -1,0 +1,278 @@
+//! The futex system calls that inherit priority.
+//!
+//! The kernel owns such a word: the ID of its owner, [`WAITERS`](crate::mutex::WAITERS) while anybody
+//! may sleep for it, [`OWNER_DIED`](crate::mutex::OWNER_DIED). Who sleeps lends the owner its
+//! priority, along a chain of such sleeps, whatever the number of locks on it.
+#![allow(unsafe_code)]
+
+use super::clock;
+use super::futex::{Sharing, timespec};
+use super::futex_pi::Pi;
+use crate::atomic::{AtomicU32, Ordering};
+use crate::time::Deadline;
+use core::time::Duration;
+use rustix::io::Errno;
+use rustix::thread::futex as sys;
+use rustix::time::{ClockId, clock_gettime};
+
+fn flags(sharing: Sharing) -> sys::Flags {
+    match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
+    }
+}
+
+fn outcome<T>(result: Result<T, Errno>) -> Pi {
+    match result {
+        Ok(_) => Pi::Done,
+        Err(Errno::AGAIN | Errno::INTR) => Pi::Again,
+        Err(Errno::TIMEDOUT) => Pi::TimedOut,
+        Err(Errno::DEADLK) => Pi::Deadlock,
+        Err(Errno::SRCH) => Pi::OwnerGone,
+        Err(Errno::PERM) => Pi::NotOwner,
+        Err(Errno::INVAL) => Pi::Inconsistent,
+        Err(Errno::NOMEM) => Pi::NoMemory,
+        Err(Errno::NOSYS) => Pi::Unsupported,
+        // A word that was unmapped under its waiter, or what no version of the kernel answers.
+        Err(error) => crate::fatal(format_args!("futex with inheritance failed: {error}")),
+    }
+}
+
+/// Set once the kernel has said that it lacks FUTEX_LOCK_PI2.
+static LACKS_LOCK_PI2: AtomicU32 = AtomicU32::new(0);
+
+/// Makes the calling task the owner of `word`, asleep for as long as that takes.
+///
+/// [`Pi::Done`]: it is; the kernel has put its ID there. If `OWNER_DIED` is set beside it, the last
+/// owner died while tasks slept. A signal handler does not end the sleep. A full barrier, if the
+/// kernel changed the word.
+pub(crate) fn lock_pi(word: &AtomicU32, sharing: Sharing, deadline: Option<Deadline>) -> Pi {
+    let flags = flags(sharing);
+    let Some(deadline) = deadline else {
+        return outcome(sys::lock_pi(word, flags, None));
+    };
+    // Relaxed: the answer is the same for everybody, and found again by who does not know it.
+    if LACKS_LOCK_PI2.load(Ordering::Relaxed) == 0 {
+        match outcome(sys::lock_pi2(word, flags, Some(&timespec(deadline)))) {
+            // Or it lacks all of these calls: then the other one says so.
+            Pi::Unsupported => LACKS_LOCK_PI2.store(1, Ordering::Relaxed),
+            ended => return ended,
+        }
+    }
+    lock_pi_by_the_wall_clock(word, flags, deadline)
+}
+
+/// FUTEX_LOCK_PI knows the wall clock only. Whoever sets that moves the end of the sleep: forward
+/// unnoticed, back to be corrected here.
+fn lock_pi_by_the_wall_clock(word: &AtomicU32, flags: sys::Flags, deadline: Deadline) -> Pi {
+    loop {
+        let now = clock_gettime(ClockId::Realtime);
+        let end =
+            Deadline::from_nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+                .saturating_add(deadline.remaining());
+        let ended = outcome(sys::lock_pi(word, flags, Some(&timespec(end))));
+        if ended != Pi::TimedOut || deadline <= clock::monotonic() {
+            return ended;
+        }
+    }
+}
+
+/// As [`lock_pi`], without sleeping: [`Pi::Again`] if another task owns it.
+pub(crate) fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
+    match sys::trylock_pi(word, flags(sharing)) {
+        Ok(false) => Pi::Again,
+        result => outcome(result),
+    }
+}
+
+/// Passes `word` on to the sleeper of the highest priority, first come among equals, or sets it to 0.
+/// A full barrier.
+///
+/// [`Pi::NotOwner`]: the calling task does not own it, and nothing was changed. After [`Pi::Done`] the
+/// word is not touched any more.
+///
+/// # Safety
+/// `word` is the address of an atomic of the calling task's, until this is done.
+pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
+    let operation = libc::FUTEX_UNLOCK_PI | flags(sharing).bits().cast_signed();
+    // A pointer and not a reference, for the next owner may free the word before this returns.
+    // SAFETY: by the caller's contract.
+    let result = unsafe { libc::syscall(libc::SYS_futex, word, operation, 0, 0_usize, 0_usize, 0) };
+    outcome(match result {
+        0.. => Ok(()),
+        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    })
+}
+
+/// Sleeps while `word`, which is no such futex, holds `expected`, until [`cmp_requeue_pi`] sends this
+/// task on to `target`, and then until it owns that.
+///
+/// [`Pi::Done`]: it does. [`Pi::Again`]: the word held something else, or the sleep ended for no
+/// reason; `target` is not owned.
+#[cfg_attr(not(test), expect(dead_code, reason = "for condition variables"))]
+pub(crate) fn wait_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: &AtomicU32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> Pi {
+    let deadline = deadline.map(timespec);
+    outcome(sys::wait_requeue_pi(
+        word,
+        flags(sharing),
+        expected,
+        deadline.as_ref(),
+        target,
+    ))
+}
+
+/// Sends one task that sleeps in [`wait_requeue_pi`] on `word`, and up to `others` more, on to
+/// `target`; if that is free, the first owns it at once. The number of tasks.
+///
+/// [`Pi::Again`]: the word does not hold `expected`.
+#[cfg_attr(not(test), expect(dead_code, reason = "for condition variables"))]
+pub(crate) fn cmp_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: &AtomicU32,
+    others: u32,
+    sharing: Sharing,
+) -> Result<usize, Pi> {
+    // The kernel reads the count as a signed number.
+    let others = others.min(i32::MAX as u32);
+    sys::cmp_requeue_pi(word, flags(sharing), others, target, expected)
+        .map_err(|error| outcome::<()>(Err(error)))
+}
+
+/// Whether the calling task has a real-time policy of its own. (One that was lent a priority has not.)
+pub(crate) fn is_real_time() -> bool {
+    // SAFETY: no preconditions; 0 is the calling thread.
+    let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
+    let policy = policy & !libc::SCHED_RESET_ON_FORK;
+    [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
+}
+
+/// Lets others of the same priority run.
+pub(crate) use super::thread::yield_cpu;
+
+/// Lets others run, of whatever priority, before the kernel is asked again.
+pub(crate) fn stand_back() {
+    std::thread::sleep(Duration::from_micros(100));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atomic::AtomicBool;
+    use crate::mutex::{TID_MASK, WAITERS};
+    use crate::sys::thread;
+    use core::ptr;
+
+    const FLAG: Sharing = Sharing::Private;
+
+    fn unlock(word: &AtomicU32) -> Pi {
+        // SAFETY: a reference.
+        unsafe { unlock_pi(ptr::from_ref(word), FLAG) }
+    }
+
+    /// Runs `body` while another thread owns the word.
+    fn while_owned(word: &AtomicU32, body: impl FnOnce()) {
+        let (is_owned, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(lock_pi(word, FLAG, None), Pi::Done);
+                is_owned.store(true, Ordering::Release);
+                while !done.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                assert_eq!(unlock(word), Pi::Done);
+            });
+            while !is_owned.load(Ordering::Acquire) {
+                std::thread::yield_now();
+            }
+            body();
+            done.store(true, Ordering::Release);
+        });
+    }
+
+    #[test]
+    fn the_kernel_names_the_owner_and_clears_the_word() {
+        let word = AtomicU32::new(0);
+        assert_eq!(lock_pi(&word, FLAG, None), Pi::Done);
+        assert_eq!(word.load(Ordering::Relaxed), thread::thread_id());
+        assert_eq!(lock_pi(&word, FLAG, None), Pi::Deadlock);
+        assert_eq!(unlock(&word), Pi::Done);
+        assert_eq!(trylock_pi(&word, FLAG), Pi::Done);
+        assert_eq!(unlock(&word), Pi::Done);
+        assert_eq!(unlock(&word), Pi::NotOwner);
+        assert_eq!(word.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_wait_ends_at_its_deadline_by_either_clock() {
+        let word = AtomicU32::new(0);
+        while_owned(&word, || {
+            assert_eq!(trylock_pi(&word, FLAG), Pi::Again);
+            let soon = Deadline::after(Duration::from_millis(2));
+            assert_eq!(lock_pi(&word, FLAG, Some(soon)), Pi::TimedOut);
+            assert!(soon.has_passed());
+            let soon = Deadline::after(Duration::from_millis(2));
+            assert_eq!(
+                lock_pi_by_the_wall_clock(&word, flags(FLAG), soon),
+                Pi::TimedOut
+            );
+            assert!(soon.has_passed());
+            assert_eq!(unlock(&word), Pi::NotOwner);
+            assert_ne!(word.load(Ordering::Relaxed) & WAITERS, 0);
+        });
+        assert_eq!(word.into_inner(), 0);
+    }
+
+    #[test]
+    fn a_dead_owner_is_found() {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let owner = std::thread::spawn(|| assert_eq!(lock_pi(&WORD, FLAG, None), Pi::Done));
+        owner.join().unwrap();
+        assert_eq!(lock_pi(&WORD, FLAG, None), Pi::OwnerGone);
+        assert_ne!(WORD.load(Ordering::Relaxed) & WAITERS, 0);
+    }
+
+    #[test]
+    fn a_sleeper_is_sent_on_to_the_lock() {
+        let (ticket, word) = (AtomicU32::new(1), AtomicU32::new(0));
+        let owned = AtomicU32::new(0);
+        assert_eq!(
+            wait_requeue_pi(&ticket, 0, &word, FLAG, None),
+            Pi::Again,
+            "not what was expected"
+        );
+        let soon = Deadline::after(Duration::from_millis(2));
+        assert_eq!(
+            wait_requeue_pi(&ticket, 1, &word, FLAG, Some(soon)),
+            Pi::TimedOut
+        );
+        assert_eq!(cmp_requeue_pi(&ticket, 0, &word, 1, FLAG), Err(Pi::Again));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while wait_requeue_pi(&ticket, 1, &word, FLAG, None) != Pi::Done {}
+                    assert_eq!(word.load(Ordering::Relaxed) & TID_MASK, thread::thread_id());
+                    owned.fetch_add(1, Ordering::Relaxed);
+                    assert_eq!(unlock(&word), Pi::Done);
+                });
+            }
+            let mut sent = 0;
+            while sent < 3 {
+                assert_eq!(lock_pi(&word, FLAG, None), Pi::Done);
+                sent += cmp_requeue_pi(&ticket, 1, &word, u32::MAX, FLAG).unwrap();
+                let before = owned.load(Ordering::Relaxed);
+                std::thread::yield_now();
+                assert_eq!(owned.load(Ordering::Relaxed), before, "the lock is held");
+                assert_eq!(unlock(&word), Pi::Done);
+            }
+        });
+        assert_eq!(owned.into_inner(), 3);
+        assert_eq!(word.into_inner(), 0);
+    }
+}

@@ -1,0 +1,256 @@
+//! The futexes that inherit priority as loom sees them: the documented contract, and nothing more.
+//!
+//! A word has kernel state while somebody sleeps for it: who its owner is, and who sleeps, oldest
+//! first. Each call is one step (the model's lock stands for the kernel's). Within the contract the
+//! [scene](crate::model::Scene) chooses: the first calls that would sleep return as if the owner were
+//! just exiting, a word is passed on to the oldest or the newest sleeper (the kernel prefers real-time
+//! tasks, whoever came first), and a deadline may pass at any moment. Priorities themselves are not
+//! modelled, and time passes for naps only when a lock is [buried](end_naps).
+
+use super::futex::Sharing;
+use super::futex_pi::Pi;
+use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::model::{WakeOrder, scene, step};
+use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
+use crate::task::Me;
+use crate::time::Deadline;
+use core::ptr;
+use loom::sync::{Arc, Condvar, Mutex};
+
+/// The ID of the task in a model that has a real-time policy: number 3.
+const REAL_TIME: u32 = 4;
+
+struct Sleeper {
+    tid: u32,
+    word: Place,
+    condvar: Arc<Condvar>,
+}
+
+/// The address of a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(*const AtomicU32);
+
+// SAFETY: a model keeps its locks until all tasks have ended; the word is an atomic.
+#[allow(unsafe_code)]
+unsafe impl Send for Place {}
+
+#[derive(Default)]
+struct Kernel {
+    /// The owner of each word for which somebody sleeps.
+    owners: Vec<(Place, u32)>,
+    /// Oldest first. Who is passed a word, or gives up, is taken out.
+    sleepers: Vec<Sleeper>,
+    dead: Vec<u32>,
+    /// How often an exiting owner has been pretended.
+    exits: usize,
+}
+
+loom::lazy_static! {
+    static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
+    // Poisoned by a model that has failed already.
+    KERNEL
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Kernel {
+    fn owner(&self, place: Place) -> Option<u32> {
+        let state = self.owners.iter().find(|state| state.0 == place);
+        state.map(|state| state.1)
+    }
+
+    /// Where a task sleeps.
+    fn blocked(&self, tid: u32) -> Option<Place> {
+        let sleeper = self.sleepers.iter().find(|sleeper| sleeper.tid == tid);
+        sleeper.map(|sleeper| sleeper.word)
+    }
+
+    /// Whether a task that is about to sleep would wait for itself.
+    fn closes_circle(&self, tid: u32) -> bool {
+        let mut last = tid;
+        while let Some(owner) = self.blocked(last).and_then(|place| self.owner(place)) {
+            if owner == tid {
+                return true;
+            }
+            last = owner;
+        }
+        false
+    }
+
+    /// Takes a sleeper out, and the state of its word with the last.
+    fn remove(&mut self, index: usize) -> Sleeper {
+        let gone = self.sleepers.remove(index);
+        if !self.sleepers.iter().any(|other| other.word == gone.word) {
+            self.owners.retain(|state| state.0 != gone.word);
+        }
+        gone
+    }
+
+    /// Makes the next sleeper the owner, with these bits beside its ID; whether there is one.
+    fn pass_on(&mut self, place: Place, word: &AtomicU32, bits: u32) -> bool {
+        let mut sleeping = (0..self.sleepers.len()).filter(|at| self.sleepers[*at].word == place);
+        let next = match scene().wake_order {
+            WakeOrder::Oldest => sleeping.next(),
+            WakeOrder::Newest => sleeping.next_back(),
+        };
+        let Some(next) = next else { return false };
+        let heir = self.remove(next);
+        word.for_kernel()
+            .swap(heir.tid | WAITERS | bits, Ordering::SeqCst);
+        for state in &mut self.owners {
+            if state.0 == place {
+                state.1 = heir.tid;
+            }
+        }
+        heir.condvar.notify_one();
+        true
+    }
+}
+
+/// What comes before a sleep: the reason for none, or the owner to wait for.
+fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
+    let place = Place(ptr::from_ref(word));
+    let cell = word.for_kernel();
+    let exchange = |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    loop {
+        let value = cell.load(Ordering::SeqCst);
+        let owner = value & TID_MASK;
+        if owner == me {
+            return Err(Pi::Deadlock);
+        }
+        if let Some(known) = kernel.owner(place) {
+            return if known == owner {
+                Ok(owner)
+            } else {
+                Err(Pi::Inconsistent)
+            };
+        }
+        if owner == 0 {
+            if exchange(value, value & OWNER_DIED | me).is_ok() {
+                return Err(Pi::Done);
+            }
+        } else if exchange(value, value | WAITERS).is_ok() {
+            if owner == TID_MASK || kernel.dead.contains(&owner) {
+                return Err(Pi::OwnerGone);
+            }
+            if kernel.exits < scene().spurious {
+                kernel.exits += 1;
+                return Err(Pi::Again);
+            }
+            return Ok(owner);
+        }
+    }
+}
+
+pub(crate) fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    let owner = match attach(&mut kernel, word, me) {
+        Ok(owner) => owner,
+        Err(ended) => return ended,
+    };
+    let place = Place(ptr::from_ref(word));
+    if kernel.owner(place).is_none() {
+        kernel.owners.push((place, owner));
+    }
+    let condvar = Arc::new(Condvar::new());
+    kernel.sleepers.push(Sleeper {
+        tid: me,
+        word: place,
+        condvar: Arc::clone(&condvar),
+    });
+    if kernel.closes_circle(me) {
+        let last = kernel.sleepers.len() - 1;
+        kernel.remove(last);
+        return Pi::Deadlock;
+    }
+    if deadline.is_some() {
+        // The time passes: whoever runs now finds this task asleep, and may pass the word on to it.
+        drop(kernel);
+        kernel = self::kernel();
+        if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
+            kernel.remove(at);
+            return Pi::TimedOut;
+        }
+    }
+    while kernel.blocked(me).is_some() {
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    if word.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
+        Pi::Done
+    } else {
+        // Taken out by the end of its nap.
+        Pi::TimedOut
+    }
+}
+
+pub(crate) fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    attach(&mut kernel(), word, me).err().unwrap_or(Pi::Again)
+}
+
+/// # Safety
+/// As for the real one.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    let mut kernel = kernel();
+    // SAFETY: by the contract.
+    let word = unsafe { &*word };
+    fence(Ordering::SeqCst);
+    let value = word.for_kernel().load(Ordering::SeqCst);
+    if value & TID_MASK != me {
+        return Pi::NotOwner;
+    }
+    if kernel.pass_on(Place(ptr::from_ref(word)), word, 0) {
+        return Pi::Done;
+    }
+    let freed = word
+        .for_kernel()
+        .compare_exchange(value, 0, Ordering::SeqCst, Ordering::SeqCst);
+    freed.map_or(Pi::Again, |_| Pi::Done)
+}
+
+/// What Linux does when a task has died (`exit_pi_state_list`).
+pub(crate) fn bury_task(tid: u32) {
+    let mut kernel = kernel();
+    kernel.dead.push(tid);
+    let held: Vec<Place> = kernel
+        .owners
+        .iter()
+        .filter(|state| state.1 == tid)
+        .map(|state| state.0)
+        .collect();
+    for place in held {
+        // SAFETY: a model keeps its locks until all tasks have ended.
+        #[allow(unsafe_code)]
+        let word = unsafe { &*place.0 };
+        kernel.pass_on(place, word, OWNER_DIED);
+    }
+}
+
+/// A nap's time passes: whoever sleeps for this word looks for itself.
+pub(crate) fn end_naps(word: &AtomicU32) {
+    let place = Place(ptr::from_ref(word));
+    let mut kernel = kernel();
+    while let Some(at) = kernel.sleepers.iter().position(|other| other.word == place) {
+        kernel.remove(at).condvar.notify_one();
+    }
+}
+
+pub(crate) fn is_real_time() -> bool {
+    Me::whoever().tid() == REAL_TIME
+}
+
+pub(crate) fn stand_back() {
+    loom::thread::yield_now();
+}

@@ -1,0 +1,160 @@
+//! What the tests of inheriting locks need: locks without data, and looks at sleeping tasks.
+#![allow(unsafe_code)]
+#![allow(dead_code, reason = "each program uses its part")]
+
+use core::sync::atomic::{AtomicI32, Ordering};
+use core::time::Duration;
+use latchwork::mutex::{Inherit, InheritFault, InheritPlain, Protocol};
+use latchwork::sharing::Sharing;
+use latchwork::time::Deadline;
+use std::fs::read_to_string;
+use std::thread;
+
+/// A lock of either size.
+pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static {
+    /// Where the gate's word lies behind the word, in bytes; 0 if there is none.
+    const GATE: usize;
+
+    fn lock(&self) {
+        self.acquire().expect("the lock can be taken");
+    }
+
+    /// Takes the lock, if it is not held.
+    fn try_lock(&self) -> bool {
+        self.try_acquire().expect("the lock can be taken")
+    }
+
+    /// For the holder.
+    fn unlock(&self) {
+        // SAFETY: called by the holder.
+        unsafe { self.release() };
+    }
+
+    /// Takes the lock and releases it.
+    fn enter(&self) {
+        self.lock();
+        self.unlock();
+    }
+
+    fn word(&self) -> usize {
+        core::ptr::from_ref(self).addr()
+    }
+
+    fn gate(&self) -> usize {
+        self.word() + Self::GATE
+    }
+}
+
+impl<S: Sharing + Send + Sync> Lock for Inherit<S> {
+    const GATE: usize = 4;
+}
+
+impl<S: Sharing + Send + Sync> Lock for InheritPlain<S> {
+    const GATE: usize = 0;
+}
+
+/// A deadline that no test reaches.
+pub fn far() -> Deadline {
+    Deadline::after(Duration::from_secs(3600))
+}
+
+/// A thread or a process of one thread, by its ID; others wait until it has told that.
+pub struct Task(AtomicI32);
+
+impl Task {
+    pub const fn new() -> Self {
+        Self(AtomicI32::new(0))
+    }
+
+    /// It is the calling one.
+    pub fn begin(&self) {
+        // SAFETY: no preconditions.
+        self.0.store(unsafe { libc::gettid() }, Ordering::Release);
+    }
+
+    pub fn id(&self) -> i32 {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                0 => thread::yield_now(),
+                id => return id,
+            }
+        }
+    }
+
+    /// Waits until it sleeps in a futex call on that address.
+    pub fn wait_until_asleep(&self, address: usize) {
+        wait_until_asleep(self.id(), address);
+    }
+
+    /// Waits until its priority, as the kernel schedules it, is this: [`ordinary`], or −1 − *p* for a
+    /// task that runs at real-time priority *p*, its own or a lent one.
+    pub fn wait_for_priority(&self, priority: i64) {
+        while priority_of(self.id()) != priority {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Waits until a task of any process sleeps in a futex call on that address.
+pub fn wait_until_asleep(id: i32, address: usize) {
+    let expected = [libc::SYS_futex.to_string(), format!("{address:#x}")];
+    loop {
+        // While it sleeps: the number of the call, and its arguments.
+        let call = read_to_string(format!("/proc/{id}/syscall")).unwrap_or_default();
+        if call.split(' ').take(2).eq(expected.iter()) && state_of(id) == Some('S') {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+/// The fields of a task's `stat` behind its name, of which the first is field 3.
+fn stat(id: i32) -> Vec<String> {
+    let text = read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let fields = text.rsplit(") ").next().unwrap_or_default();
+    fields.split(' ').map(String::from).collect()
+}
+
+fn state_of(id: i32) -> Option<char> {
+    stat(id).first()?.chars().next()
+}
+
+fn priority_of(id: i32) -> i64 {
+    stat(id)
+        .get(15)
+        .and_then(|field| field.parse().ok())
+        .expect("a living task")
+}
+
+/// The priority of a task that has no real-time one and was lent none: 20, plus the niceness of these
+/// tests.
+pub fn ordinary() -> i64 {
+    // SAFETY: no preconditions; 0 is the calling thread.
+    20 + i64::from(unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) })
+}
+
+/// Gives a task `SCHED_FIFO` at this priority; whether that is allowed.
+pub fn make_real_time(id: i32, priority: i32) -> bool {
+    // SAFETY: a structure of integers; musl's has further ones, which mean nothing.
+    let mut parameter: libc::sched_param = unsafe { core::mem::zeroed() };
+    parameter.sched_priority = priority;
+    // SAFETY: the kernel reads the parameter.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            id,
+            libc::SCHED_FIFO,
+            &raw const parameter,
+        )
+    };
+    result == 0
+}
+
+/// Whether threads may have real-time priorities; says so if not.
+pub fn may_be_real_time(test: &str) -> bool {
+    let allowed = thread::spawn(|| make_real_time(0, 1)).join().unwrap();
+    if !allowed {
+        println!("{test}: skipped, real-time priorities are not allowed here");
+    }
+    allowed
+}

@@ -1,0 +1,353 @@
+//! Models of the inheriting mutexes: `src/mutex/inherit.rs` under the model checker, with a kernel that
+//! passes words on, finds circles of waits, and makes heirs of those who sleep when an owner dies.
+//!
+//! Properties: two tasks are never inside at once, what one wrote inside the next one sees, every task
+//! gets in or is told why not (a lost wake-up, or a gate that stays closed, ends as loom's deadlock),
+//! only a task of the circle is told of a deadlock, and data that a dead owner left torn is seen by
+//! nobody. Task 3 is a real-time one. Every model has a negative twin.
+//!
+//! Left out: polls and naps (`sys/futex_pi_loom.rs`), priorities, more than four tasks.
+#![cfg(loom)]
+#![allow(unsafe_code)]
+
+use latchwork::model::{SOON, Scene, WakeOrder, as_task, somebody_died, step};
+use latchwork::mutex::{Inherit, InheritFault, InheritPlain, Protocol};
+use latchwork::negative_twin;
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+#[derive(Default)]
+struct Data {
+    sum: u32,
+    torn: bool,
+}
+
+/// What is locked, and by what.
+#[derive(Default)]
+struct Shared<P> {
+    lock: P,
+    data: UnsafeCell<Data>,
+}
+
+// SAFETY: the data is touched under the lock only; that is what the model checks.
+unsafe impl<P> Sync for Shared<P> {}
+// SAFETY: as above.
+unsafe impl<P> Send for Shared<P> {}
+
+trait Lock: Protocol<Fault = InheritFault> + Default + 'static {}
+impl<P: Protocol<Fault = InheritFault> + Default + 'static> Lock for P {}
+
+impl<P: Lock> Shared<P> {
+    fn with<R>(&self, body: impl FnOnce(&mut Data) -> R) -> R {
+        // SAFETY: called with the lock held; loom reports two at once.
+        self.data.with_mut(|data| body(unsafe { &mut *data }))
+    }
+
+    fn work_and_unlock(&self) {
+        self.with(|data| {
+            assert!(!data.torn, "torn data, and nobody said so");
+            data.torn = true;
+        });
+        step();
+        self.with(|data| {
+            data.sum += 1;
+            data.torn = false;
+        });
+        // SAFETY: called with the lock held.
+        unsafe { self.lock.release() };
+    }
+
+    fn enter(&self) {
+        self.lock.acquire().expect("nobody dies");
+        self.work_and_unlock();
+    }
+
+    fn sum(&self) -> u32 {
+        self.lock.acquire().expect("nobody dies");
+        self.with(|data| data.sum)
+    }
+}
+
+fn spawn(number: usize, body: impl FnOnce() + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        as_task(number, None, body);
+    })
+}
+
+fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+/// These tasks enter `rounds` times each.
+fn everybody_enters<P: Lock, const N: usize>(tasks: [usize; N], rounds: u32) -> impl Fn() {
+    move || {
+        let shared = Arc::<Shared<P>>::default();
+        join(tasks.map(|number| {
+            let shared = Arc::clone(&shared);
+            spawn(number, move || (0..rounds).for_each(|_| shared.enter()))
+        }));
+        as_task(0, None, || assert_eq!(shared.sum(), N as u32 * rounds));
+    }
+}
+
+/// One task gives up at its deadline; the others must get in all the same.
+fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() {
+    move || {
+        let shared = Arc::<Shared<P>>::default();
+        let hasty = Arc::clone(&shared);
+        let hasty = spawn(1, move || {
+            if hasty.lock.acquire_until(SOON).expect("nobody dies") {
+                hasty.work_and_unlock();
+            }
+        });
+        join(patient.map(|number| {
+            let shared = Arc::clone(&shared);
+            spawn(number, move || shared.enter())
+        }));
+        join([hasty]);
+        as_task(0, None, || {
+            let sum = shared.sum() as usize;
+            assert!(sum == N || sum == N + 1);
+        });
+    }
+}
+
+/// Takes `first`, then `second`; gives up if told of a deadlock. Whether it was.
+fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
+    first.lock.acquire().expect("nothing is held");
+    let told = match second.lock.acquire() {
+        Ok(()) => {
+            second.work_and_unlock();
+            false
+        }
+        Err(fault) => {
+            assert_eq!(fault, InheritFault::Deadlock);
+            true
+        }
+    };
+    first.work_and_unlock();
+    told
+}
+
+/// Two tasks take two locks in opposite order; others take one of them only.
+fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
+    move || {
+        let (left, right) = (Arc::<Shared<P>>::default(), Arc::<Shared<P>>::default());
+        let told = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
+        let circle = [1, 2].map(|number| {
+            let (left, right, told) = (Arc::clone(&left), Arc::clone(&right), Arc::clone(&told));
+            spawn(number, move || {
+                let both = if number == 1 {
+                    (left, right)
+                } else {
+                    (right, left)
+                };
+                if take_both(&both.0, &both.1) {
+                    told.fetch_add(1, loom::sync::atomic::Ordering::Relaxed);
+                }
+            })
+        });
+        let others = innocent.map(|number| {
+            let left = Arc::clone(&left);
+            spawn(number, move || {
+                let taken = left.lock.acquire();
+                assert_eq!(taken, Ok(()), "an innocent task is told of a deadlock");
+                left.work_and_unlock();
+            })
+        });
+        join(circle);
+        join(others);
+        assert!(told.load(loom::sync::atomic::Ordering::Relaxed) < 2);
+    }
+}
+
+/// A survivor of somebody else's death; whether the lock is gone.
+fn survive<P: Lock>(shared: &Shared<P>) -> bool {
+    match shared.lock.acquire() {
+        Ok(()) => {
+            shared.work_and_unlock();
+            false
+        }
+        Err(fault) => {
+            assert_eq!(fault, InheritFault::OwnerGone);
+            true
+        }
+    }
+}
+
+fn somebody_dies<P: Lock, const N: usize>(survivors: [usize; N], life: usize) {
+    let shared = Arc::<Shared<P>>::default();
+    let victim = Arc::clone(&shared);
+    let victim = thread::spawn(move || {
+        as_task(1, Some(life), || {
+            victim.enter();
+        });
+    });
+    let gone = Arc::new(loom::sync::atomic::AtomicBool::new(false));
+    join(survivors.map(|number| {
+        let (shared, gone) = (Arc::clone(&shared), Arc::clone(&gone));
+        spawn(number, move || {
+            if survive(&shared) {
+                gone.store(true, loom::sync::atomic::Ordering::Relaxed);
+            }
+        })
+    }));
+    join([victim]);
+    let gone = gone.load(loom::sync::atomic::Ordering::Relaxed);
+    as_task(0, None, || {
+        let gone_now = survive(&shared);
+        assert!(gone_now || !gone, "a lock whose owner died was taken");
+    });
+}
+
+/// The model for each step at which the victim can die, until it has none left.
+fn at_every_step<P: Lock, const N: usize>(scene: Scene, preemptions: usize, survivors: [usize; N]) {
+    for life in 0.. {
+        somebody_died();
+        scene.explore(Some(preemptions), move || {
+            somebody_dies::<P, N>(survivors, life)
+        });
+        if !somebody_died() {
+            assert!(life > 2, "the victim has more steps than that");
+            return;
+        }
+    }
+}
+
+const ORDERS: [WakeOrder; 2] = [WakeOrder::Oldest, WakeOrder::Newest];
+
+fn ordered(wake_order: WakeOrder) -> Scene {
+    Scene {
+        wake_order,
+        ..Scene::default()
+    }
+}
+
+#[test]
+fn two_tasks_exclude_each_other_and_both_enter() {
+    Scene::default().explore(None, everybody_enters::<InheritPlain, 2>([1, 2], 1));
+    Scene::default().explore(None, everybody_enters::<Inherit, 2>([1, 2], 1));
+    Scene::default().explore(Some(3), everybody_enters::<InheritPlain, 2>([1, 2], 2));
+    Scene::default().explore(Some(3), everybody_enters::<Inherit, 2>([1, 2], 2));
+}
+
+#[test]
+fn three_tasks_exclude_each_other_and_all_enter() {
+    for order in ORDERS {
+        let scene = ordered(order);
+        scene.explore(Some(3), everybody_enters::<InheritPlain, 3>([0, 1, 2], 1));
+        scene.explore(Some(3), everybody_enters::<Inherit, 3>([0, 1, 2], 1));
+    }
+}
+
+#[test]
+fn a_real_time_task_goes_past_the_gate() {
+    for order in ORDERS {
+        ordered(order).explore(Some(3), everybody_enters::<Inherit, 3>([1, 2, 3], 1));
+    }
+}
+
+#[test]
+fn an_owner_that_is_exiting_is_asked_for_again() {
+    let scene = Scene {
+        spurious: 2,
+        ..Scene::default()
+    };
+    scene.explore(Some(3), everybody_enters::<InheritPlain, 2>([1, 2], 1));
+    scene.explore(Some(3), everybody_enters::<Inherit, 3>([1, 2, 3], 1));
+}
+
+#[test]
+fn a_task_that_gives_up_leaves_the_others_their_turn() {
+    for order in ORDERS {
+        let scene = ordered(order);
+        scene.explore(Some(3), a_deadline_passes::<InheritPlain, 2>([0, 2]));
+        scene.explore(Some(2), a_deadline_passes::<Inherit, 2>([0, 2]));
+        scene.explore(Some(2), a_deadline_passes::<Inherit, 2>([2, 3]));
+    }
+}
+
+#[test]
+fn a_circle_of_two_is_told_of_the_deadlock() {
+    Scene::default().explore(Some(3), a_circle::<InheritPlain, 0>([]));
+    Scene::default().explore(Some(3), a_circle::<Inherit, 0>([]));
+}
+
+#[test]
+fn nobody_outside_the_circle_is_told_of_the_deadlock() {
+    for order in ORDERS {
+        ordered(order).explore(Some(2), a_circle::<InheritPlain, 1>([0]));
+        ordered(order).explore(Some(2), a_circle::<Inherit, 1>([0]));
+    }
+}
+
+#[test]
+fn one_survivor_goes_on_or_is_told_whenever_a_task_dies() {
+    at_every_step::<InheritPlain, 1>(Scene::default(), 3, [2]);
+    at_every_step::<Inherit, 1>(Scene::default(), 3, [2]);
+}
+
+#[test]
+fn two_survivors_go_on_or_are_told_whenever_a_task_dies() {
+    for order in ORDERS {
+        at_every_step::<InheritPlain, 2>(ordered(order), 2, [0, 2]);
+        at_every_step::<Inherit, 2>(ordered(order), 2, [0, 2]);
+        at_every_step::<Inherit, 2>(ordered(order), 2, [2, 3]);
+    }
+}
+
+negative_twin!(
+    twin_lock_without_acquire_is_found,
+    InheritLockRelaxed,
+    "Causality violation",
+    None,
+    everybody_enters::<Inherit, 2>([1, 2], 1)
+);
+
+negative_twin!(
+    twin_unlock_without_release_is_found,
+    InheritUnlockRelaxed,
+    "Causality violation",
+    None,
+    everybody_enters::<InheritPlain, 2>([1, 2], 1)
+);
+
+negative_twin!(
+    twin_unlock_that_ignores_sleepers_is_found,
+    InheritUnlockIgnoresSleepers,
+    "deadlock",
+    Some(3),
+    everybody_enters::<InheritPlain, 2>([1, 2], 1)
+);
+
+negative_twin!(
+    twin_gate_that_stays_closed_is_found,
+    InheritKeepsGate,
+    "deadlock",
+    Some(2),
+    a_deadline_passes::<Inherit, 2>([0, 2])
+);
+
+negative_twin!(
+    twin_owner_of_the_gate_that_blames_itself_is_found,
+    InheritBlamesGate,
+    "an innocent task",
+    Some(2),
+    a_circle::<Inherit, 1>([0])
+);
+
+#[test]
+fn twin_heir_that_hides_the_death_is_found() {
+    let scene = Scene {
+        fault: Some(latchwork::model::Fault::InheritHidesDeath),
+        ..Scene::default()
+    };
+    scene.must_fail(
+        "twin_heir_that_hides_the_death_is_found",
+        "nobody said so",
+        |scene| at_every_step::<InheritPlain, 1>(scene, 2, [2]),
+    );
+}

@@ -1,0 +1,226 @@
+//! Models of the throughput mutex: `src/mutex/throughput.rs` under the model checker.
+//!
+//! Properties: two tasks are never inside at once, what one wrote inside the next one sees, and every
+//! task gets in (a lost wake-up ends as loom's deadlock), with top waiters that ask for the lock and
+//! that do not, with deadlines, and with naps that end, so that gates are taken away from their holders.
+//! Negative twins.
+//!
+//! Left out: all polls but one a step, turns, whether the owner runs, naps on the word, more than three
+//! tasks, timing.
+#![cfg(loom)]
+#![allow(unsafe_code)]
+
+use latchwork::model::{SOON, Scene, WakeOrder, as_task};
+use latchwork::mutex::{RawLock, Throughput};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread::{self, JoinHandle};
+
+struct Shared {
+    lock: Throughput,
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is touched under the lock only; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as above.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            lock: Throughput::new(),
+            data: UnsafeCell::new(0),
+        })
+    }
+
+    fn add_and_unlock(&self) {
+        // SAFETY: called with the lock held; loom reports two at once.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        // SAFETY: called with the lock held.
+        unsafe { self.lock.unlock() };
+    }
+
+    fn add(&self) -> u32 {
+        self.lock.lock();
+        self.add_and_unlock();
+        1
+    }
+
+    /// Gives up at a deadline.
+    fn add_soon(&self) -> u32 {
+        let taken = self.lock.lock_until(SOON);
+        if taken {
+            self.add_and_unlock();
+        }
+        u32::from(taken)
+    }
+
+    fn sum(&self) -> u32 {
+        // Nobody is left: it is free, though it may be reserved.
+        assert!(self.lock.try_lock(), "nobody has it, and it is not free");
+        // SAFETY: the lock is held.
+        let sum = self.data.with(|data| unsafe { *data });
+        // SAFETY: as above.
+        unsafe { self.lock.unlock() };
+        sum
+    }
+}
+
+type Body = fn(&Shared) -> u32;
+
+fn spawn(shared: &Arc<Shared>, number: usize, body: Body) -> JoinHandle<u32> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || {
+        let mut entered = 0;
+        as_task(number, None, || entered = body(&shared));
+        entered
+    })
+}
+
+/// One task for each body, and the first is the model's own.
+fn everybody_enters<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
+    move || {
+        let shared = Shared::new();
+        let others: Vec<_> = (1..N)
+            .map(|number| spawn(&shared, number, bodies[number]))
+            .collect();
+        let mut entered = bodies[0](&shared);
+        for other in others {
+            entered += other.join().unwrap();
+        }
+        assert_eq!(shared.sum(), entered);
+    }
+}
+
+const TWO: [Body; 2] = [Shared::add; 2];
+const THREE: [Body; 3] = [Shared::add; 3];
+
+fn scene(hands_off: bool, naps_end: bool) -> Scene {
+    Scene {
+        hands_off,
+        naps_end,
+        ..Scene::default()
+    }
+}
+
+#[test]
+fn two_tasks_exclude_each_other_and_both_enter() {
+    for hands_off in [false, true] {
+        scene(hands_off, false).explore(None, everybody_enters(TWO));
+    }
+}
+
+#[test]
+fn two_tasks_survive_spurious_wakeups() {
+    for hands_off in [false, true] {
+        Scene {
+            spurious: 1,
+            ..scene(hands_off, false)
+        }
+        .explore(Some(3), everybody_enters(TWO));
+    }
+}
+
+#[test]
+fn three_tasks_exclude_each_other_and_all_enter() {
+    for hands_off in [false, true] {
+        for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
+            Scene {
+                wake_order,
+                ..scene(hands_off, false)
+            }
+            .explore(Some(2), everybody_enters(THREE));
+        }
+    }
+}
+
+#[test]
+fn all_enter_though_gates_are_taken_away() {
+    for hands_off in [false, true] {
+        scene(hands_off, true).explore(Some(2), everybody_enters(THREE));
+    }
+}
+
+#[test]
+fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
+    for hands_off in [false, true] {
+        scene(hands_off, false).explore(Some(3), everybody_enters([Shared::add, Shared::add_soon]));
+        scene(hands_off, false).explore(
+            Some(2),
+            everybody_enters([Shared::add, Shared::add_soon, Shared::add]),
+        );
+    }
+}
+
+/// A scene with a fault, which must fail.
+macro_rules! twin {
+    ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $bodies:expr) => {
+        #[test]
+        fn $name() {
+            Scene {
+                fault: Some(latchwork::model::Fault::$fault),
+                ..$scene
+            }
+            .must_fail(stringify!($name), $expected, |scene| {
+                scene.explore(Some($preemptions), everybody_enters($bodies));
+            });
+        }
+    };
+}
+twin!(
+    twin_lock_without_acquire_is_found,
+    ThroughputLockRelaxed,
+    "Causality violation",
+    scene(false, false),
+    3,
+    TWO
+);
+twin!(
+    twin_unlock_without_release_is_found,
+    ThroughputUnlockRelaxed,
+    "Causality violation",
+    scene(false, false),
+    3,
+    TWO
+);
+twin!(
+    twin_unlock_that_wakes_nobody_is_found,
+    ThroughputUnlockWakesNobody,
+    "deadlock",
+    scene(false, false),
+    3,
+    TWO
+);
+twin!(
+    twin_hand_off_that_wakes_nobody_is_found,
+    ThroughputHandOffWakesNobody,
+    "deadlock",
+    scene(true, false),
+    3,
+    TWO
+);
+twin!(
+    twin_taker_that_forgets_the_sleepers_is_found,
+    ThroughputTakerForgetsSleepers,
+    "deadlock",
+    scene(true, true),
+    3,
+    THREE
+);
+twin!(
+    twin_top_waiter_that_keeps_its_gate_is_found,
+    ThroughputKeepsGate,
+    "deadlock",
+    scene(false, false),
+    3,
+    THREE
+);
+twin!(
+    twin_gate_that_is_left_without_a_wake_is_found,
+    ThroughputGateWakesNobody,
+    "deadlock",
+    scene(false, false),
+    3,
+    THREE
+);
