@@ -53,11 +53,12 @@ enum Failure {
 impl Failure {
     /// Whoever read the output has had enough.
     fn is_closed_pipe(&self) -> bool {
-        let (Self::Output(error) | Self::Bench(latchwork_bench::Error::Output(error))) = self
-        else {
-            return false;
+        let error = match self {
+            Self::Output(error) | Self::Bench(latchwork_bench::Error::Output(error)) => Some(error),
+            Self::Tour(error) => error.downcast_ref(),
+            _ => None,
         };
-        error.kind() == io::ErrorKind::BrokenPipe
+        error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 

@@ -48,6 +48,87 @@ fn a_directory_without_text_is_an_error() {
     );
 }
 
+/// A directory of files, which goes with this.
+struct Texts(std::path::PathBuf);
+
+impl Texts {
+    fn new(name: &str, texts: &[&str]) -> Self {
+        let directory = format!("latchwork-tour-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(directory);
+        std::fs::create_dir(&directory).unwrap();
+        for (number, text) in texts.iter().enumerate() {
+            std::fs::write(directory.join(number.to_string()), text).unwrap();
+        }
+        Self(directory)
+    }
+
+    fn tour(&self, arguments: &[&str]) -> (bool, String) {
+        let path = ["--path", self.0.to_str().unwrap()];
+        let output = tour(&[&path, arguments].concat());
+        (output.status.success(), text(&output))
+    }
+}
+
+impl Drop for Texts {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_piece_without_words_does_not_hold_up_the_tour() {
+    let texts = Texts::new("no-words", &["one", "-----", "three"]);
+    let (success, text) = texts.tour(&[]);
+    assert!(success, "{text}");
+    assert!(text.contains("All figures agree."), "{text}");
+}
+
+#[test]
+fn words_may_be_of_any_script() {
+    let chinese = "锁、队列和共享内存。".repeat(2000);
+    let texts = Texts::new("chinese", &[&chinese, &chinese, &chinese]);
+    let (success, text) = texts.tour(&[]);
+    assert!(success, "{text}");
+    assert!(text.contains("队列和共享内存 6000"), "{text}");
+}
+
+#[test]
+fn a_directory_without_words_is_an_error() {
+    let texts = Texts::new("signs", &["-----", "=====", "....."]);
+    let (success, text) = texts.tour(&[]);
+    assert!(!success);
+    assert!(text.contains("no words"), "{text}");
+}
+
+#[test]
+fn a_limit_beyond_all_bounds_is_none() {
+    let texts = Texts::new("limit", &["one", "two", "three"]);
+    let (success, text) = texts.tour(&["--limit", "17592186044416"]);
+    assert!(success, "{text}");
+}
+
+#[test]
+fn a_reader_who_has_had_enough_is_no_error() {
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
+        .arg("tour")
+        .stdin(Stdio::null())
+        .stdout(write)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert_eq!(text(&output), "");
+}
+
+#[test]
+fn the_help_tells_how_many_workers_there_can_be() {
+    let help = text(&tour(&["--help"]));
+    assert!(help.contains("1 to 63"), "{help}");
+    let output = tour(&["--workers", "64"]);
+    assert!(!output.status.success());
+}
+
 #[test]
 fn no_process_is_left() {
     let output = tour(&["--workers", "3"]);

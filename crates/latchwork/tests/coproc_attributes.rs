@@ -289,6 +289,14 @@ fn impossible_scheduling_and_affinity_are_refused_by_name() {
         "affinity",
         libc::EINVAL,
     );
+    // One that is there does not excuse one that is not.
+    refused(
+        &region,
+        &coprocs,
+        &Attributes::new().affinity([0, 1023]),
+        "affinity",
+        libc::EINVAL,
+    );
     refused(
         &region,
         &coprocs,

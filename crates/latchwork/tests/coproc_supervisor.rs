@@ -134,3 +134,58 @@ fn a_supervisor_stops_at_its_deadline_and_goes_on() {
     ));
     assert!(supervisor.running("worker").is_none());
 }
+
+#[test]
+fn a_coproc_that_became_another_program_does_not_hold_up_the_others() {
+    fn become_a_program(_: &Region, (): ()) -> i32 {
+        use std::os::unix::process::CommandExt;
+        let error = std::process::Command::new("sleep").arg("1000").exec();
+        panic!("{error}")
+    }
+    let _watchdog = latchwork_testkit::Watchdog::start("supervised program".into());
+    let region = region();
+    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    supervisor.add(
+        Spec::new("program", |coprocs| {
+            coprocs.spawn_value(become_a_program, (), &Attributes::new())
+        })
+        .restart(Restart::Never),
+    );
+    let events = supervisor.next_events(None);
+    assert!(matches!(events[..], [ref event] if event.name == "program"));
+    let short = Duration::from_millis(1);
+    supervisor.add(
+        Spec::new("flaky", |coprocs| {
+            coprocs.spawn_value(give, 1, &Attributes::new())
+        })
+        .limit(3, Duration::from_secs(3600))
+        .back_off(short, short),
+    );
+    let mut ends = 0;
+    loop {
+        let events = supervisor.next_events(None);
+        let flaky = events.iter().filter(|event| event.name == "flaky");
+        let flaky: Vec<_> = flaky.map(|event| &event.what).collect();
+        assert_eq!(flaky.len(), events.len(), "{events:?}");
+        ends += flaky
+            .iter()
+            .filter(|what| matches!(what, Happening::Ended(_)))
+            .count();
+        if matches!(flaky.last(), Some(Happening::GaveUp)) {
+            break;
+        }
+    }
+    assert_eq!(ends, 4);
+    let soon = latchwork::time::Deadline::after(Duration::from_millis(30));
+    assert!(supervisor.run_until(Some(soon)).is_empty());
+    let program = supervisor.running("program").unwrap();
+    program.kill(Signal::KILL).unwrap();
+    let events = supervisor.run_until(None);
+    assert!(matches!(
+        events[..],
+        [latchwork::coproc::Event {
+            what: Happening::Ended(_),
+            ..
+        }]
+    ));
+}

@@ -116,7 +116,7 @@ pub(super) fn lock(index: Pin<&Guarded>) -> Result<(Held<'_>, Found), IndexError
 }
 
 /// Puts a piece into the index, unless it is there. `halfway` is called in the middle of the
-/// transaction. True if it was not there.
+/// transaction, when some of it is changed, if the piece has a word at all. True if it was not there.
 pub(super) fn add(
     held: &mut Held<'_>,
     piece: Piece<'_>,
@@ -132,25 +132,22 @@ pub(super) fn add(
             .get_or_insert_str_with(word, || AtomicU64::new(0))?;
     }
     let mut change = held.begin();
-    let middle = piece.counts.len() / 2;
+    let middle = piece.counts.len().saturating_sub(1) / 2;
     let mut sum = 0;
     for (step, (word, count)) in piece.counts.iter().enumerate() {
-        if step == middle {
-            halfway();
-        }
         sum += count;
         let Some(cell) = change.get().words.get(word.as_str()) else {
             continue;
         };
         let new = cell.load(Relaxed) + count;
-        change.store(
-            |index| index.words.get(word.as_str()).unwrap_or(&index.total),
-            new,
-        )?;
+        change.store_at(|index| &index.words, word.as_str(), new)?;
+        if step == middle {
+            halfway();
+        }
     }
     let place = piece.number as usize / 64;
     let bits = change.get().done[place].load(Relaxed) | 1 << (piece.number % 64);
-    change.store(|index| &index.done[place], bits)?;
+    change.store_at(|index| &index.done, &place, bits)?;
     let (total, bytes) = (
         change.get().total.load(Relaxed) + sum,
         change.get().bytes.load(Relaxed) + piece.bytes,

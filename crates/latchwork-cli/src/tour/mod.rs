@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// directory]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// Worker processes, 1 to 64 [default: one a CPU, at least 2]
+    /// Worker processes, 1 to 63 [default: one a CPU, at least 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_WORKERS as i64 - 1))]
     workers: Option<u16>,
     /// Read at most this much text
@@ -74,15 +74,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     let coprocs = Coprocs::with_options(&region, &Options::new())?;
     region.join("tour")?;
 
-    let sources = words::find(&root, args.limit << 20)?;
+    let sources = words::find(&root, args.limit.saturating_mul(1 << 20))?;
     let mut places = Vec::new();
+    let mut has_words = Vec::new();
     for path in &sources.files {
         let text = std::fs::read(path)?;
-        places.extend(
-            words::pieces(&text)
-                .into_iter()
-                .map(|(offset, length)| (path, offset, length)),
-        );
+        for (offset, length) in words::pieces(&text) {
+            places.push((path, offset, length));
+            let piece = &text[offset as usize..][..length as usize];
+            has_words.push(words::has_any(piece));
+        }
     }
     if places.len() < 2 {
         return Err(format!(
@@ -91,6 +92,16 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
         )
         .into());
     }
+    // Somebody is to die in the middle of its words.
+    let third = places.len() / 3;
+    let mut candidates = (third..places.len()).chain(0..third);
+    let Some(trap) = candidates.find(|piece| has_words[*piece]) else {
+        return Err(format!(
+            "{} holds no words to count: choose another --path",
+            root.display()
+        )
+        .into());
+    };
     show::title(
         out,
         "Latchwork tour: processes that share memory, and one of them dies",
@@ -118,7 +129,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Box<dyn
     )?;
     out.flush()?;
 
-    let report = with_coprocs(&region, &coprocs, &places, workers)?;
+    let report = with_coprocs(&region, &coprocs, &places, trap, workers)?;
 
     let start = Instant::now();
     let threads = compare::with_threads(&places, workers)?;
@@ -176,12 +187,12 @@ fn with_coprocs(
     region: &Region,
     coprocs: &Coprocs,
     places: &[compare::Place<'_>],
+    trap: usize,
     workers: usize,
 ) -> Result<Report, Box<dyn Error>> {
     let queue = Queue::create(region, worker::QUEUE, &QueueOptions::new(256, 4200))?;
     let empty = Index::new(region, places.len())?;
     region.object(worker::INDEX, || empty)?;
-    let trap = places.len() / 3;
     let board = region.object(worker::BOARD, || Board::new(trap as u32))?;
 
     let start = Instant::now();
@@ -219,7 +230,7 @@ fn with_coprocs(
                     path,
                 }
                 .encode(&mut message);
-            } else if report.victim == 0 {
+            } else if report.victim == 0 && pieces_done(&board) < places.len() as u64 {
                 // Who will take the victim's place is not at work yet.
                 break;
             }
@@ -250,13 +261,7 @@ fn with_coprocs(
             show.event(GOOD, &format!("{NAMES}-{recovered_by} got the mutex from the dead, and rolled its half-done changes back"));
         }
         crew.look(&mut report, &board, &show, TICK)?;
-        show.whole(u64::from(
-            board
-                .pieces
-                .iter()
-                .map(|pieces| pieces.load(Relaxed))
-                .sum::<u32>(),
-        ));
+        show.whole(pieces_done(&board));
     }
     report.time = start.elapsed();
     show.finish();
@@ -265,6 +270,11 @@ fn with_coprocs(
     report.redelivered = board.redelivered.load(Relaxed);
     report.done_already = board.done_already.load(Relaxed);
     Ok(report)
+}
+
+fn pieces_done(board: &Board) -> u64 {
+    let pieces = board.pieces.iter().map(|pieces| pieces.load(Relaxed));
+    u64::from(pieces.sum::<u32>())
 }
 
 /// The workers.
@@ -446,6 +456,11 @@ fn conclude(
     let all = checks.iter().all(|(_, holds)| *holds);
     let (style, text) = if all {
         (GOOD, "All figures agree.")
+    } else if report.victim == 0 {
+        (
+            BAD,
+            "Nobody could be killed in the middle of a piece: the text changed meanwhile.",
+        )
     } else {
         (BAD, "The figures do not agree.")
     };
@@ -458,4 +473,22 @@ fn conclude(
     } else {
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tour_in_which_nobody_can_be_killed_ends() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let places = [(&path, 0, 10), (&path, 10, 10)];
+        let options = RegionOptions::new();
+        let region = options.label("tour-test").create_anonymous().unwrap();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let no_such_piece = places.len();
+        let report = with_coprocs(&region, &coprocs, &places, no_such_piece, 2).unwrap();
+        assert_eq!(report.victim, 0);
+        assert_eq!(report.failed, [""; 0]);
+    }
 }

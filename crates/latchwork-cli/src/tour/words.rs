@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 /// A piece is this long, and then goes on to the end of its last word.
 const PIECE_BYTES: usize = 16 << 10;
-/// Longer runs of letters and digits are data, not words.
+/// Longer runs of letters and digits, in characters, are data, not words.
 const MAX_WORD: usize = 40;
 /// The most different words that a piece can have: they are at least one byte each and separated.
-/// (Where a piece goes on beyond its length, it is in one and the same word.)
+/// (Where a piece goes on beyond its length, it is in one and the same character or word.)
 pub(super) const MAX_WORDS: usize = PIECE_BYTES / 2 + 2;
 
 /// The text files below a directory, in a stable order, up to a total size.
@@ -45,7 +45,7 @@ pub(super) fn find(root: &Path, limit: u64) -> io::Result<Sources> {
         let Ok(bytes) = entry.metadata().map(|metadata| metadata.len()) else {
             continue;
         };
-        if sources.bytes + bytes > limit {
+        if sources.bytes.saturating_add(bytes) > limit {
             sources.left_out += 1;
             continue;
         }
@@ -61,22 +61,29 @@ fn is_text(path: &Path) -> bool {
     read.is_ok_and(|count| count > 0) && !start.contains(&0)
 }
 
-fn is_word(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_'
+fn is_word(letter: char) -> bool {
+    letter.is_alphanumeric() || letter == '_'
+}
+
+/// The words of a text as they are written. What is no UTF-8 stands between words.
+fn words(text: &[u8]) -> impl Iterator<Item = &str> {
+    let valid = text.utf8_chunks().map(|chunk| chunk.valid());
+    let runs = valid.flat_map(|text| text.split(|letter| !is_word(letter)));
+    runs.filter(|run| !run.is_empty() && run.chars().nth(MAX_WORD).is_none())
+}
+
+/// Whether a text has a word at all.
+pub(super) fn has_any(text: &[u8]) -> bool {
+    words(text).next().is_some()
 }
 
 /// Counts the words of a text, in lower case.
 pub(super) fn count(text: &[u8], mut word: impl FnMut(&str)) {
-    let mut lower = [0; MAX_WORD];
-    for run in text.split(|byte| !is_word(*byte)) {
-        if run.is_empty() || run.len() > MAX_WORD {
-            continue;
-        }
-        let lower = &mut lower[..run.len()];
-        lower.copy_from_slice(run);
-        lower.make_ascii_lowercase();
-        // ASCII by `is_word`.
-        word(std::str::from_utf8(lower).unwrap_or_default());
+    let mut lower = String::new();
+    for written in words(text) {
+        lower.clear();
+        lower.extend(written.chars().flat_map(char::to_lowercase));
+        word(&lower);
     }
 }
 
@@ -97,14 +104,37 @@ pub(super) fn pieces(text: &[u8]) -> Vec<(u64, u64)> {
     let mut pieces = Vec::new();
     let mut start = 0;
     while start < text.len() {
-        let mut end = (start + PIECE_BYTES).min(text.len());
-        while end < text.len() && is_word(text[end]) && is_word(text[end - 1]) {
-            end += 1;
-        }
+        let end = whole(text, start + PIECE_BYTES);
         pieces.push((start as u64, (end - start) as u64));
         start = end;
     }
     pieces
+}
+
+/// The first place from `at` on where a cut divides neither a character nor a word.
+fn whole(text: &[u8], mut at: usize) -> usize {
+    const CONTINUES: core::ops::Range<u8> = 0x80..0xc0;
+    while text.get(at).is_some_and(|byte| CONTINUES.contains(byte)) {
+        at += 1;
+    }
+    if at >= text.len() {
+        return text.len();
+    }
+    // A character has at most 4 bytes.
+    let before = text[at.saturating_sub(4)..at].utf8_chunks().last();
+    let before = before.filter(|chunk| chunk.invalid().is_empty());
+    if before.is_none_or(|chunk| !chunk.valid().ends_with(is_word)) {
+        return at;
+    }
+    let next = |at: usize| {
+        let next = text[at..].get(..4).unwrap_or(&text[at..]);
+        let letter = next.utf8_chunks().next()?.valid().chars().next()?;
+        is_word(letter).then_some(letter)
+    };
+    while let Some(letter) = next(at) {
+        at += letter.len_utf8();
+    }
+    at
 }
 
 /// Reads a piece of a file.
@@ -131,14 +161,20 @@ mod tests {
             "one two",
             &"ab ".repeat(20_000),
             &format!("{} {long} end", "word ".repeat(4000)),
-        ] {
-            let whole = counts(text.as_bytes());
+            &"你好，世界。".repeat(3000),
+            &format!("x{}", "Straße ÄÖÜ ".repeat(5000)),
+        ]
+        .map(str::as_bytes)
+        .into_iter()
+        .chain([&*b"\x80\xe4\xf6 l\xe4tin1 \xff".repeat(4000)])
+        {
+            let whole = counts(text);
             let mut parts = HashMap::new();
             let mut next = 0;
-            for (offset, length) in pieces(text.as_bytes()) {
+            for (offset, length) in pieces(text) {
                 assert_eq!(offset, next);
                 next += length;
-                let piece = counts(&text.as_bytes()[offset as usize..][..length as usize]);
+                let piece = counts(&text[offset as usize..][..length as usize]);
                 assert!(piece.len() <= MAX_WORDS);
                 for (word, count) in piece {
                     *parts.entry(word).or_insert(0) += count;
@@ -156,5 +192,17 @@ mod tests {
             counts,
             HashMap::from([("the".into(), 3), ("x_1".into(), 1)])
         );
+    }
+
+    #[test]
+    fn words_are_those_of_any_script() {
+        let counts = counts("你好，世界。Ärger ÄRGER".as_bytes());
+        assert_eq!(
+            counts,
+            HashMap::from([("你好".into(), 1), ("世界".into(), 1), ("ärger".into(), 2)])
+        );
+        assert!(has_any("世".as_bytes()));
+        assert!(!has_any(b"-----\n=====\xff\xfe"));
+        assert!(!has_any("x".repeat(41).as_bytes()));
     }
 }

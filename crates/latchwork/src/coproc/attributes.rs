@@ -114,8 +114,8 @@ impl Attributes {
         self
     }
 
-    /// The size of the stack in bytes, rounded up to whole pages; the default is 8 MiB. A guard
-    /// page lies below it.
+    /// The size of the stack in bytes, rounded up to whole pages and to 64 KiB at least; the default
+    /// is 8 MiB. A guard page lies below it.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
@@ -127,7 +127,8 @@ impl Attributes {
         self
     }
 
-    /// The processors that it may run on, by number, below 1024.
+    /// The processors that it may run on, by number, below 1024. One that is not there, is offline or
+    /// is not allowed to the creator refuses them all.
     pub fn affinity(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.affinity = Some(cpus.into_iter().collect());
         self
@@ -139,7 +140,8 @@ impl Attributes {
         self
     }
 
-    /// Nobody will join it: its end is cleaned up after by itself.
+    /// Nobody will join it: its end is cleaned up after by a later spawn or join, or by
+    /// [`reap_ended`](super::reap_ended). Until then it is a zombie.
     pub fn detached(mut self) -> Self {
         self.detached = true;
         self

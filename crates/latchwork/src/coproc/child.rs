@@ -2,25 +2,32 @@
 //!
 //! It runs on a copy of another process's memory, of which it uses: the region, the request in its
 //! record, and the C library and std. It leaves by `_exit` alone, so that nothing of that other
-//! process (handlers of `atexit`, destructors of threads) ever runs a second time.
+//! process (handlers of `atexit`, destructors of threads) runs a second time; only a function that
+//! calls `exit` has the C library run the destructors of thread-locals that the copied thread had.
+//!
+//! *The start.* A snapshot's does not allocate before `STARTED`, unless it is to die with its
+//! parent: another thread of the creator may have held the allocator's lock when it was copied.
 //!
 //! *The end.* First the result and `DONE`, then the region is left, which wakes whoever waits for
 //! this task: one wake-up serves both, and who sees the task gone sees the result. A coproc that
-//! still holds a robust lock, or has further threads in the region, does not leave: the kernel does
+//! still holds a robust lock, has a message in flight, or has further threads in the region, does
+//! not leave: the kernel does
 //! it for them all, and reports what they held. Whoever joins waits for either in the same way.
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
 use super::record::{self, Ref, Request};
-use crate::atomic::{AtomicPtr, Ordering};
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::region::watch::has_messages;
 use crate::region::{AttachError, Region};
-use crate::sys::{futex, limits, process, scheduling, signals, sockets};
+use crate::sys::sockets::{self, MAX_DESCRIPTORS};
+use crate::sys::{futex, limits, process, scheduling, signals};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::ops::Range;
 use core::ptr;
 use core::time::Duration;
-use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Errno;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -45,10 +52,8 @@ pub(super) struct Seed<'a> {
     pub(super) arguments: Range<usize>,
     /// Descriptors of the copied process that this one must not keep.
     pub(super) close: [Option<BorrowedFd<'a>>; 2],
-    /// Signal handlers are still the copied process's.
-    pub(super) reset_signals: bool,
-    /// The descriptors in the request are in use by the copied process, too.
-    pub(super) duplicate: bool,
+    /// The copied process is the creator itself: handlers, output and descriptors are its own.
+    pub(super) snapshot: bool,
 }
 
 /// Where a clone begins. All signals are blocked.
@@ -57,9 +62,9 @@ pub(super) fn begin(seed: &Seed<'_>) -> ! {
         // SAFETY: this process's copy, which nobody uses: its owner never runs here.
         unsafe { sockets::close_copy(*descriptor) };
     }
-    if seed.reset_signals {
+    if seed.snapshot {
         signals::reset_handlers();
-        process::cut_exit_handlers();
+        process::forget_c_output();
     }
     let record = seed.record;
     // SAFETY: until `STARTED` or `READY` the request is the coproc's to read (invariant 1).
@@ -76,10 +81,10 @@ pub(super) fn begin(seed: &Seed<'_>) -> ! {
         }
     }
     request.settings.apply_name(&seed.arguments);
-    if let Err((attribute, error)) = prepare(&record.region, request, seed.duplicate) {
+    if let Err((attribute, error)) = prepare(&record.region, request, seed.snapshot) {
         fail(record, attribute, error);
     }
-    run(record, request)
+    run(record, request, seed.snapshot)
 }
 
 fn join_region(record: &Ref, name: &str) -> Result<(), AttachError> {
@@ -164,22 +169,22 @@ fn warm_up(seed: &Seed<'_>) {
     }
 }
 
-fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (Attribute, Errno)> {
-    let numbers = &request.descriptors[..request.descriptor_count];
-    let mut passed = Vec::with_capacity(numbers.len());
-    for number in numbers {
-        let owned = if duplicate {
+fn prepare(region: &Region, request: &Request, snapshot: bool) -> Result<(), (Attribute, Errno)> {
+    let mut count = request.descriptor_count;
+    let mut passed = [const { None::<OwnedFd> }; MAX_DESCRIPTORS];
+    for (place, number) in passed.iter_mut().zip(&request.descriptors[..count]) {
+        *place = Some(if snapshot {
             // SAFETY: open in the copied process, and so in this one.
             let theirs = unsafe { BorrowedFd::borrow_raw(*number) };
             sockets::duplicate(theirs).map_err(|error| (Attribute::Descriptor, error))?
         } else {
             // SAFETY: received for this process by the zygote, whose copy has another owner.
             unsafe { OwnedFd::from_raw_fd(*number) }
-        };
-        passed.push(owned);
+        });
     }
     let members = if request.settings.cgroup {
-        passed.pop()
+        count -= 1;
+        passed[count].take()
     } else {
         None
     };
@@ -189,54 +194,70 @@ fn prepare(region: &Region, request: &Request, duplicate: bool) -> Result<(), (A
     }
     request.settings.apply(members.as_ref().map(AsFd::as_fd))?;
     drop(members);
-    if !passed.is_empty() {
+    for (place, descriptor) in PASSED.iter().zip(passed.into_iter().flatten()) {
+        // Relaxed: before the count.
+        place.store(descriptor.into_raw_fd().cast_unsigned(), Ordering::Relaxed);
+    }
+    // What is written for nothing is a page to copy.
+    if PASSED_COUNT.load(Ordering::Relaxed) != count {
         // Release: pairs with the Acquire of `descriptors`.
-        DESCRIPTORS.store(Box::into_raw(Box::new(passed)), Ordering::Release);
+        PASSED_COUNT.store(count, Ordering::Release);
     }
     region
         .on_death(request.settings.orphans)
         .map_err(|error| (Attribute::Region, errno_of(&error)))
 }
 
-/// The descriptors that came with the start; null if there are none, or they were taken.
-static DESCRIPTORS: AtomicPtr<Vec<OwnedFd>> = AtomicPtr::new(ptr::null_mut());
+/// The descriptors that came with the start, and how many they are; 0 once they were taken.
+static PASSED: [AtomicU32; MAX_DESCRIPTORS] = [const { AtomicU32::new(0) }; MAX_DESCRIPTORS];
+static PASSED_COUNT: AtomicUsize = AtomicUsize::new(0);
 
 /// In a coproc: the descriptors that [`Attributes::descriptor`](super::Attributes::descriptor)
 /// passed, in that order. The first call gets them; later ones get none.
 #[must_use]
 pub fn descriptors() -> Vec<OwnedFd> {
     // Acquire: pairs with the Release of `prepare`.
-    let passed = DESCRIPTORS.swap(ptr::null_mut(), Ordering::Acquire);
-    if passed.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: made by `prepare` with `into_raw`, and taken once.
-    *unsafe { Box::from_raw(passed) }
+    let count = PASSED_COUNT.swap(0, Ordering::Acquire);
+    let numbers = PASSED[..count].iter();
+    numbers
+        .map(|number| number.load(Ordering::Relaxed).cast_signed())
+        // SAFETY: given up by `prepare`, and taken once.
+        .map(|number| unsafe { OwnedFd::from_raw_fd(number) })
+        .collect()
 }
 
 /// Starts the thread that ends this process when its parent does.
 fn watch_parent(parent: u32) -> Result<(), Errno> {
-    let watched = process::open_process(parent);
-    // It may have ended before, and its ID be another's by now: then this process has been adopted.
-    if process::parent() != parent {
-        process::kill_self();
-    }
-    let watched = watched?;
     // Created with all signals blocked: they stay with the coproc's own thread.
     let watcher = std::thread::Builder::new()
         .name("parent-watch".into())
         .stack_size(64 << 10);
-    let started = watcher.spawn(move || match process::wait_for_end(&watched, None) {
-        Ok(_) => process::kill_self(),
-        Err(error) => crate::fatal(format_args!("a coproc cannot watch its parent: {error}")),
-    });
-    started
-        .map(drop)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    let (report, reported) = std::sync::mpsc::sync_channel(1);
+    let watch = move || {
+        // Where descriptors are shared with the parent, one that is opened for the parent's end
+        // would stay open in it after this process's.
+        let watched = process::leave_descriptors().and_then(|()| process::open_process(parent));
+        let _ = report.send(watched.as_ref().map(drop).map_err(|error| *error));
+        let Ok(watched) = watched else { return };
+        match process::wait_for_end(&watched, None) {
+            Ok(_) => process::kill_self(),
+            Err(error) => crate::fatal(format_args!("a coproc cannot watch its parent: {error}")),
+        }
+    };
+    watcher
+        .spawn(watch)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
+    let watched = reported.recv().unwrap_or(Err(Errno::AGAIN));
+    // It may have ended before, and its ID be another's by now: then this process has been adopted.
+    if process::parent() != parent {
+        process::kill_self();
+    }
+    watched
 }
 
-fn run(record: &Ref, request: &Request) -> ! {
+fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     let (call, pooled) = (request.call, request.pooled);
+    let thread = Me::whoever().tid();
     let value: [u128; record::VALUE_BYTES / 16] = request.value;
     signals::unblock_all();
     // From here on the request is not used; whoever waits for the handshake goes on.
@@ -244,6 +265,10 @@ fn run(record: &Ref, request: &Request) -> ! {
         record.enter(record::STARTED)
     } else {
         record.announce(record::STARTED)
+    }
+    if snapshot {
+        // It may allocate.
+        process::cut_exit_handlers();
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {
@@ -259,13 +284,18 @@ fn run(record: &Ref, request: &Request) -> ! {
     }));
     // Output that cannot be written, or a panic in doing so, is not to hide the result.
     let _ = catch_unwind(flush_output);
-    let status = match ended {
+    let status = ended.as_ref().map_or(PANICKED, |returned| returned & 0xff);
+    if Me::whoever().tid() != thread {
+        // The child of a fork has come back from the function. Neither the record nor the place in
+        // the region is its own.
+        process::exit(status);
+    }
+    match ended {
         Ok(returned) => {
             record.code.store(RESULT_RETURNED, Ordering::Relaxed);
             record
                 .detail
                 .store(returned.cast_unsigned(), Ordering::Relaxed);
-            returned
         }
         Err(payload) => {
             let text = payload
@@ -276,9 +306,8 @@ fn run(record: &Ref, request: &Request) -> ! {
             // A payload whose destructor panics must not unwind from here.
             core::mem::forget(payload);
             record.code.store(RESULT_PANICKED, Ordering::Relaxed);
-            PANICKED
         }
-    };
+    }
     record.set_usage(&limits::usage());
     if !free_if_orphan(record, request.creator) {
         record.enter(record::DONE);
@@ -292,14 +321,14 @@ fn run(record: &Ref, request: &Request) -> ! {
         }
         scheduling::step_back();
     }
-    process::exit(status & 0xff)
+    process::exit(status)
 }
 
 /// Frees the record if nobody is left to do so; whether it did.
 fn free_if_orphan(record: &Ref, creator: u32) -> bool {
-    let orphan = process::parent() != creator;
+    let orphan = !record.is_in_chain() && process::parent() != creator;
     if orphan {
-        // SAFETY: the creator, who alone knows it beside this process, is dead.
+        // SAFETY: the creator is dead, and its zygote, if there is one, does not know the record.
         unsafe { record.free() };
     }
     orphan
@@ -316,10 +345,7 @@ fn flush_output() {
 /// did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
-    let holds = me
-        .head()
-        .links()
-        .any(|link| me.attachments().all(|attachment| attachment.life != link));
+    let holds = me.locks().next().is_some() || has_messages(me);
     if holds
         || region
             .inner()
@@ -329,7 +355,7 @@ fn leave_regions(region: &Region) -> bool {
         return false;
     }
     while let Some(attachment) = me.attachments().last() {
-        // SAFETY: made by this thread, and undone once; it holds no lock.
+        // SAFETY: made by this thread, and undone once.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
     true

@@ -8,25 +8,20 @@ use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr;
 use rustix::io::Errno;
-use std::io::{StderrLock, StdoutLock, Write};
+use std::io::{StdoutLock, Write};
 
-/// std's output streams, locked: in a copy of this process no vanished thread then holds them, and
-/// what was printed so far is written once.
-struct Output {
-    _stdout: StdoutLock<'static>,
-    _stderr: StderrLock<'static>,
-}
+/// std's standard output, locked: in a copy of this process, which writes to it at its end, no
+/// vanished thread then holds it, and what was printed so far is written once.
+///
+/// Standard error is not locked as well: a thread that holds it and waits for standard output would
+/// wait for this one, and this one for it.
+type Output = StdoutLock<'static>;
 
-impl Output {
-    fn lock() -> Self {
-        let mut stdout = std::io::stdout().lock();
-        // What cannot be written now cannot be written later either.
-        let _ = stdout.flush();
-        Self {
-            _stdout: stdout,
-            _stderr: std::io::stderr().lock(),
-        }
-    }
+fn lock_output() -> Output {
+    let mut stdout = std::io::stdout().lock();
+    // What cannot be written now cannot be written later either.
+    let _ = stdout.flush();
+    stdout
 }
 
 struct Start<'a, T> {
@@ -39,7 +34,7 @@ extern "C" fn enter<T>(start: *mut c_void) -> i32 {
     // SAFETY: `clone` passes this type, in memory that is this process's copy.
     let start: &Start<'_, T> = unsafe { &*start.cast() };
     if let Some(output) = start.output {
-        // SAFETY: this process's copy of the guards, whose owner never runs here.
+        // SAFETY: this process's copy of the guard, whose owner never runs here.
         drop(ManuallyDrop::into_inner(unsafe { ptr::read(output) }));
     }
     (start.body)(start.context)
@@ -76,7 +71,7 @@ pub(super) unsafe fn clone_caller<T>(
     context: &T,
     pid: &AtomicU32,
 ) -> Result<u32, Errno> {
-    let output = ManuallyDrop::new(Output::lock());
+    let output = ManuallyDrop::new(lock_output());
     let mut start = Start {
         body,
         context,

@@ -16,7 +16,8 @@ pub enum StartError {
         error: Errno,
     },
     /// The copies of this process that were made all hung: another thread holds a lock of the
-    /// allocator, of the loader or of standard output all the time. Start before other threads do.
+    /// allocator, of the loader, of standard error or of panics all the time. Start before other
+    /// threads do.
     #[error(
         "{attempts} copies of this process hung on locks of other threads; start the runtime before other threads"
     )]
@@ -57,6 +58,10 @@ pub enum SpawnError {
     /// The new process died before it ran anything.
     #[error("the process died before it ran anything")]
     Died,
+    /// A snapshot hung before it ran anything, for ten seconds, and was killed: when it was copied,
+    /// another thread held a lock that its start takes.
+    #[error("the copy of this process hung on a lock of another thread, and was killed")]
+    Stuck,
     /// The region has no room for a record, or the caller cannot be a task of it.
     #[error(transparent)]
     Region(#[from] ObjectError),
@@ -79,7 +84,9 @@ pub enum JoinError {
     #[error("it is detached")]
     Detached,
     /// It died, and something else in this process, or none of it, has waited for it: the runtime
-    /// belongs to another process, or somebody calls `waitpid` with `__WALL`.
+    /// belongs to another process, or somebody calls `waitpid` with `__WALL`, or, once it had become
+    /// another program by `exec`, any `waitpid(-1)` (or SIGCHLD is ignored, which discards the end of
+    /// such a program).
     #[error("it died, and how is unknown: another waited for it")]
     Taken,
     /// The region cannot be used.

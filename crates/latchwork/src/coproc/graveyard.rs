@@ -1,7 +1,7 @@
 //! Coprocs that nobody will ask about any more, and whose processes the kernel still keeps.
 //!
 //! One list per process, so that coprocs that outlive their runtime are cleaned up after, too. It is
-//! tended at each spawn and join, a few graves at a time.
+//! tended at each spawn and join, a few graves at a time, and on request.
 #![allow(unsafe_code)]
 
 use super::record::Ref;
@@ -55,16 +55,41 @@ fn yard() -> &'static Yard {
     }
 }
 
-/// Leaves a process to be reaped.
+/// Leaves a process to be reaped; 0 if there is none.
 pub(super) fn bury(grave: Grave) {
+    if grave.pid == 0 {
+        return grave.close();
+    }
     yard().graves.lock().push_back(grave);
+}
+
+/// Leaves a coproc that its creator has given up, and its record, to be cleaned up.
+pub(super) fn give_up(record: Ref, ending: bool) {
+    bury(Grave {
+        pid: record.pid.load(Ordering::Relaxed),
+        record: Some(record),
+        ending,
+    });
 }
 
 /// Looks at a few graves.
 pub(super) fn tend() {
-    const AT_A_TIME: usize = 2;
+    look_at(2);
+}
+
+/// Cleans up after the coprocs of this process that have ended by now and that nobody will join:
+/// those that are [detached](super::Attributes::detached), and those whose handles were dropped,
+/// also before their end. Never waits.
+///
+/// Until then they are zombies. Each spawn and each join looks at a few of them, so that only a
+/// program that does neither for long needs this.
+pub fn reap_ended() {
+    look_at(usize::MAX);
+}
+
+fn look_at(most: usize) {
     let mut graves = yard().graves.lock();
-    for _ in 0..AT_A_TIME.min(graves.len()) {
+    for _ in 0..most.min(graves.len()) {
         if let Some(grave) = graves.pop_front() {
             if gone(grave.pid, false) {
                 grave.close();

@@ -2,15 +2,17 @@
 //!
 //! *Why no death is missed.* A coproc that runs is a task of the region, and whoever waits for it
 //! sleeps on its life-word, which changes when it leaves the region in good order, and when it dies,
-//! by whatever cause, `exec` included. A long sleep is the region's `park`, which watches all tasks,
+//! by whatever cause, `exec` included. (One that leaves it by itself runs on; its join then waits for
+//! the end of its process.) A long sleep is the region's `park`, which watches all tasks,
 //! since the kernel tells one sleeper of a death and this one may die, too; a first short one
-//! watches the one life-word alone, since most joins end in it.
+//! watches the one life-word alone, since most joins end in it. A coproc that leaves in good order
+//! is no death: `park` is given its life-word as it was when the coproc was seen alive.
 #![allow(unsafe_code)]
 
 use super::graveyard::{self, Grave};
 use super::record::{self, Ref};
 use super::{JoinError, child};
-use crate::atomic::{Ordering, spin_hint};
+use crate::atomic::{AtomicU32, Ordering, spin_hint};
 use crate::mutex::Mutex;
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
@@ -30,6 +32,12 @@ const SHORT: Duration = Duration::from_millis(2);
 /// processors: a short one is then joined without a sleep and a wake-up, which cost as much as its
 /// whole life. One that runs for longer costs its joiner this much of a processor, once.
 const HURRY: Duration = Duration::from_micros(40);
+
+/// How often a process is looked at whose end cannot be waited for, as no descriptor is free.
+const NO_DESCRIPTOR: Duration = Duration::from_millis(1);
+
+/// Words that the region's `park` watches beside the life-words of all tasks.
+const PARK_WORDS: usize = 8;
 
 /// How a coproc ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,8 +65,7 @@ pub enum Outcome {
     Returned(i32),
     /// Its function panicked; the beginning of the message.
     Panicked(String),
-    /// It called `exit` with this status, or became another program by `exec`, which did. Neither
-    /// its creator's `atexit` handlers ran nor, after `_exit`, any.
+    /// It called `exit` with this status, or became another program by `exec`, which did.
     Exited(i32),
     /// A signal killed it.
     Signalled {
@@ -83,8 +90,9 @@ pub enum KillError {
 
 /// A coproc, as its creator sees it.
 ///
-/// Dropping it detaches: the coproc goes on, and is cleaned up after when it ends. The handle is of
-/// use in the process that spawned alone.
+/// Dropping it detaches: the coproc goes on, and is cleaned up after by the first spawn, join or
+/// [`reap_ended`](super::reap_ended) after its end. The handle is of use in the process that spawned
+/// alone.
 #[must_use = "a coproc whose handle is dropped is detached"]
 pub struct Coproc {
     record: Ref,
@@ -132,7 +140,9 @@ impl Coproc {
         &self.name
     }
 
-    /// Whether its function still runs. A coproc that became another program counts as ended.
+    /// Whether its function still runs. A coproc that became another program, or has
+    /// [left](crate::region::Region::detach) the region, counts as ended; a join then waits for the
+    /// end of its process.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.is_gone()
@@ -202,9 +212,12 @@ impl Coproc {
 
     /// Whether the task is gone, in good order or not.
     pub(super) fn is_gone(&self) -> bool {
-        self.record
-            .task()
-            .is_none_or(|task| self.record.region.inner().life_word(task).is_none())
+        self.life_word().is_none()
+    }
+
+    /// The life-word of its task, and what it holds now; `None` once the task is gone.
+    fn life_word(&self) -> Option<(&AtomicU32, u32)> {
+        self.record.region.inner().life_word(self.record.task()?)
     }
 
     pub(super) fn region(&self) -> &crate::region::Region {
@@ -231,10 +244,11 @@ impl Coproc {
         // It died. Somebody may wait for what it held.
         let _ = self.record.region.inner().sweep();
         let (ended, usage) = self.reap(deadline)?;
-        let outcome = match ended {
+        // Unless it had only left the region.
+        let outcome = self.published().unwrap_or(match ended {
             Ended::Exited(status) => Outcome::Exited(status),
             Ended::Signalled { signal, core } => Outcome::Signalled { signal, core },
-        };
+        });
         Ok(Exit { outcome, usage })
     }
 
@@ -260,17 +274,17 @@ impl Coproc {
         }
         loop {
             let deaths = inner.deaths();
-            if inner.life_word(task).is_none() {
+            let Some(life) = inner.life_word(task) else {
                 return Ok(true);
-            }
+            };
             if deadline.is_some_and(Deadline::has_passed) {
                 return Ok(false);
             }
-            inner.park(inner.task()?, &[], deaths, deadline);
+            inner.park(inner.task()?, &[life], deaths, deadline);
         }
     }
 
-    /// The result, of a coproc that is gone.
+    /// The result, if there is one.
     fn published(&self) -> Option<Outcome> {
         if self.record.state() != record::DONE {
             return None;
@@ -326,6 +340,15 @@ impl Coproc {
                 },
                 // Another thread has reaped it meanwhile.
                 Err(JoinError::Taken) if self.process.lock().reaped.is_some() => {}
+                Err(JoinError::System {
+                    error: Errno::MFILE | Errno::NFILE,
+                    ..
+                }) => {
+                    if deadline.is_some_and(Deadline::has_passed) {
+                        return Err(JoinError::TimedOut);
+                    }
+                    std::thread::sleep(NO_DESCRIPTOR);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -345,6 +368,8 @@ impl Coproc {
                     });
                 }
             };
+            // Relaxed: read by the zygote, should this process die.
+            self.record.pid.store(0, Ordering::Relaxed);
         }
         match process.reaped {
             Some(Ok(ended)) => Ok(Some(ended)),
@@ -360,23 +385,19 @@ impl Drop for Coproc {
             return;
         }
         let reaped = self.process.get_mut().reaped.is_some();
-        let gone = reaped || self.is_gone();
-        // A task that is gone without a result may have become another program, which goes on.
-        let ending = gone && self.record.state() == record::DONE;
-        if gone {
-            // SAFETY: the task is gone: the coproc does not touch its record any more.
+        let done = self.record.state() == record::DONE;
+        let record = if reaped || done {
+            // SAFETY: the coproc does not touch its record any more (invariant 2).
             unsafe { self.record.free() };
-        }
+            None
+        } else {
+            Some(self.record.clone())
+        };
         if !reaped {
-            let record = if gone {
-                None
-            } else {
-                Some(self.record.clone())
-            };
             graveyard::bury(Grave {
                 pid: self.pid,
                 record,
-                ending,
+                ending: done,
             });
         }
     }
@@ -392,7 +413,8 @@ impl fmt::Debug for Coproc {
     }
 }
 
-/// Waits until one of several coprocs has ended; gives its index, for [`Coproc::join`].
+/// Waits until one of several coprocs has ended; gives its index, for [`Coproc::join`]. (One that
+/// became another program counts as ended: its join may take long.)
 ///
 /// # Errors
 /// [`JoinError::TimedOut`] once `deadline` has passed, at once if there are none and no deadline.
@@ -407,21 +429,27 @@ pub fn wait_any(coprocs: &[&Coproc], deadline: Option<Deadline>) -> Result<usize
     let one_region = coprocs
         .iter()
         .all(|coproc| Arc::ptr_eq(coproc.region().inner(), inner));
+    let mut lives = Vec::with_capacity(coprocs.len());
     loop {
         let deaths = inner.deaths();
-        if let Some(index) = coprocs.iter().position(|coproc| coproc.is_gone()) {
-            return Ok(index);
+        lives.clear();
+        for (index, coproc) in coprocs.iter().enumerate() {
+            match coproc.life_word() {
+                Some(life) => lives.push(life),
+                None => return Ok(index),
+            }
         }
         if deadline.is_some_and(Deadline::has_passed) {
             return Err(JoinError::TimedOut);
         }
-        // The tasks of other regions are looked at from time to time.
+        // More of them, and the tasks of other regions, are looked at from time to time.
+        let watched = &lives[..lives.len().min(PARK_WORDS)];
         let check = Deadline::after(Duration::from_millis(10));
-        let until = if one_region {
+        let until = if one_region && watched.len() == lives.len() {
             deadline
         } else {
             Some(deadline.map_or(check, |deadline| deadline.min(check)))
         };
-        inner.park(inner.task()?, &[], deaths, until);
+        inner.park(inner.task()?, watched, deaths, until);
     }
 }

@@ -41,7 +41,19 @@
 //! In both, signal handlers are reset as by `exec` and no signal is blocked; the process group, the
 //! terminal, the environment and the working directory are the creator's. A coproc ends by `_exit`:
 //! its creator's `atexit` handlers never run in it, whether its function returns, panics or calls
-//! `exit` (with glibc; elsewhere `exit` runs them).
+//! `exit` (with glibc; elsewhere `exit` runs them). The child of a fork in a coproc ends likewise if
+//! it returns from the function.
+//!
+//! # What a copy has in common with its original
+//!
+//! - A function that calls `exit` has the *destructors of thread-locals* run that the copied thread
+//!   had: the one that started the runtime, or in a snapshot the one that spawned. One that returns
+//!   does not.
+//! - Handlers of *`pthread_atfork`* do not run: a library that repairs itself in them is not
+//!   repaired.
+//! - State that was copied is the same in all copies: *`std::hash::RandomState`* may give the same
+//!   keys in each of them, and so may other generators of random numbers that were seeded before.
+//! - *`std::env::args`* gives what stands where the arguments were: the coproc's name.
 //!
 //! # When processes die
 //!
@@ -49,7 +61,7 @@
 //! | --- | --- |
 //! | a coproc, by whatever cause | its creator's join says how; robust locks that it held report it; the region is swept |
 //! | the server process (`zygote`) | the next spawn makes another one, from the process as it is then; coprocs go on |
-//! | the creator | the server process and ready coprocs end; coprocs go on, unless they were to [die with it](Attributes::die_with_parent) |
+//! | the creator | ready coprocs end; others go on, unless they were to [die with it](Attributes::die_with_parent); the server process ends after the last of them |
 //!
 //! A coproc may start a runtime and coprocs of its own. So may the child of a fork, to which its
 //! parent's runtime is of no use ([`SpawnError::OtherProcess`]).
@@ -57,7 +69,12 @@
 //! # The creator's other children
 //!
 //! Coprocs have no exit signal: they send no SIGCHLD, and `waitpid(-1)` does not see them. The
-//! runtime waits for them by itself.
+//! runtime waits for them by itself. But to a coproc that becomes another program by `exec` the
+//! kernel gives the exit signal SIGCHLD: a `waitpid(-1)` of the host may meet its end, or a SIGCHLD
+//! that is ignored discard it, and a join then answers [`JoinError::Taken`].
+//!
+//! A coproc that nobody joins (it is [detached](Attributes::detached), or its handle was dropped) is
+//! a zombie from its end until the next spawn or join, or a call of [`reap_ended`].
 //!
 //! | file | what |
 //! | --- | --- |
@@ -80,12 +97,15 @@ mod pool;
 mod record;
 mod spawn;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 mod zygote;
 
 pub use crate::sys::limits::Usage;
 pub use attributes::{Attributes, Scheduling};
 pub use child::descriptors;
 pub use error::{JoinError, SpawnError, StartError};
+pub use graveyard::reap_ended;
 pub use join::{Coproc, Exit, KillError, Outcome, wait_any};
 pub use rustix::process::Signal;
 pub use spawn::{Coprocs, Options};

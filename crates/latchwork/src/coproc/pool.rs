@@ -1,13 +1,13 @@
 //! Coprocs that were made ahead: joined to the region, and asleep until there is work.
 #![allow(unsafe_code)]
 
-use super::graveyard::{self, Grave};
-use super::record::{self, Ref, Request};
-use super::zygote::Zygote;
+use super::graveyard::give_up;
+use super::record::{self, Chain, Ref, Request};
+use super::zygote::{BATCH, Zygote};
 use crate::atomic::Ordering;
 use crate::sys::futex::{self, Sharing};
-use crate::sys::process;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 #[derive(Default)]
 pub(super) struct Pool {
@@ -31,7 +31,7 @@ impl Pool {
                 break;
             };
             match member.state() {
-                record::REQUESTED if !has_ended(&member) => self.members.push_back(member),
+                record::REQUESTED if !member.has_ended() => self.members.push_back(member),
                 record::READY if lives(&member) => {
                     // SAFETY: the coproc reads it after `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
@@ -52,9 +52,9 @@ impl Pool {
                         return Some(member);
                     }
                     // It has closed meanwhile.
-                    discard(member, false);
+                    give_up(member, false);
                 }
-                _ => discard(member, false),
+                _ => give_up(member, false),
             }
         }
         None
@@ -70,21 +70,21 @@ impl Pool {
         &mut self,
         zygote: &Zygote,
         request: impl Fn() -> Request,
-        region: &crate::region::Region,
+        chain: &Arc<Chain>,
     ) {
         let missing = self.size - self.members.len();
         // Without memory, or without a zygote, there is no pool, and spawns are clean ones.
-        let records: Vec<Ref> = (0..missing)
-            .map_while(|_| Ref::new(region, request()).ok())
+        let mut records: Vec<Ref> = (0..missing)
+            .map_while(|_| chain.add(request()).ok())
             .collect();
-        if zygote.request(&records, &[]).is_ok() {
-            self.members.extend(records);
-        } else {
-            for record in &records {
-                // SAFETY: nobody else knows it, or ever will: the message was not sent.
-                unsafe { record.free() };
-            }
+        let messages = records.chunks(BATCH);
+        let sent = messages.take_while(|message| zygote.request(message, &[]).is_ok());
+        let sent: usize = sent.map(<[Ref]>::len).sum();
+        for record in records.drain(sent..) {
+            // SAFETY: nobody else knows it, or ever will: its message was not sent.
+            unsafe { record.free() };
         }
+        self.members.extend(records);
     }
 
     /// Forgets the members that have died. How many are ready, and how many are being made.
@@ -95,10 +95,10 @@ impl Pool {
                 break;
             };
             match member.state() {
-                record::REQUESTED if !has_ended(&member) => coming += 1,
+                record::REQUESTED if !member.has_ended() => coming += 1,
                 record::READY if lives(&member) => ready += 1,
                 _ => {
-                    discard(member, false);
+                    give_up(member, false);
                     continue;
                 }
             }
@@ -123,7 +123,7 @@ impl Pool {
     pub(super) fn close(&mut self) {
         self.forget_unmade();
         for member in self.members.drain(..) {
-            discard(member, true);
+            give_up(member, true);
         }
     }
 }
@@ -133,18 +133,4 @@ fn lives(member: &Ref) -> bool {
     member
         .task()
         .is_some_and(|task| member.region.inner().life_word(task).is_some())
-}
-
-/// Whether a member that is being made died before it was ready.
-fn has_ended(member: &Ref) -> bool {
-    let pid = member.pid.load(Ordering::Relaxed);
-    pid != 0 && !matches!(process::reap(pid, false), Ok(None))
-}
-
-fn discard(member: Ref, ending: bool) {
-    graveyard::bury(Grave {
-        pid: member.pid.load(Ordering::Relaxed),
-        record: Some(member),
-        ending,
-    });
 }

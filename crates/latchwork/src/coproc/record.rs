@@ -13,18 +13,24 @@
 //! Invariants
 //! 1. The request is written by the creator alone, before `REQUESTED` is sent or `ASSIGNED` is
 //!    stored (Release), and read by the coproc alone, after it has seen that (Acquire).
-//! 2. A coproc that has stored `FAILED` does not touch its record again; one that has stored `DONE`
-//!    leaves the region after that, and does not touch it after that. So the creator may free the
-//!    record at `FAILED`, and once the task is gone, however it went.
-//! 3. The result is written before `DONE`. A task that is gone without `DONE` died.
+//! 2. A coproc that has stored `FAILED` or `DONE` does not touch its record again. So the record may
+//!    be freed then, or once its process was reaped; not when its task is gone, for a function may
+//!    leave the region and run on.
+//! 3. The result is written before `DONE`. A process that has ended without `DONE` died.
+//! 4. A record is freed by its creator. Once that is dead, the zygote frees all that is in the
+//!    runtime's [`Chain`], and a coproc that is in none (its runtime has been dropped) its own when
+//!    its function has ended. (So a record can stay if creator *and* zygote are killed, or the
+//!    creator and a coproc whose runtime has been dropped.)
 #![allow(unsafe_code)]
 
 use super::attributes::{Attribute, Settings};
-use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::mutex::Mutex;
 use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Region};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
+use crate::sys::process;
 use crate::sys::sockets::MAX_DESCRIPTORS;
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
@@ -32,6 +38,7 @@ use core::num::NonZero;
 use core::ptr::NonNull;
 use core::time::Duration;
 use rustix::io::Errno;
+use std::sync::Arc;
 
 pub(super) const REQUESTED: u32 = 0;
 pub(super) const READY: u32 = 1;
@@ -66,7 +73,7 @@ pub(super) struct Request {
     pub(super) creator: u32,
     /// Made ahead, for the pool.
     pub(super) pooled: bool,
-    /// The descriptors to pass, as numbers in the process that is cloned.
+    /// The descriptors to pass, as numbers in the process that is cloned; how many are to arrive.
     pub(super) descriptors: [i32; MAX_DESCRIPTORS],
     pub(super) descriptor_count: usize,
     pub(super) value: [u128; VALUE_BYTES / 16],
@@ -75,7 +82,8 @@ pub(super) struct Request {
 #[repr(C, align(64))]
 pub(super) struct Record {
     pub(super) state: AtomicU32,
-    /// Set by the kernel when it makes the process; 0 before.
+    /// Set by the kernel when it makes the process; 0 before, and after the process was reaped
+    /// ([`Record::has_ended`]).
     pub(super) pid: AtomicU32,
     /// Slot and generation in the region's task table; 0 before it has joined.
     task: AtomicU64,
@@ -85,6 +93,9 @@ pub(super) struct Record {
     usage: [AtomicU64; 7],
     message_length: AtomicU32,
     message: [AtomicU8; MESSAGE_BYTES],
+    /// Neighbours in the runtime's chain, by address; 0 in `previous` of a record that is in none.
+    next: AtomicUsize,
+    previous: AtomicUsize,
     request: UnsafeCell<Request>,
 }
 
@@ -96,6 +107,8 @@ unsafe impl Sync for Record {}
 pub(super) struct Ref {
     pub(super) region: Region,
     record: NonNull<Record>,
+    /// Where the creator has put it.
+    chain: Option<Arc<Chain>>,
 }
 
 // SAFETY: the region handle keeps the record mapped, and the record is `Sync`.
@@ -127,6 +140,8 @@ impl Ref {
                 usage: [const { AtomicU64::new(0) }; 7],
                 message_length: AtomicU32::new(0),
                 message: [const { AtomicU8::new(0) }; MESSAGE_BYTES],
+                next: AtomicUsize::new(0),
+                previous: AtomicUsize::new(0),
                 request: UnsafeCell::new(request),
             });
             region.keep(block);
@@ -134,10 +149,11 @@ impl Ref {
         Ok(Self {
             region: region.clone(),
             record,
+            chain: None,
         })
     }
 
-    /// The record at an address that came over the zygote's socket.
+    /// The record at an address that came over the zygote's socket, or from a neighbour.
     ///
     /// # Safety
     /// It does, and is in this region.
@@ -146,6 +162,7 @@ impl Ref {
         Some(Self {
             region: region.clone(),
             record,
+            chain: None,
         })
     }
 
@@ -158,12 +175,102 @@ impl Ref {
     /// # Safety
     /// Invariant 2, and no other `Ref` of this process is used again.
     pub(super) unsafe fn free(&self) {
+        if let Some(chain) = &self.chain {
+            chain.remove(self);
+        }
         // SAFETY: by the contract. Should the thread be unable to become a task, it is leaked.
         let _: Result<(), AttachError> = unsafe { self.region.deallocate(self.record.cast()) };
     }
 }
 
+/// The records of a runtime: a list in the region, which begins at its control record, so that the
+/// zygote finds them when their creator is dead.
+///
+/// Only the creator changes it, under the lock. Each change takes effect by one store to a `next`:
+/// a kill at any instruction leaves a list that can be followed, and at most the record that was
+/// being made or freed is in none.
+pub(super) struct Chain {
+    control: Ref,
+    lock: Mutex<()>,
+}
+
+impl Chain {
+    pub(super) fn new(control: &Ref) -> Arc<Self> {
+        Arc::new(Self {
+            control: control.clone(),
+            lock: Mutex::new(()),
+        })
+    }
+
+    /// A new record in the chain.
+    pub(super) fn add(self: &Arc<Self>, request: Request) -> Result<Ref, ObjectError> {
+        let mut record = Ref::new(&self.control.region, request)?;
+        let _lock = self.lock.lock();
+        let first = self.control.next.load(Ordering::Relaxed);
+        record.next.store(first, Ordering::Relaxed);
+        record
+            .previous
+            .store(self.control.address(), Ordering::Relaxed);
+        if let Some(first) = self.at(first) {
+            first.previous.store(record.address(), Ordering::Relaxed);
+        }
+        // Release: who follows it finds the above.
+        self.control.next.store(record.address(), Ordering::Release);
+        record.chain = Some(Arc::clone(self));
+        Ok(record)
+    }
+
+    fn remove(&self, record: &Record) {
+        let _lock = self.lock.lock();
+        let next = record.next.load(Ordering::Relaxed);
+        let Some(previous) = self.at(record.previous.load(Ordering::Relaxed)) else {
+            return;
+        };
+        // Release: before the record is freed.
+        previous.next.store(next, Ordering::Release);
+        if let Some(next) = self.at(next) {
+            next.previous.store(previous.address(), Ordering::Relaxed);
+        }
+    }
+
+    /// Lets go of all records: the control record is about to be freed.
+    pub(super) fn dissolve(&self) {
+        let _lock = self.lock.lock();
+        let mut next = self.control.next.swap(0, Ordering::Relaxed);
+        while let Some(record) = self.at(next) {
+            next = record.next.swap(0, Ordering::Relaxed);
+            record.previous.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn at(&self, address: usize) -> Option<Ref> {
+        // SAFETY: the links hold addresses of records that are in the chain, and so not freed.
+        unsafe { Ref::at(&self.control.region, address) }
+    }
+}
+
 impl Record {
+    /// The next record of the chain.
+    pub(super) fn next(&self) -> usize {
+        // Acquire: pairs with the Release of `add` and `remove`.
+        self.next.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_in_chain(&self) -> bool {
+        // Relaxed: nothing is read through it.
+        self.previous.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether its process, a child of this one, has ended. It is then reaped, and its ID forgotten.
+    pub(super) fn has_ended(&self) -> bool {
+        let pid = self.pid.load(Ordering::Relaxed);
+        let ended = pid != 0 && !matches!(process::reap(pid, false), Ok(None));
+        if ended {
+            self.pid.store(0, Ordering::Relaxed);
+        }
+        ended
+    }
+
     /// The request.
     ///
     /// # Safety

@@ -6,7 +6,7 @@ use super::child::{self, Seed};
 use super::error::{SpawnError, StartError};
 use super::join::Coproc;
 use super::pool::Pool;
-use super::record::{self, Call, Ref, Request, VALUE_BYTES};
+use super::record::{self, Call, Chain, Ref, Request, VALUE_BYTES};
 use super::zygote::{EXISTENCE_CHECK, Zygote};
 use super::{clone, graveyard};
 use crate::atomic::Ordering;
@@ -20,12 +20,15 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use core::ops::Range;
 use core::time::Duration;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 use std::sync::Arc;
 
 /// How often a spawn makes a new zygote, should the last one have died under it.
 const ZYGOTES: usize = 3;
+/// How long a snapshot may take to start. It takes a millisecond, and more only if it hangs on a lock
+/// of another thread, or on a machine that is very busy.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How often [`Coprocs::fill`] counts.
 const FILL_CHECK: Duration = Duration::from_millis(1);
 
@@ -71,6 +74,8 @@ struct Shared {
     arguments: Range<usize>,
     /// Tells ready coprocs when to end, and where a zygote says that it is ready.
     control: Ref,
+    /// All other records.
+    chain: Arc<Chain>,
     zygote: Mutex<Option<Arc<Zygote>>>,
     pool: Mutex<Pool>,
     has_pool: bool,
@@ -83,10 +88,17 @@ impl Coprocs {
     ///
     /// It makes a copy of this process, as it is now, from which all clean coprocs will be copied:
     /// start it early. Where there are other threads already, the copy first proves that none of
-    /// them holds a lock of the allocator, the loader or std; if one does, another copy is made,
-    /// and after some attempts [`StartError::Unproven`] is returned. Locks of other libraries are
-    /// not looked at. Standard output and standard error are locked for that moment: a thread that
-    /// holds one of them for ever holds up the start, as it does `println!`.
+    /// them holds a lock of the allocator, the loader or std (standard error and panics); if one
+    /// does, another copy is made, and after some attempts [`StartError::Unproven`] is returned.
+    /// Standard output is locked for that moment: a thread that holds it for ever holds up the
+    /// start, as it does `println!`.
+    ///
+    /// Locks of other libraries are not looked at, nor are two of std:
+    /// - that of *standard input*, which a thread holds while it waits for a line. In coprocs it is
+    ///   then held for ever: they read descriptor 0 by other means.
+    /// - that of *standard output, if the calling thread holds it* ([`std::io::StdoutLock`]). In
+    ///   coprocs their first thread then holds it for ever, and others that print hang: drop it
+    ///   before.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -107,6 +119,7 @@ impl Coprocs {
         })?;
         let coprocs = Self {
             shared: Arc::new(Shared {
+                chain: Chain::new(&control),
                 region: region.clone(),
                 creator,
                 arguments: proc_file::stat().map_or(0..0, |stat| stat.arguments),
@@ -264,8 +277,10 @@ impl Coprocs {
     /// [`Attributes::share_files`], it captures no owned descriptor.
     ///
     /// In a process with threads, locks that others hold at this moment are held for ever in the
-    /// coproc, the allocator's included: it then keeps to what is async-signal-safe. (That is no
-    /// matter of safety, but of getting stuck.)
+    /// coproc, the allocator's and that of standard error included: it then keeps to what is
+    /// async-signal-safe. (That is no matter of safety, but of getting stuck. The start itself takes
+    /// none of them, unless it is to [die with its parent](Attributes::die_with_parent); should it
+    /// get stuck nevertheless, it is killed after ten seconds: [`SpawnError::Stuck`].)
     ///
     /// # Errors
     /// As for [`Self::spawn`].
@@ -336,14 +351,20 @@ impl Coprocs {
         taken
     }
 
-    fn start_clean(&self, request: Request, attributes: &Attributes) -> Result<Ref, SpawnError> {
+    fn start_clean(
+        &self,
+        mut request: Request,
+        attributes: &Attributes,
+    ) -> Result<Ref, SpawnError> {
         let descriptors = attributes.open()?;
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.borrow();
+        request.descriptor_count = descriptors.len();
         for _ in 0..ZYGOTES {
             let zygote = self.zygote()?;
-            let record = Ref::new(&self.shared.region, request.clone())?;
-            let asked = zygote.request(core::slice::from_ref(&record), &descriptors.borrow());
+            let record = self.shared.chain.add(request.clone())?;
+            let asked = zygote.request(core::slice::from_ref(&record), &descriptors);
             let started = match asked {
-                Ok(()) => handshake(&record, Some(&zygote)),
+                Ok(()) => handshake(&record, Some(&zygote), None),
                 Err(Errno::PIPE | Errno::CONNRESET) => Err(Unstarted::Unmade),
                 Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
             };
@@ -360,7 +381,7 @@ impl Coprocs {
                     self.replace(&zygote);
                 }
                 Err(Unstarted::Refused(error)) => {
-                    give_up(record);
+                    graveyard::give_up(record, true);
                     return Err(error);
                 }
             }
@@ -381,34 +402,40 @@ impl Coprocs {
         }
         let stack = Stack::map(request.settings.stack_bytes)
             .map_err(|error| Attribute::StackSize.failed(error))?;
-        let record = Ref::new(&self.shared.region, request)?;
+        let record = self.shared.chain.add(request)?;
         let seed = Seed {
             record: &record,
             control: None,
             arguments: self.shared.arguments.clone(),
             close: [None, None],
-            reset_signals: true,
-            duplicate: true,
+            snapshot: true,
         };
+        // The coproc would do it, and allocate, if it found dead tasks.
+        let _ = self.shared.region.inner().sweep();
         // SAFETY: `begin` never returns; what it may use in a process with threads is the user's
         // contract.
         let made =
             unsafe { clone::clone_caller(&stack, sharing, child::begin, &seed, &record.pid) };
         let started = match made {
-            Ok(_) => handshake(&record, None),
+            Ok(_) => handshake(&record, None, Some(Deadline::after(PATIENCE))),
             Err(error) => Err(Unstarted::Refused(Attribute::Process.failed(error))),
         };
         match started {
             Ok(()) => Ok(record),
             Err(Unstarted::Unmade) => Err(SpawnError::Died),
             Err(Unstarted::Refused(error)) => {
-                give_up(record);
+                graveyard::give_up(record, true);
                 Err(error)
             }
         }
     }
 
     fn zygote(&self) -> Result<Arc<Zygote>, StartError> {
+        if let Some(zygote) = &*self.shared.zygote.lock() {
+            return Ok(Arc::clone(zygote));
+        }
+        // The start takes it, and it may belong to a thread that waits for the lock below.
+        let _output = std::io::stdout().lock();
         let mut zygote = self.shared.zygote.lock();
         if let Some(zygote) = &*zygote {
             return Ok(Arc::clone(zygote));
@@ -442,12 +469,12 @@ impl Coprocs {
 
     fn top_up(&self, pool: &mut Pool, zygote: &Zygote) {
         let shared = &*self.shared;
-        pool.refill(zygote, || blank(shared.creator, true), &shared.region);
+        pool.refill(zygote, || blank(shared.creator, true), &shared.chain);
     }
 }
 
 /// A request for nothing.
-fn blank(creator: u32, pooled: bool) -> Request {
+pub(super) fn blank(creator: u32, pooled: bool) -> Request {
     Request {
         call: None,
         settings: Settings::named("ready"),
@@ -466,8 +493,12 @@ enum Unstarted {
     Refused(SpawnError),
 }
 
-/// Waits until a coproc runs or is refused.
-fn handshake(record: &Ref, zygote: Option<&Zygote>) -> Result<(), Unstarted> {
+/// Waits until a coproc runs or is refused; kills it if that takes beyond `patience`.
+fn handshake(
+    record: &Ref,
+    zygote: Option<&Zygote>,
+    patience: Option<Deadline>,
+) -> Result<(), Unstarted> {
     let inner = record.region.inner();
     loop {
         let zygote_life = zygote.map(|zygote| inner.life_word(zygote.task));
@@ -495,25 +526,16 @@ fn handshake(record: &Ref, zygote: Option<&Zygote>) -> Result<(), Unstarted> {
             }
             None => futex::wait_many(&[state], check),
         };
-        let dead = ended == futex::Wait::TimedOut
-            && made != 0
-            && !matches!(process::reap(made, false), Ok(None));
-        if dead && record.state() == record::REQUESTED {
+        if ended != futex::Wait::TimedOut || made == 0 || record.state() != record::REQUESTED {
+            continue;
+        }
+        if record.has_ended() && record.state() == record::REQUESTED {
             return Err(Unstarted::Refused(SpawnError::Died));
         }
-    }
-}
-
-/// Leaves a coproc that was refused, and its record, to be cleaned up.
-fn give_up(record: Ref) {
-    match record.pid.load(Ordering::Relaxed) {
-        // SAFETY: there is no process, and the zygote is done with it.
-        0 => unsafe { record.free() },
-        pid => graveyard::bury(graveyard::Grave {
-            pid,
-            record: Some(record),
-            ending: true,
-        }),
+        if patience.is_some_and(Deadline::has_passed) {
+            let _ = process::kill_child(made);
+            return Err(Unstarted::Refused(SpawnError::Stuck));
+        }
     }
 }
 
@@ -524,13 +546,17 @@ impl Drop for Shared {
             return;
         }
         self.control.announce(record::CLOSED);
-        if let Some(zygote) = self.zygote.get_mut().take() {
-            zygote.end();
+        if let Some(zygote) = self.zygote.get_mut().take()
+            && !zygote.end()
+        {
+            // It goes on until it finds that this process has ended, and may use the records.
+            return;
         }
         self.pool.get_mut().close();
         graveyard::tend_all();
         // The zygote's part in the region.
         let _ = self.region.inner().sweep();
+        self.chain.dissolve();
         // SAFETY: the zygote is gone, and so are the ready coprocs, which alone read it.
         unsafe { self.control.free() };
     }

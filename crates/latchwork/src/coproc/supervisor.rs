@@ -18,6 +18,9 @@ pub enum Restart {
     Always,
 }
 
+/// How often a coproc is looked at that has become another program.
+const END_CHECK: Duration = Duration::from_millis(20);
+
 type Start = Box<dyn FnMut(&Coprocs) -> Result<Coproc, SpawnError> + Send>;
 
 /// A coproc to look after: how to start it, and when to start it again.
@@ -120,6 +123,8 @@ pub enum Happening {
 enum State {
     Due(Deadline),
     Running(Coproc),
+    /// Its task is gone; the process may go on for long, as another program.
+    Ending(Coproc),
     Over,
 }
 
@@ -181,11 +186,13 @@ impl Supervisor {
         });
     }
 
-    /// The coproc of this name that runs now.
+    /// The coproc of this name that runs now, also as another program.
     #[must_use]
     pub fn running(&self, name: &str) -> Option<&Coproc> {
         self.children.iter().find_map(|child| match &child.state {
-            State::Running(coproc) if child.spec.name == name => Some(coproc),
+            State::Running(coproc) | State::Ending(coproc) if child.spec.name == name => {
+                Some(coproc)
+            }
             _ => None,
         })
     }
@@ -220,8 +227,16 @@ impl Supervisor {
         {
             return false;
         }
+        let news = events.len();
+        for child in &mut self.children {
+            child.look_for_end(Deadline::now(), events);
+        }
+        if events.len() > news {
+            return true;
+        }
         let due = self.children.iter().filter_map(|child| match child.state {
             State::Due(due) => Some(due),
+            State::Ending(_) => Some(Deadline::after(END_CHECK)),
             _ => None,
         });
         let until = due.chain(deadline).min();
@@ -239,7 +254,13 @@ impl Supervisor {
             Ok(which) => running[which].0,
             Err(_) => return true,
         };
-        self.children[ended].end(events);
+        let child = &mut self.children[ended];
+        if let State::Running(coproc) = core::mem::replace(&mut child.state, State::Over) {
+            child.state = State::Ending(coproc);
+        }
+        // The kernel may need a moment for one that was killed.
+        let moment = Deadline::after(END_CHECK);
+        child.look_for_end(deadline.map_or(moment, |end| end.min(moment)), events);
         true
     }
 }
@@ -288,11 +309,13 @@ impl Child {
         }
     }
 
-    fn end(&mut self, events: &mut Vec<Event>) {
-        let State::Running(coproc) = core::mem::replace(&mut self.state, State::Over) else {
+    /// If it is ending: waits for that.
+    fn look_for_end(&mut self, until: Deadline, events: &mut Vec<Event>) {
+        let State::Ending(coproc) = &self.state else {
             return;
         };
-        let success = match coproc.join() {
+        let success = match coproc.join_until(until) {
+            Err(JoinError::TimedOut) => return,
             Ok(exit) => {
                 let success = exit.is_success();
                 self.report(Happening::Ended(exit), events);

@@ -8,11 +8,13 @@
 //! *A late start.* In a process with threads one of these may hold a lock of the allocator, the
 //! loader or std at the instant of the clone, and in the copy it is held for ever. So the copy
 //! first takes each of them once, under the eye of its parent, which kills it if it hangs and makes
-//! another. (std's output is locked by the cloning thread itself.) Locks of other libraries, and
-//! the parent's own, are beyond this proof.
+//! another. (std's standard output is locked by the cloning thread itself.) Locks of other
+//! libraries, and the parent's own, are beyond this proof; so is that of standard input, which a
+//! program that reads commands holds all the time.
 //!
-//! *Its end.* It ends when its socket does, or when its parent does, and then has the ready coprocs
-//! of the pool end, too. If it is killed, the next spawn that needs it makes another one.
+//! *Its end.* It ends when its socket does. When its parent has ended, it has the ready coprocs of
+//! the pool end, too, waits for those that go on, and frees the records, as nobody else can. If it
+//! is killed, the next spawn that needs it makes another one.
 //!
 //! *Signals.* All are blocked in it, so that those for the terminal's group pass it by.
 #![allow(unsafe_code)]
@@ -36,17 +38,20 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long the first copy may take to prove itself; each further one may take twice as long.
-const PROOF: Duration = Duration::from_secs(1);
-const ATTEMPTS: u32 = 4;
+/// How long the first copy may take to prove itself; each further one may take twice as long, up to
+/// some seconds for a machine that is busy. It takes a millisecond.
+const PROOF: Duration = Duration::from_millis(10);
+const ATTEMPTS: u32 = 10;
 /// How often somebody who waits for a process looks whether it still exists: a process that has no
 /// life-word yet cannot tell of its death.
 pub(super) const EXISTENCE_CHECK: Duration = Duration::from_millis(20);
 /// How long the end of a parent may take after that of its descriptors.
 const LAST_BREATH: Duration = Duration::from_secs(1);
+/// How long a zygote that cannot be killed is waited for.
+const FAREWELL: Duration = Duration::from_secs(5);
 const ZYGOTE_STACK: usize = 256 << 10;
 /// Records that one message names at most.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// The parent's end.
 #[derive(Debug)]
@@ -100,8 +105,7 @@ impl Zygote {
                     }));
                 }
                 Ok(false) => {
-                    process::kill_child(pid);
-                    let _ = process::reap(pid, true);
+                    end_child(pid);
                 }
                 Err(error) => return Err(error),
             }
@@ -109,27 +113,52 @@ impl Zygote {
         Err(StartError::Unproven { attempts: ATTEMPTS })
     }
 
-    /// Asks for processes, one for each record; descriptors go with a single one.
+    /// Asks for processes, one for each record, of which there are at most [`BATCH`]; descriptors go
+    /// with a single one.
     pub(super) fn request(
         &self,
         records: &[Ref],
         descriptors: &[BorrowedFd<'_>],
     ) -> Result<(), Errno> {
-        for batch in records.chunks(BATCH) {
-            let mut message = [0; BATCH * 8];
-            for (place, record) in message.chunks_exact_mut(8).zip(batch) {
-                place.copy_from_slice(&record.address().to_ne_bytes());
-            }
-            sockets::send(&self.socket, &message[..batch.len() * 8], descriptors)?;
+        let mut message = [0; BATCH * 8];
+        for (place, record) in message.chunks_exact_mut(8).zip(records) {
+            place.copy_from_slice(&record.address().to_ne_bytes());
         }
-        Ok(())
+        sockets::send(&self.socket, &message[..records.len() * 8], descriptors)
     }
 
-    /// Ends it. Afterwards it makes no more processes.
-    pub(super) fn end(&self) {
-        process::kill_child(self.pid);
-        let _ = process::reap(self.pid, true);
+    /// One that is none: nobody reads the other end.
+    #[cfg(test)]
+    pub(super) fn deaf(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            pid: 0,
+            task: Owner::new(0, core::num::NonZero::<u32>::MIN),
+        }
     }
+
+    /// Ends it; whether it is gone. If so, it makes no more processes and uses no record.
+    pub(super) fn end(&self) -> bool {
+        // A process that has become another user's cannot kill it.
+        sockets::shut_down(&self.socket);
+        end_child(self.pid)
+    }
+}
+
+/// Ends a child, which ends by itself if it cannot be killed; whether it is gone.
+fn end_child(pid: u32) -> bool {
+    if process::kill_child(pid) != Err(Errno::PERM) {
+        let _ = process::reap(pid, true);
+        return true;
+    }
+    let patience = Deadline::after(FAREWELL);
+    while matches!(process::reap(pid, false), Ok(None)) {
+        if patience.has_passed() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
 }
 
 fn system(call: &'static str) -> impl Fn(Errno) -> StartError {
@@ -191,22 +220,45 @@ fn serve(plan: &Plan<'_>) -> ! {
     };
     control.announce(record::STARTED);
     while server.turn() {}
+    if control.state() == record::CLOSED {
+        // By the parent, which frees it when this process is gone.
+        process::exit(0)
+    }
     // A dying parent's descriptors go before it does. (One that became another program lives on.)
     let _ = process::wait_for_end(&server.parent, Some(Deadline::after(LAST_BREATH)));
     control.announce(record::CLOSED);
     if process::parent() != plan.parent {
-        // Nobody else is left to free what the parent has allocated. A ready coproc that looks at
-        // the control record after this looks for its parent, too.
-        for record in server.backlog.iter().chain([control]) {
-            // SAFETY: the parent is dead, and no process has been made for those in the backlog.
-            unsafe { record.free() };
-        }
+        free_all(control);
     }
     process::exit(0)
 }
 
+/// Frees all records of a parent that is dead, each when its process is gone.
+fn free_all(control: &Ref) {
+    let mut next = control.next();
+    // SAFETY: the parent's chain, which nobody changes any more.
+    while let Some(record) = unsafe { Ref::at(&control.region, next) } {
+        next = record.next();
+        let pid = record.pid.load(Ordering::Relaxed);
+        let used = pid != 0
+            && record.state() != record::DONE
+            && match process::open_process(pid) {
+                Ok(process) => process::wait_for_end(&process, None).is_err(),
+                Err(error) => error != Errno::SRCH,
+            };
+        if !used {
+            // SAFETY: neither the parent nor the coproc uses it again.
+            unsafe { record.free() };
+        }
+    }
+    // SAFETY: the ready coprocs, which alone read it, are gone.
+    unsafe { control.free() };
+}
+
 /// Cuts what ties this process to its parent; gives a descriptor of the latter.
 fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
+    // In case that it hangs, and its parent dies before it can kill it.
+    process::end_with_creating_thread(true);
     signals::reset_handlers();
     let mut kept: Vec<_> = Vec::new();
     // SAFETY: this process has one thread.
@@ -228,7 +280,9 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
         let thread =
             thread.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))?;
         let _ = thread.join();
+        touch_std_locks();
     }
+    process::end_with_creating_thread(false);
     process::set_name(b"zygote");
     // SAFETY: nobody in this process uses its arguments.
     unsafe { proc_file::set_title(&plan.arguments, b"latchwork zygote") };
@@ -244,6 +298,21 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
         Err(_) => return Err(Errno::NOMEM),
     }
     Ok(parent)
+}
+
+/// Takes the locks that std has for standard error and for panics, and gives them back.
+fn touch_std_locks() {
+    drop(std::io::stderr().lock());
+    // The lock under which the usual hook prints.
+    drop(std::backtrace::Backtrace::force_capture());
+    // The hook may not be changed in a panic, through which the runtime may be started.
+    if !std::thread::panicking() {
+        // Not the program's own hook: it may do anything.
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let _ = std::panic::catch_unwind(|| panic!("a proof that panics work"));
+        std::panic::set_hook(hook);
+    }
 }
 
 struct Server<'a> {
@@ -295,10 +364,13 @@ impl Server<'_> {
     fn make(&self, record: &Ref, descriptors: &[OwnedFd]) {
         // SAFETY: as above.
         let request = unsafe { record.request() };
+        if request.descriptor_count != descriptors.len() {
+            // The kernel hands over as many as this process's limit leaves room for.
+            return record.refuse(Attribute::Descriptor, Errno::MFILE);
+        }
         for (place, descriptor) in request.descriptors.iter_mut().zip(descriptors) {
             *place = descriptor.as_raw_fd();
         }
-        request.descriptor_count = descriptors.len();
         let made = self
             .stack_of(request.settings.stack_bytes)
             .and_then(|stack| {
@@ -307,8 +379,7 @@ impl Server<'_> {
                     control: Some(self.plan.control),
                     arguments: self.plan.arguments.clone(),
                     close: [Some(self.plan.socket), Some(self.parent.as_fd())],
-                    reset_signals: false,
-                    duplicate: false,
+                    snapshot: false,
                 };
                 // SAFETY: this process has one thread, and `begin` never returns.
                 unsafe { clone::clone(&stack, Sharing::PARENT, child::begin, &seed, &record.pid) }

@@ -169,8 +169,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "CLONE_INTO_CGROUP",
         group: Group::Optional,
         since: Some((5, 7)),
-        used_for: "a coproc starts inside its control group",
-        fallback: "a coproc is moved into its control group after its start",
+        used_for: "could start a coproc inside its control group; no part uses it yet",
+        fallback: "nothing changes: a coproc moves itself into its control group before it runs",
     },
     Row {
         feature: Feature::PidFd,

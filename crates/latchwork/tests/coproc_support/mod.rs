@@ -15,8 +15,11 @@ pub fn region() -> Region {
 
 /// Runs a test in a process of its own, with one thread, and under a watchdog.
 pub fn isolated(test: impl FnOnce()) {
+    let child = fork(test);
+    // After the fork: a thread that starts holds a lock of std's, in which the child's threads would
+    // be stuck.
     let _watchdog = Watchdog::start("an isolated test".into());
-    fork(test).succeed();
+    child.succeed();
 }
 
 /// Forks while no other thread is inside std's output: the harness prints whenever it likes.

@@ -1,0 +1,85 @@
+//! What only the inside can see: the chain of records, and a pool whose requests do not get through.
+#![allow(unsafe_code)]
+
+use super::pool::Pool;
+use super::record::{Chain, Ref, Request};
+use super::spawn::blank;
+use super::zygote::{BATCH, Zygote};
+use crate::region::{Region, RegionOptions};
+use crate::sys::sockets;
+
+fn request() -> Request {
+    blank(crate::sys::thread::process_id(), true)
+}
+
+/// A region with a control record.
+fn runtime() -> (Region, Ref) {
+    let region = RegionOptions::new();
+    let region = region.max_bytes(8 << 20).create_anonymous().unwrap();
+    let control = Ref::new(&region, request()).unwrap();
+    (region, control)
+}
+
+/// The records that a zygote would find.
+fn followed(control: &Ref) -> Vec<usize> {
+    let follow = |address: usize| {
+        // SAFETY: the links of a chain that nobody changes meanwhile.
+        unsafe { Ref::at(&control.region, address) }
+    };
+    core::iter::successors(follow(control.next()), |record| follow(record.next()))
+        .map(|record| record.address())
+        .collect()
+}
+
+#[test]
+fn a_chain_leads_to_the_records_that_are_not_freed() {
+    let (region, control) = runtime();
+    let before = region.heap_stats().shared_blocks;
+    let chain = Chain::new(&control);
+    let records: Vec<Ref> = (0..4).map(|_| chain.add(request()).unwrap()).collect();
+    let addresses: Vec<usize> = records.iter().map(Ref::address).collect();
+    let led_to = |indices: &[usize]| -> Vec<usize> {
+        indices.iter().map(|index| addresses[*index]).collect()
+    };
+    assert_eq!(followed(&control), led_to(&[3, 2, 1, 0]));
+    // In the middle, at the beginning, at the end.
+    for (freed, left) in [(2, &[3, 1, 0][..]), (3, &[1, 0]), (0, &[1])] {
+        assert!(records[freed].is_in_chain());
+        // SAFETY: known to this test alone.
+        unsafe { records[freed].free() };
+        assert_eq!(followed(&control), led_to(left));
+    }
+    chain.dissolve();
+    assert_eq!(followed(&control), [0; 0]);
+    assert!(!records[1].is_in_chain());
+    // SAFETY: as above; of the control record nothing is used after this.
+    unsafe {
+        records[1].free();
+        assert_eq!(region.heap_stats().shared_blocks, before);
+        control.free();
+    }
+}
+
+#[test]
+fn what_was_asked_for_stays_if_more_cannot_be_asked_for() {
+    const SIZE: usize = 10 * BATCH;
+    let (region, control) = runtime();
+    let before = region.heap_stats().shared_blocks;
+    let chain = Chain::new(&control);
+    let (ours, _theirs) = sockets::pair().unwrap();
+    // Room for a few messages, and no waiting for more.
+    rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
+    rustix::io::ioctl_fionbio(&ours, true).unwrap();
+    let mut pool = Pool::new(SIZE);
+    pool.refill(&Zygote::deaf(ours), request, &chain);
+    let (ready, coming) = pool.count();
+    assert_eq!(ready, 0);
+    assert!(coming != 0 && coming < SIZE && coming.is_multiple_of(BATCH));
+    assert_eq!(followed(&control).len(), coming);
+    assert_eq!(region.heap_stats().shared_blocks, before + coming);
+    pool.forget_unmade();
+    assert_eq!(followed(&control), [0; 0]);
+    assert_eq!(region.heap_stats().shared_blocks, before);
+    // SAFETY: nothing is left in the chain.
+    unsafe { control.free() };
+}

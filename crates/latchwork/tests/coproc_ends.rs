@@ -1,0 +1,262 @@
+//! How coprocs end, and what their creators make of it: in unusual ways, without a handle, without
+//! a descriptor, without a creator.
+#![allow(unsafe_code)]
+
+mod coproc_support;
+
+use coproc_support::{children, fork, isolated, region, runs, status_of, until};
+use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, descriptors, reap_ended};
+use latchwork::region::Region;
+use latchwork_testkit::Watchdog;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+fn give(_: &Region, value: i32) -> i32 {
+    value
+}
+
+fn pause(_: &Region, (): ()) -> i32 {
+    loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+fn sleep_as_program(_: &Region, seconds: u32) -> i32 {
+    let error = Command::new("sleep").arg(seconds.to_string()).exec();
+    panic!("{error}")
+}
+
+/// Leaves the region, and goes on until it may read.
+fn leave_the_region(region: &Region, value: i32) -> i32 {
+    let mut go = std::fs::File::from(descriptors().remove(0));
+    region.clone().detach().unwrap();
+    go.read_exact(&mut [0]).unwrap();
+    value
+}
+
+#[test]
+fn a_coproc_that_left_the_region_is_joined_with_its_result() {
+    let region = region();
+    let coprocs = Coprocs::new(&region).unwrap();
+    let (read, mut write) = std::io::pipe().unwrap();
+    let attributes = Attributes::new().descriptor(read);
+    let coproc = coprocs
+        .spawn_value(leave_the_region, 77, &attributes)
+        .unwrap();
+    until(|| !coproc.is_alive());
+    let soon = latchwork::time::Deadline::after(Duration::from_millis(20));
+    assert!(coproc.join_until(soon).is_err());
+    write.write_all(&[0]).unwrap();
+    assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(77));
+}
+
+#[test]
+fn a_coproc_that_left_the_region_writes_into_nobody_elses_record() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let (read, mut write) = std::io::pipe().unwrap();
+        let attributes = Attributes::new().descriptor(read);
+        let left = coprocs
+            .spawn_value(leave_the_region, 77, &attributes)
+            .unwrap();
+        let pid = left.pid();
+        until(|| !left.is_alive());
+        drop(left);
+        let others: Vec<_> = (0..8)
+            .map(|_| coprocs.spawn_value(pause, (), &Attributes::new()).unwrap())
+            .collect();
+        write.write_all(&[0]).unwrap();
+        until(|| !runs(pid));
+        for other in others {
+            other.kill(Signal::KILL).unwrap();
+            let outcome = other.join().unwrap().outcome;
+            assert!(matches!(outcome, Outcome::Signalled { .. }), "{outcome:?}");
+        }
+        region.check_heap().unwrap();
+    });
+}
+
+#[test]
+fn a_fork_that_returns_from_the_function_ends_there() {
+    fn fork_and_return(_: &Region, panics: bool) -> i32 {
+        // SAFETY: a process of one thread.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            assert!(!panics, "in the child of the fork");
+            return 5;
+        }
+        let mut status = 0;
+        // SAFETY: the kernel writes the variable.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        libc::WEXITSTATUS(status)
+    }
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+        let before = region.heap_stats();
+        for (attributes, panics, status) in [
+            (Attributes::new(), false, 5),
+            (Attributes::new().core_size(0), true, 101),
+            (Attributes::new().snapshot(), false, 5),
+        ] {
+            let coproc = coprocs
+                .spawn_value(fork_and_return, panics, &attributes)
+                .unwrap();
+            assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(status));
+        }
+        region.check_heap().unwrap();
+        drop(coprocs);
+        assert!(region.heap_stats().shared_blocks <= before.shared_blocks);
+    });
+}
+
+#[test]
+fn a_program_is_joined_without_a_free_descriptor() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let coproc = coprocs
+            .spawn_value(sleep_as_program, 1, &Attributes::new())
+            .unwrap();
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the kernel reads the limit.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none) };
+        let soon = latchwork::time::Deadline::after(Duration::from_millis(20));
+        let early = coproc.join_until(soon);
+        assert!(
+            matches!(early, Err(latchwork::coproc::JoinError::TimedOut)),
+            "{early:?}"
+        );
+        assert_eq!(coproc.join().unwrap().outcome, Outcome::Exited(0));
+    });
+}
+
+#[test]
+fn what_nobody_joins_is_reaped_on_request() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let detached = Attributes::new().detached();
+        let ended = coprocs.spawn_value(give, 0, &detached).unwrap();
+        let dropped = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
+        let pids = [ended.pid(), dropped.pid()];
+        drop((ended, dropped));
+        until(|| status_of(pids[0]).is_some_and(|(_, state)| state == 'Z'));
+        reap_ended();
+        assert_eq!(status_of(pids[0]), None);
+        assert!(runs(pids[1]));
+        // SAFETY: our child, which lives.
+        unsafe { libc::kill(pids[1].cast_signed(), libc::SIGKILL) };
+        until(|| !runs(pids[1]));
+        reap_ended();
+        assert_eq!(status_of(pids[1]), None);
+    });
+}
+
+#[test]
+fn a_runtime_whose_process_became_another_user_ends() {
+    isolated(|| {
+        let region = region();
+        region.join("creator").unwrap();
+        let before = region.heap_stats();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        // SAFETY: changes this process alone.
+        if unsafe { libc::setresuid(54321, 54321, 54321) } != 0 {
+            eprintln!("skipped: this user cannot become another");
+            return;
+        }
+        drop(coprocs);
+        assert_eq!(children(), []);
+        let after = region.heap_stats();
+        assert_eq!(before.shared_blocks, after.shared_blocks);
+    });
+}
+
+#[test]
+fn what_a_killed_creator_had_in_the_region_is_freed_when_its_coprocs_are_gone() {
+    fn crash(_: &Region, (): ()) -> i32 {
+        std::process::abort()
+    }
+    let _watchdog = Watchdog::start("killed creator".into());
+    let region = region();
+    let pids = region
+        .object("pids", || [const { AtomicU32::new(0) }; 5])
+        .unwrap();
+    let pid = |index: usize| pids[index].load(Ordering::Acquire);
+    let blocks = || {
+        region.sweep().unwrap();
+        let stats = region.heap_stats();
+        stats.private_blocks + stats.shared_blocks
+    };
+    let before = blocks();
+    let mut host = fork(|| {
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        pids[3].store(children()[0].0, Ordering::Release);
+        let clean = Attributes::new().core_size(0);
+        let ended = coprocs.spawn_value(give, 1, &clean).unwrap();
+        let died = coprocs.spawn_value(crash, (), &clean).unwrap();
+        let goes_on = [
+            coprocs.spawn_value(pause, (), &clean).unwrap(),
+            coprocs.spawn_value(sleep_as_program, 1000, &clean).unwrap(),
+            coprocs
+                .spawn_value(pause, (), &Attributes::new().snapshot())
+                .unwrap(),
+        ];
+        for (place, coproc) in pids.iter().zip(&goes_on) {
+            place.store(coproc.pid(), Ordering::Release);
+        }
+        let joined = coprocs.spawn_value(give, 1, &Attributes::new()).unwrap();
+        let forever = latchwork::time::Deadline::after(Duration::from_secs(1000));
+        assert!(joined.join_until(forever).unwrap().outcome == Outcome::Returned(1));
+        until(|| !ended.is_alive() && !died.is_alive());
+        pids[4].store(1, Ordering::Release);
+        std::thread::sleep(Duration::from_secs(1000));
+    });
+    until(|| pid(4) == 1);
+    host.kill();
+    for coproc in (0..3).map(pid) {
+        assert!(runs(coproc) && runs(pid(3)));
+        // SAFETY: a coproc of the host's, which lives, and which nobody else ends.
+        unsafe { libc::kill(coproc.cast_signed(), libc::SIGKILL) };
+        until(|| !runs(coproc));
+    }
+    until(|| !runs(pid(3)));
+    assert_eq!(blocks(), before);
+    region.check_heap().unwrap();
+}
+
+#[test]
+fn a_coproc_that_ends_as_its_joiner_falls_asleep_is_noticed() {
+    fn nap(_: &Region, microseconds: u64) -> i32 {
+        std::thread::sleep(Duration::from_micros(microseconds));
+        0
+    }
+    isolated(|| {
+        let seed = latchwork_testkit::Seed::from_env();
+        let mut rng = seed.rng(0);
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(60)).unwrap();
+        // The longer the table is, the longer it takes to fall asleep.
+        let far = latchwork::time::Deadline::after(Duration::from_secs(100));
+        assert_eq!(coprocs.fill(far).unwrap(), 60);
+        for round in 0..1000 {
+            // A joiner sleeps on one word alone for 2 ms, and on all words after that.
+            let nap_time = rng.u64(1700..2100);
+            let coproc = coprocs
+                .spawn_value(nap, nap_time, &Attributes::new())
+                .unwrap();
+            if round % 2 == 0 {
+                coproc.join().unwrap();
+            } else {
+                latchwork::coproc::wait_any(&[&coproc], None).unwrap();
+            }
+        }
+    });
+}
