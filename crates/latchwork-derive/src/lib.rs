@@ -1,14 +1,22 @@
 //! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable` and `TornSafe`.
 //!
-//! Use them through `latchwork::region`, which re-exports them beside their traits.
+//! Use them through `latchwork::region`, which re-exports them beside their traits. What they write is
+//! `unsafe impl` without an `allow`: the lint `unsafe_code` does not look into macros of other crates,
+//! and a crate that forbids it must be able to use them.
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
-use syn::{Data, DeriveInput, Error, Field, Fields, Result, parse_macro_input, parse_quote};
+use syn::{
+    Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, Result, parse_macro_input,
+    parse_quote,
+};
 
 /// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum
 /// with a fixed representation, all of whose fields are `Shareable`.
+///
+/// The fingerprint covers names, representation, size and alignment, the fields' names, fingerprints
+/// and (in a struct) offsets, and the variants' names and discriminants.
 #[proc_macro_derive(Shareable)]
 pub fn derive_shareable(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -26,40 +34,78 @@ pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Fixed layouts: what two builds must agree on to read each other's memory.
-fn has_fixed_layout(input: &DeriveInput) -> Result<bool> {
-    let mut fixed = false;
-    for attribute in &input.attrs {
-        if attribute.path().is_ident("repr") {
-            attribute.parse_nested_meta(|meta| {
-                let name = meta
-                    .path
-                    .get_ident()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
-                fixed |= matches!(
-                    name.as_str(),
-                    "C" | "transparent"
-                        | "u8"
-                        | "u16"
-                        | "u32"
-                        | "u64"
-                        | "i8"
-                        | "i16"
-                        | "i32"
-                        | "i64"
-                );
-                // `align(8)` and `packed(2)` carry an argument.
-                if meta.input.peek(syn::token::Paren) {
-                    let content;
-                    syn::parenthesized!(content in meta.input);
-                    content.parse::<syn::LitInt>()?;
-                }
-                Ok(())
-            })?;
+/// What `#[repr(…)]` says.
+#[derive(Default)]
+struct Representation {
+    /// In words, for the fingerprint.
+    text: String,
+    /// Two builds that agree on it can read each other's memory.
+    is_fixed: bool,
+    /// The type of an enum's discriminants, if it is named.
+    integer: Option<Ident>,
+}
+
+impl Representation {
+    fn of(input: &DeriveInput) -> Result<Self> {
+        let mut this = Self::default();
+        for attribute in &input.attrs {
+            if attribute.path().is_ident("repr") {
+                attribute.parse_nested_meta(|meta| {
+                    let word = meta.path.require_ident()?;
+                    match word.to_string().as_str() {
+                        "C" | "transparent" => this.is_fixed = true,
+                        "u8" | "u16" | "u32" | "u64" | "i8" | "i16" | "i32" | "i64" => {
+                            this.is_fixed = true;
+                            this.integer = Some(word.clone());
+                        }
+                        _ => {}
+                    }
+                    this.text += &format!(" {word}");
+                    // `align(8)` and `packed(2)` carry an argument.
+                    if meta.input.peek(syn::token::Paren) {
+                        let content;
+                        syn::parenthesized!(content in meta.input);
+                        this.text += &format!("({})", content.parse::<syn::LitInt>()?);
+                    }
+                    Ok(())
+                })?;
+            }
         }
+        Ok(this)
     }
-    Ok(fixed)
+}
+
+/// The value of each variant's discriminant, as an `i128`.
+fn discriminants(data: &DataEnum, integer: Option<Ident>) -> Vec<Tokens> {
+    let integer = integer.unwrap_or(parse_quote!(isize));
+    let mut named = quote!(0);
+    let mut after = 0i128;
+    let value = |variant: &syn::Variant| {
+        if let Some((_, value)) = &variant.discriminant {
+            named = quote!(#value);
+            after = 0;
+        }
+        let value = quote!({ let named: #integer = #named; named as i128 + #after });
+        after += 1;
+        value
+    };
+    data.variants.iter().map(value).collect()
+}
+
+/// How `offset_of!` names the fields of a struct; it does not know those of an enum, which follow from
+/// the representation.
+fn members(data: &Data) -> Vec<Tokens> {
+    let Data::Struct(data) = data else {
+        return Vec::new();
+    };
+    let member = |(index, field): (usize, &Field)| match &field.ident {
+        Some(name) => quote!(#name),
+        None => {
+            let index = Index::from(index);
+            quote!(#index)
+        }
+    };
+    data.fields.iter().enumerate().map(member).collect()
 }
 
 fn fields_of(data: &Data) -> Result<Vec<(&Field, String)>> {
@@ -95,7 +141,8 @@ fn fields_of(data: &Data) -> Result<Vec<(&Field, String)>> {
 }
 
 fn shareable(mut input: DeriveInput) -> Result<Tokens> {
-    if !has_fixed_layout(&input)? {
+    let representation = Representation::of(&input)?;
+    if !representation.is_fixed {
         return Err(Error::new_spanned(
             &input.ident,
             "a Shareable type needs a fixed layout: add #[repr(C)], #[repr(transparent)], or for an enum an integer such as #[repr(u32)]",
@@ -105,14 +152,17 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
         .into_iter()
         .map(|(field, name)| (field.clone(), name))
         .collect();
-    let variants = match &input.data {
-        Data::Enum(data) => data
-            .variants
-            .iter()
-            .map(|variant| variant.ident.to_string())
-            .collect(),
-        _ => Vec::new(),
+    let (variants, discriminants) = match &input.data {
+        Data::Enum(data) => (
+            data.variants
+                .iter()
+                .map(|variant| variant.ident.to_string())
+                .collect(),
+            discriminants(data, representation.integer),
+        ),
+        _ => (Vec::new(), Vec::new()),
     };
+    let members = members(&input.data);
     let clause = input.generics.make_where_clause();
     for (field, _) in &fields {
         let ty = &field.ty;
@@ -123,7 +173,8 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     let label = format!(
-        "{name}{{{};{}}}",
+        "{name}[{}]{{{};{}}}",
+        representation.text,
         variants.join(","),
         fields
             .iter()
@@ -134,13 +185,16 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     let types: Vec<_> = fields.iter().map(|(field, _)| &field.ty).collect();
     Ok(quote! {
         // SAFETY: every field is Shareable, and the layout is fixed.
-        #[allow(unsafe_code)]
         unsafe impl #implementation ::latchwork::region::Shareable for #name #arguments #clause {
             const FINGERPRINT: u64 = ::latchwork::region::fingerprint(
                 #label,
                 ::core::mem::size_of::<Self>(),
                 ::core::mem::align_of::<Self>(),
-                &[#(<#types as ::latchwork::region::Shareable>::FINGERPRINT),*],
+                &[
+                    #(<#types as ::latchwork::region::Shareable>::FINGERPRINT,)*
+                    #(::core::mem::offset_of!(Self, #members) as u64,)*
+                    #(#discriminants as u64,)*
+                ],
             );
             const OWNS_BLOCKS: bool = false #(|| <#types as ::latchwork::region::Shareable>::OWNS_BLOCKS)*;
         }
@@ -165,7 +219,6 @@ fn torn_safe(mut input: DeriveInput) -> Result<Tokens> {
     let (implementation, arguments, clause) = input.generics.split_for_impl();
     Ok(quote! {
         // SAFETY: every field is TornSafe, and no field's validity depends on another's.
-        #[allow(unsafe_code)]
         unsafe impl #implementation ::latchwork::region::TornSafe for #name #arguments #clause {}
     })
 }

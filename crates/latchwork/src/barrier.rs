@@ -12,7 +12,8 @@
 //! round before it wakes. *Orderings:* AcqRel on the word: all that happened before any arrival is
 //! visible after the opening. *Death:* a task that died after it arrived counts as arrived; one that
 //! will never arrive is waited for: use the timed wait, which withdraws. If the last one is killed
-//! between opening and waking, in a region its death wakes the others. *Rounds* wrap after 65,536,
+//! between opening and waking, in a region its death wakes the others (if its process has a task
+//! there: see `sleep.rs`; one that ever waited is one). *Rounds* wrap after 65,536,
 //! which a sleeper would have to miss whole. *Frozen:* size 8, alignment 4.
 
 use crate::atomic::{AtomicU32, Ordering};
@@ -56,6 +57,10 @@ impl Barrier<Private> {
 
 impl Barrier<Shared> {
     /// For `tasks` tasks of all processes that map it.
+    ///
+    /// In a region, a task that is killed as it opens the barrier leaves nobody asleep. A process
+    /// that uses this after a fork, through references alone, is to
+    /// [join](crate::region::Region::join) the region first.
     ///
     /// # Panics
     /// If `tasks` is 0 or above 65,535.

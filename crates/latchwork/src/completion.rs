@@ -13,7 +13,8 @@
 //! completer sees the waiter, and wakes it, or the waiter's sleep sees the token.
 //!
 //! *Death:* a waiter that is killed takes no token. In a region its death wakes the other waiters,
-//! should it have consumed a wake-up. A completer that dies first completes nothing.
+//! should it have consumed a wake-up; so does that of a completer between token and wake-up, if its
+//! process has a task of the region (see `sleep.rs`). One that dies first completes nothing.
 //! *Frozen:* size 8, alignment 4, zero = nothing done. *Cost:* `complete` without waiters is one
 //! read-modify-write; `wait` for what is done, one compare-and-swap. *Checked by:*
 //! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines; negative twins).
@@ -60,6 +61,10 @@ impl Completion<Private> {
 #[cfg(not(loom))]
 impl Completion<Shared> {
     /// Nothing is done yet; for every process that maps it.
+    ///
+    /// In a region, a task that is killed while it waits, or as it completes, leaves nobody asleep. A
+    /// process that uses this after a fork, through references alone, is to
+    /// [join](crate::region::Region::join) the region first.
     #[must_use]
     pub const fn shared() -> Self {
         Self::new_in()

@@ -9,7 +9,8 @@
 //! | `waiters` | at least as many as wait | +1 by a waiter under the mutex, −1 when it returns |
 //!
 //! Invariants
-//! 1. A waiter counts itself and reads the ticket while it holds the mutex.
+//! 1. A waiter counts itself, reads the ticket, and begins its watch over deaths, while it holds the
+//!    mutex.
 //! 2. A notification moves the ticket on before it wakes.
 //! 3. `waiters` is too high by the number of waiters that were killed, never too low.
 //!
@@ -19,9 +20,12 @@
 //! or refuses its sleep, since the ticket moved (1, 2). The ticket wraps after 2³² notifications
 //! within one instant of a waiter's descheduling, which is not a case.
 //!
-//! *A waiter is killed* after it was chosen by `notify_one` and before it looked: in a region its
-//! death wakes the others (they look again, as after any spurious wake-up); outside, between
-//! processes, that one notification is lost, as with POSIX: use `notify_all` there. A leftover count
+//! *A waiter is killed* after it was chosen by `notify_one` and before it looked, or a notifier after
+//! it changed the predicate and before it notified: in a region its death wakes the others (they
+//! look again, as after any spurious wake-up), asleep or on their way (1): a task that died after the
+//! waiter's look at the predicate is one whose death it has not counted. That is for tasks of the
+//! region, which a notifier must be (see `sleep.rs`). Outside of one, between processes, that one
+//! notification is lost, as with POSIX: use `notify_all` there. A leftover count
 //! (3) costs later notifications a system call. With a robust mutex a wait ends with what the mutex
 //! says: `OwnerDied` if its holder died meanwhile.
 //!
@@ -36,6 +40,7 @@
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::mutex::{MutexGuard, Protocol};
 use crate::sharing::{Private, Sharing};
+use crate::sleep::Watch;
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::fmt;
@@ -88,6 +93,10 @@ impl Condvar<Private> {
 #[cfg(not(loom))]
 impl Condvar<crate::sharing::Shared> {
     /// One that nobody waits for, for every process that maps it.
+    ///
+    /// In a region, a task that is killed while it waits, or between a change and its
+    /// notification, leaves nobody asleep. A process that uses this after a fork, through references
+    /// alone, is to [join](crate::region::Region::join) the region first.
     #[must_use]
     pub const fn shared() -> Self {
         Self::new_in()
@@ -129,14 +138,15 @@ impl<S: Sharing> Condvar<S> {
         futex::wake(&raw const self.ticket, count, S::FLAG);
     }
 
-    /// Counts the caller in, and returns the ticket to sleep on. Under the mutex.
-    fn enter(&self) -> u32 {
+    /// Counts the caller in, and returns the sleep to come and its ticket. Under the mutex.
+    fn enter(&self) -> (Watch<'_>, u32) {
+        let watch = Watch::begin(&self.ticket, S::FLAG);
         self.waiters.fetch_add(1, Ordering::Relaxed);
-        self.ticket.load(Ordering::Relaxed)
+        (watch, self.ticket.load(Ordering::Relaxed))
     }
 
-    fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> Waited {
-        let ended = crate::sleep::sleep(&self.ticket, ticket, S::FLAG, deadline);
+    fn sleep(&self, watch: &Watch<'_>, ticket: u32, deadline: Option<Deadline>) -> Waited {
+        let ended = watch.sleep(ticket, deadline);
         self.waiters.fetch_sub(1, Ordering::Relaxed);
         if ended == Wait::TimedOut {
             Waited::TimedOut
@@ -195,7 +205,7 @@ impl<S: Sharing> Condvar<S> {
         guard: MutexGuard<'a, T, P>,
         deadline: Option<Deadline>,
     ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
-        let ticket = self.enter();
+        let (watch, ticket) = self.enter();
         // Not dropped if the lock cannot be taken again.
         let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
@@ -206,7 +216,7 @@ impl<S: Sharing> Condvar<S> {
             ticket,
             self.ticket.load(Ordering::Relaxed)
         );
-        let waited = self.sleep(compared, deadline);
+        let waited = self.sleep(&watch, compared, deadline);
         lock.acquire()?;
         Ok((ManuallyDrop::into_inner(guard), waited))
     }
@@ -227,10 +237,10 @@ mod with_robust {
             &self,
             guard: RobustGuard<'a, T, P>,
         ) -> Result<RobustGuard<'a, T, P>, LockError<'a, T, P>> {
-            let ticket = self.enter();
+            let (watch, ticket) = self.enter();
             let mutex = RobustGuard::mutex(&guard);
             drop(guard);
-            self.sleep(ticket, None);
+            self.sleep(&watch, ticket, None);
             mutex.lock()
         }
 
@@ -243,10 +253,10 @@ mod with_robust {
             guard: RobustGuard<'a, T, P>,
             deadline: Deadline,
         ) -> Result<(RobustGuard<'a, T, P>, Waited), LockError<'a, T, P>> {
-            let ticket = self.enter();
+            let (watch, ticket) = self.enter();
             let mutex = RobustGuard::mutex(&guard);
             drop(guard);
-            let waited = self.sleep(ticket, Some(deadline));
+            let waited = self.sleep(&watch, ticket, Some(deadline));
             Ok((mutex.lock()?, waited))
         }
     }

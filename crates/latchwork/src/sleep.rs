@@ -2,7 +2,19 @@
 //!
 //! A word inside a region is slept on through the region, which wakes its sleepers when any of its
 //! tasks dies (`region/park.rs`). So whoever consumed a wake-up and was killed before it could act
-//! leaves nobody asleep. Regions lie above this layer and put themselves in through a hook.
+//! leaves nobody asleep; nor does one who changed what the others wait for, and was killed before it
+//! could tell them. Only *tasks* of the region are watched. A waiter becomes one here; a process that
+//! wakes others through references that it inherited, and has no thread that is a task, is to
+//! [join](crate::region::Region::join) first. (A wake-up does not attach its caller: that would be
+//! too late for a kill before it, and is nothing for a signal handler.)
+//!
+//! *Deaths are counted from the beginning of a [`Watch`]*, which is to come before the last look at
+//! what is waited for. Where the word itself tells all there is to know (the kernel compares it as
+//! it enqueues) that may be the sleep itself: [`sleep`]. Where it does not, as in a condition
+//! variable, the watch begins under the mutex: a death that is found between unlock and sleep may be
+//! that of the only one who would have moved the word.
+//!
+//! Regions lie above this layer and put themselves in through [`Hooks`].
 #![allow(unsafe_code)]
 
 use crate::atomic::AtomicU32;
@@ -19,33 +31,69 @@ pub(crate) fn sleep(
     sharing: Sharing,
     deadline: Option<Deadline>,
 ) -> Wait {
-    #[cfg(not(loom))]
-    if sharing == Sharing::Shared
-        && let Some(hook) = hook()
-        && let Some(ended) = hook(word, expected, deadline)
-    {
-        return ended;
-    }
-    futex::wait(word, expected, sharing, deadline)
+    Watch::begin(word, sharing).sleep(expected, deadline)
 }
 
-/// Sleeps on a word of a region; `None` if the word lies in none.
+/// A sleep to come.
+pub(crate) struct Watch<'a> {
+    word: &'a AtomicU32,
+    sharing: Sharing,
+    /// The deaths known at the beginning, if the word lies in a region.
+    #[cfg(not(loom))]
+    deaths: Option<u32>,
+}
+
+impl<'a> Watch<'a> {
+    /// From here on no death ends unnoticed by [`Self::sleep`].
+    pub(crate) fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
+        Self {
+            word,
+            sharing,
+            #[cfg(not(loom))]
+            deaths: match (sharing, hooks()) {
+                (Sharing::Shared, Some(hooks)) => (hooks.deaths)(word),
+                _ => None,
+            },
+        }
+    }
+
+    /// Sleeps while the word holds `expected`, and nobody has died; may return without cause.
+    pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
+        #[cfg(not(loom))]
+        if let Some(deaths) = self.deaths
+            && let Some(hooks) = hooks()
+            && let Some(ended) = (hooks.sleep)(self.word, expected, deaths, deadline)
+        {
+            return ended;
+        }
+        futex::wait(self.word, expected, self.sharing, deadline)
+    }
+}
+
+/// The regions' way of sleeping.
 #[cfg(not(loom))]
-pub(crate) type Hook = fn(&AtomicU32, u32, Option<Deadline>) -> Option<Wait>;
+pub(crate) struct Hooks {
+    /// Makes the calling thread a task of the region that a word lies in, and counts the deaths
+    /// there; `None` if it lies in none, or the thread cannot.
+    pub(crate) deaths: fn(&AtomicU32) -> Option<u32>,
+    /// Sleeps on a word of a region, unless there were more deaths; `None` as above.
+    pub(crate) sleep: fn(&AtomicU32, u32, u32, Option<Deadline>) -> Option<Wait>,
+}
 
 #[cfg(not(loom))]
-static HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Installs the regions' way of sleeping.
 #[cfg(not(loom))]
-pub(crate) fn set_hook(hook: Hook) {
-    // Release: pairs with the Acquire in `hook`.
-    HOOK.store(hook as *mut (), Ordering::Release);
+pub(crate) fn set_hooks(hooks: &'static Hooks) {
+    // Release: pairs with the Acquire in `hooks`.
+    HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }
 
 #[cfg(not(loom))]
-fn hook() -> Option<Hook> {
-    let hook = HOOK.load(Ordering::Acquire);
-    // SAFETY: only `set_hook` stores here, and only functions of this type.
-    (!hook.is_null()).then(|| unsafe { core::mem::transmute::<*mut (), Hook>(hook) })
+fn hooks() -> Option<&'static Hooks> {
+    // Acquire: pairs with the Release in `set_hooks`.
+    let hooks = HOOKS.load(Ordering::Acquire);
+    // SAFETY: null, or from a `&'static` in `set_hooks`.
+    unsafe { hooks.as_ref() }
 }

@@ -41,8 +41,10 @@ pub(crate) struct Attachment {
     pub(crate) end: usize,
     /// The thread's slot in the region's task table.
     pub(crate) slot: NonNull<()>,
-    /// The life-word's link on the robust list.
+    /// The link of the life-word on the robust list.
     pub(crate) life: usize,
+    /// The link of its tail there.
+    pub(crate) tail: usize,
     /// How the region names this task.
     pub(crate) tag: u64,
     /// Passed to `detach`.
@@ -60,7 +62,11 @@ pub(crate) struct Record {
     head: Cell<Option<NonNull<Head>>>,
     /// Where robust locks are linked: behind the life-words, or at the front.
     anchor: Cell<usize>,
+    /// Where the list ends for them: at the first tail, or at the head.
+    end: Cell<usize>,
     own_head: UnsafeCell<OwnHead>,
+    /// The thread is past the destructor that ends attachments.
+    is_ending: Cell<bool>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     ceilings: Ceilings,
@@ -140,10 +146,24 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Where the robust list ends: the head's address; 0 if the thread is not known.
+    /// Where the robust list ends for locks (see [`robust_list`]); 0 if the thread is not known.
     #[inline]
-    pub(crate) fn head_address(self) -> usize {
-        self.record.head.get().map_or(0, |head| head.addr().get())
+    pub(crate) fn end(self) -> usize {
+        self.record.end.get()
+    }
+
+    /// The links of what is on the robust list, but for the attachments' own.
+    pub(crate) fn locks(self) -> impl Iterator<Item = usize> {
+        self.head().links().filter(move |link| {
+            self.attachments()
+                .all(|attachment| ![attachment.life, attachment.tail].contains(link))
+        })
+    }
+
+    /// Whether the thread is running its last destructors: nobody would end an attachment in good
+    /// order.
+    pub(crate) fn is_ending(self) -> bool {
+        self.record.is_ending.get()
     }
 
     /// How many more robust locks this thread can take, for the kernel walks only so many entries of
@@ -217,17 +237,19 @@ impl Me {
     }
 
     /// The anchor is the last life-word on the list. It is never a lock of another kind: libc may
-    /// unlink its own at any time.
+    /// unlink its own at any time. The end is the first tail.
     fn place_anchor(self) {
-        let last = self
-            .head()
-            .links()
-            .filter(|link| {
+        let is = |which: fn(&Attachment) -> usize| {
+            move |link: &usize| {
                 self.attachments()
-                    .any(|attachment| attachment.life == *link)
-            })
-            .last();
-        self.record.anchor.set(last.unwrap_or(self.head().front()));
+                    .any(|attachment| which(&attachment) == *link)
+            }
+        };
+        let front = self.head().front();
+        let last = self.head().links().filter(is(|known| known.life)).last();
+        let tail = self.head().links().find(is(|known| known.tail));
+        self.record.anchor.set(last.unwrap_or(front));
+        self.record.end.set(tail.unwrap_or(front));
     }
 }
 
@@ -266,9 +288,9 @@ fn refresh() -> Result<Me, TaskError> {
         // it stays mapped until `AtExit` runs, after which RECORD no longer leads to it.
         record = unsafe { page.cast::<Record>().as_ref() };
         RECORD.with(|cell| cell.set(record));
-        // Without this (the thread is already past its destructors) the page is leaked.
-        let _ = AT_EXIT.try_with(|_| ());
     }
+    // Past its destructors a thread leaks the page, and cannot become a task.
+    record.is_ending.set(AT_EXIT.try_with(|_| ()).is_err());
     // SAFETY: only this thread touches its record, and nothing else borrows the field.
     let own = unsafe { &mut *record.own_head.get() };
     let head = robust_list::find(KNOWN_HEAD.get(), own).map_err(|error| match error {
@@ -281,7 +303,9 @@ fn refresh() -> Result<Me, TaskError> {
     }
     record.head.set(Some(head));
     // SAFETY: as for `Me::head`.
-    record.anchor.set(unsafe { head.as_ref() }.front());
+    let front = unsafe { head.as_ref() }.front();
+    record.anchor.set(front);
+    record.end.set(front);
     record.tid.set(thread::thread_id());
     ceiling::drop_inherited_boost();
     // Last: who finds a budget finds all the rest.
@@ -307,8 +331,9 @@ impl Drop for AtExit {
         RECORD.with(|cell| cell.set(&NOBODY.0));
         // A list head of the record's own, with locks on it, is for the kernel to walk.
         let page = core::ptr::from_ref(record).addr();
-        let is_own = (page..page + size_of::<Record>()).contains(&me.head_address());
-        if is_own && me.head().links().next().is_some() {
+        let is_own =
+            |head: NonNull<Head>| (page..page + size_of::<Record>()).contains(&head.addr().get());
+        if record.head.get().is_some_and(is_own) && me.head().links().next().is_some() {
             return;
         }
         // SAFETY: the record was this thread's, and nothing leads to it any more.

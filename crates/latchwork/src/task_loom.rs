@@ -74,7 +74,7 @@ impl Me {
         self.record.budget.set(self.budget() + 1);
     }
 
-    pub(crate) fn head_address(self) -> usize {
+    pub(crate) fn end(self) -> usize {
         0
     }
 

@@ -535,11 +535,12 @@ fn a_box_frees_and_a_leaked_one_stays() {
 
 #[test]
 fn an_update_is_undone_unless_it_is_committed() {
-    let region = region();
+    // A reference that lives for ever can be captured by what picks a cell.
+    let region: &Region = std::boxed::Box::leak(std::boxed::Box::new(region()));
     type Cells = Undo<HashMap<u32, AtomicU64>, 3>;
     let cells = region
         .object("cells", || {
-            Mutex::robust(Cells::new(HashMap::new_in(&region)))
+            Mutex::robust(Cells::new(HashMap::new_in(region)))
         })
         .unwrap();
     let mut cells = cells.lock().unwrap();
@@ -553,11 +554,11 @@ fn an_update_is_undone_unless_it_is_committed() {
     };
 
     let mut update = cells.begin();
-    update.store(|cells| cells.get(&0).unwrap(), 1).unwrap();
-    update.store(|cells| cells.get(&1).unwrap(), 2).unwrap();
-    update.store(|cells| cells.get(&1).unwrap(), 3).unwrap();
+    update.store_at(|cells| cells, &0, 1).unwrap();
+    update.store_at(|cells| cells, &1, 2).unwrap();
+    update.store_at(|cells| cells, &1, 3).unwrap();
     assert_eq!(
-        update.store(|cells| cells.get(&2).unwrap(), 4),
+        update.store_at(|cells| cells, &2, 4),
         Err(UndoError::Full { capacity: 3 })
     );
     assert_eq!(update.get().get(&1).unwrap().load(Relaxed), 3);
@@ -565,13 +566,13 @@ fn an_update_is_undone_unless_it_is_committed() {
     assert_eq!(all(&cells), [0, 0, 0, 0, 0]);
 
     let mut update = cells.begin();
-    update.store(|cells| cells.get(&0).unwrap(), 1).unwrap();
+    update.store_at(|cells| cells, &0, 1).unwrap();
     update.commit();
     assert_eq!(all(&cells), [1, 0, 0, 0, 0]);
 
     // What a dead owner leaves, as far as the log can tell.
     let mut update = cells.begin();
-    update.store(|cells| cells.get(&4).unwrap(), 9).unwrap();
+    update.store_at(|cells| cells, &4, 9).unwrap();
     core::mem::forget(update);
     assert_eq!(all(&cells), [1, 0, 0, 0, 9]);
     assert!(cells.roll_back());
@@ -584,6 +585,20 @@ fn an_update_is_undone_unless_it_is_committed() {
         cells.begin().store(|_| &ELSEWHERE, 1),
         Err(UndoError::Outside)
     );
+    // One that is in the region, but not in the data, could go before the log does.
+    type Other = (Vec<AtomicU64>, HashMap<u32, AtomicU64>);
+    let mut other: Other = (Vec::new_in(region), HashMap::new_in(region));
+    other.0.push(AtomicU64::new(0)).unwrap();
+    other.1.insert(7, AtomicU64::new(0)).unwrap();
+    let other: &Other = std::boxed::Box::leak(std::boxed::Box::new(other));
+    let mut update = cells.begin();
+    let outside = Err(UndoError::Outside);
+    assert_eq!(update.store(|_| &other.0[0], 1), outside);
+    assert_eq!(update.store_at(|_| &other.0, &0, 1), outside);
+    assert_eq!(update.store_at(|_| &other.1, &7, 1), outside);
+    let none = Err(UndoError::NoCell);
+    assert_eq!(update.store_at(|cells| cells, &7, 1), none);
+    drop(update);
     let mut nowhere = Undo::<AtomicU64>::new(AtomicU64::new(0));
     assert_eq!(
         nowhere.begin().store(|cell| cell, 1),

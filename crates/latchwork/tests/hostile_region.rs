@@ -2,10 +2,12 @@
 //!
 //! Each attach runs in a process of its own, so that one that ended badly would be seen.
 
-use latchwork::region::{AttachError, RegionOptions};
+use latchwork::mutex::{LockError, Mutex, Robust};
+use latchwork::region::{AttachError, Region, RegionOptions};
 use rustix::fs::{CWD, FileType, Mode};
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::{FileExt, symlink};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,18 +57,34 @@ impl Drop for Named {
     }
 }
 
-/// The bytes of a sound region that nobody has.
-fn region_bytes() -> Vec<u8> {
-    let named = Named::new("model");
+/// A sound region with one object.
+fn make_region(named: &Named) -> Region {
     let region = RegionOptions::new()
-        .max_bytes(1 << 20)
+        .max_bytes(8 << 20)
         .max_tasks(8)
         .max_names(8)
         .create_named(&named.0)
         .unwrap();
-    region.object("answer", || 42u64).unwrap();
-    region.detach().unwrap();
+    region.object("answer", || [42u64; 64]).unwrap();
+    region
+}
+
+/// The bytes of a sound region that nobody has.
+fn region_bytes() -> Vec<u8> {
+    let named = Named::new("model");
+    make_region(&named).detach().unwrap();
     std::fs::read(named.path()).unwrap()
+}
+
+fn put(bytes: &mut [u8], at: usize, words: &[u64]) {
+    for (index, word) in words.iter().enumerate() {
+        let place = at + 8 * index;
+        bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
+    }
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
 fn with(at: usize, value: &[u8]) -> Vec<u8> {
@@ -140,8 +158,18 @@ fn attach_process() {
         }
         _ => {}
     }
-    match RegionOptions::new().attach(name) {
+    match RegionOptions::new()
+        .trust_any_owner(role == "trust")
+        .attach(name)
+    {
         Ok(_) if role == "look" => println!("result=attached"),
+        Ok(region) if role == "find" => {
+            println!(
+                "result={:?}",
+                region.find::<[u64; 64]>("answer").map(|_| ())
+            );
+        }
+        Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
             // What was let in must be usable.
             region.object("probe", || 7u64).unwrap();
@@ -327,6 +355,52 @@ fn a_file_of_another_user_is_refused() {
     assert_eq!(attach_as("user=65534", &named), "Permission");
 }
 
+/// Whoever owns a file could have put anything there. That holds for root, too.
+#[test]
+fn a_file_that_another_user_owns_must_be_trusted_explicitly() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to give a file away");
+        return;
+    }
+    let named = Named::file("given", &region_bytes());
+    std::os::unix::fs::chown(named.path(), Some(65534), None).unwrap();
+    assert_eq!(attach(&named), "Permission");
+    assert_eq!(attach_as("trust", &named), "attached");
+}
+
+type Abroad = Mutex<latchwork::region::Vec<u64>, Robust>;
+
+/// As a process that has not attached the container's own region.
+fn use_container_from_abroad(region: &Region) -> &'static str {
+    let abroad = region.find::<Abroad>("abroad").unwrap();
+    let looked = catch_unwind(AssertUnwindSafe(|| abroad.lock().unwrap()[0]));
+    let Err(LockError::OwnerDied(died)) = abroad.lock() else {
+        return "no panic";
+    };
+    // What it cannot reach it cannot free.
+    *died.make_consistent() = latchwork::region::Vec::new_in(region);
+    match looked {
+        Ok(_) => "followed",
+        Err(_) => "panicked",
+    }
+}
+
+#[test]
+fn a_container_of_a_region_that_is_not_attached_is_not_followed() {
+    let (named, home) = (Named::new("abroad"), Named::new("home"));
+    let region = make_region(&named);
+    let home = make_region(&home);
+    let abroad = region
+        .object("abroad", || {
+            Abroad::robust(latchwork::region::Vec::new_in(&home))
+        })
+        .unwrap();
+    abroad.lock().unwrap().push(5).unwrap();
+    assert_eq!(abroad.lock().unwrap()[0], 5);
+    assert_eq!(attach_as("abroad", &named), "panicked");
+    assert!(abroad.lock().unwrap().is_empty());
+}
+
 /// Nobody has the file, so that every owner that its tables name must be dead.
 #[test]
 fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
@@ -348,8 +422,98 @@ fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
 
 /// Where the first slot lies: its life-word is its first word.
 const FIRST_SLOT: usize = 4096;
-const SLOT_BYTES: usize = 640;
+const SLOT_BYTES: usize = 768;
 const DEAD: u32 = 0x4000_0000;
+/// In a slot: the generation, and the intent of the heap.
+const GENERATION: usize = 40;
+const INTENT: usize = 448;
+/// The count of slots that were ever used.
+const SLOTS_USED: usize = at::END + 8;
+/// For 8 tasks and 8 names: the directory, the heap's tables (states, descriptors), and the heap.
+const NAMES: usize = 12288;
+const STATES: usize = 16384 + 128;
+const DESCRIPTORS: usize = STATES + 128 * 8;
+const HEAP: usize = 65536;
+const SPAN: usize = 65536;
+
+#[test]
+fn the_places_that_these_tests_change_are_what_they_are_taken_for() {
+    let bytes = region_bytes();
+    let base = word_at(&bytes, at::BASE);
+    assert_eq!(word_at(&bytes, SLOTS_USED) as u32, 1);
+    assert_eq!(word_at(&bytes, NAMES + 24), 512, "the object's size");
+    let object = word_at(&bytes, NAMES + 16) - base;
+    assert!((HEAP..HEAP + SPAN).contains(&(object as usize)));
+    assert_eq!(word_at(&bytes, STATES) & 15, 2, "a span of small blocks");
+    assert_eq!(word_at(&bytes, DESCRIPTORS) >> 32, 1, "with one block");
+    assert_eq!(word_at(&bytes, HEAP + object as usize - HEAP), 42);
+    assert_ne!(word_at(&bytes, FIRST_SLOT + GENERATION) as u32, 0);
+}
+
+#[test]
+fn more_used_slots_than_there_are_is_damage() {
+    let said = attach(&Named::file("slots", &with(SLOTS_USED, &[0xff; 4])));
+    assert!(said.starts_with("Damaged"), "{said}");
+}
+
+/// A span that has no memory behind it, but says that it has blocks.
+#[test]
+fn a_dead_tasks_record_that_leads_to_no_memory_is_damage() {
+    let mut bytes = region_bytes();
+    let base = word_at(&bytes, at::BASE);
+    let far = base + (HEAP + 100 * SPAN + 1536) as u64;
+    let generation = word_at(&bytes, FIRST_SLOT + GENERATION) << 32;
+    bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
+    let location = base + (NAMES + 96 * 7) as u64;
+    for blocks in [[0, far], [far, 0]] {
+        // Flags, location, before, after, linked, unlinked.
+        let intent = [3, location, 1, 0, blocks[0], blocks[1]];
+        put(&mut bytes, FIRST_SLOT + INTENT, &intent);
+        put(&mut bytes, STATES + 100 * 8, &[2 | generation]);
+        let said = attach_as("look", &Named::file("intent", &bytes));
+        assert!(said.starts_with("Damaged"), "{said}");
+    }
+}
+
+/// The next task in a slot believes what it finds in spans that are its own.
+#[test]
+fn a_span_of_a_task_that_is_still_to_come_is_damage() {
+    let mut bytes = region_bytes();
+    let generation = word_at(&bytes, FIRST_SLOT + GENERATION) << 32;
+    // The largest of the small classes: two blocks, of which the first is taken, and freed.
+    let state = 2 | 39 << 4;
+    let descriptor = DESCRIPTORS + 5 * 128;
+    // Cursor and count, place and next, previous.
+    put(&mut bytes, descriptor, &[1 << 32, 2, 0x7fff_fff0]);
+    put(&mut bytes, descriptor + 24, &[!3 | 1]);
+    for owner in [generation, 0] {
+        put(&mut bytes, STATES + 5 * 8, &[state | owner]);
+        let said = attach_as("look", &Named::file("owner", &bytes));
+        assert!(said.starts_with("Damaged"), "{said}");
+    }
+}
+
+#[test]
+fn a_name_that_leads_to_no_object_is_damage() {
+    let bytes = region_bytes();
+    let base = word_at(&bytes, at::BASE);
+    let end = base + bytes.len() as u64 - 8;
+    let said = attach(&Named::file("name", &with(NAMES + 16, &end.to_ne_bytes())));
+    assert!(said.starts_with("Damaged"), "{said}");
+
+    // Others have it, so that it is not looked at closely.
+    let named = Named::new("shared");
+    let region = make_region(&named);
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(named.path())
+        .unwrap();
+    let base = region.base().addr() as u64;
+    let end = base + file.metadata().unwrap().len() - 8;
+    file.write_all_at(&end.to_ne_bytes(), NAMES as u64 + 16)
+        .unwrap();
+    assert_eq!(attach_as("find", &named), "Err(Damaged)");
+}
 
 /// The heap record of a dead task is followed by whoever sweeps it.
 #[test]

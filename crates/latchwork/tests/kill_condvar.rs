@@ -1,13 +1,20 @@
 //! Condition variables with robust mutexes in a region, whose waiters and notifiers are killed.
+#![allow(unsafe_code)]
 
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use latchwork::condvar::Condvar;
-use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
+use latchwork::mutex::{LockError, Mutex, RawLock, Robust, RobustGuard, WaitWake};
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::Shared;
+use latchwork::time::Deadline;
 use latchwork_testkit::step;
-use latchwork_testkit::{Child, Exit, Storm, Trial, Worker};
+use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
+use std::cell::RefCell;
+use std::thread;
+
+mod lock_support;
+use lock_support::Mapped;
 
 const ROOM: u64 = 3;
 
@@ -51,10 +58,10 @@ struct Shop<'r> {
 impl<'r> Shop<'r> {
     fn new(region: &'r Region) -> Self {
         let store = region.object("store", Store::new).unwrap().get_ref();
-        Self {
-            store,
-            tokens: region.pin(&store.tokens),
-        }
+        // SAFETY: part of a named object, which does not move.
+        #[allow(unsafe_code)]
+        let tokens = unsafe { Pin::new_unchecked(&store.tokens) };
+        Self { store, tokens }
     }
 
     fn take(self) {
@@ -180,7 +187,7 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
         "condition variable, wait",
         || {
             *repaired(shop.tokens.lock()) = 0;
-            core::cell::RefCell::new(None)
+            RefCell::new(None)
         },
         |_, span| {
             region.join("stepped").unwrap();
@@ -237,5 +244,95 @@ fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
             }
             waiter.succeed();
         },
+    );
+}
+
+/// A lock whose user does something else right after the release: a waiter is on its way to sleep then.
+#[derive(Default)]
+struct Interrupted(WaitWake<Shared>);
+
+thread_local!(static THEN: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) });
+
+// SAFETY: the lock is that of the field.
+unsafe impl RawLock for Interrupted {
+    fn lock(&self) {
+        RawLock::lock(&self.0);
+    }
+    fn try_lock(&self) -> bool {
+        RawLock::try_lock(&self.0)
+    }
+    fn lock_until(&self, deadline: Deadline) -> bool {
+        RawLock::lock_until(&self.0, deadline)
+    }
+    unsafe fn unlock(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { RawLock::unlock(&self.0) };
+        if let Some(then) = THEN.take() {
+            then();
+        }
+    }
+}
+
+/// The notifier makes its change while the waiter is on its way to sleep, and is killed; with
+/// `swept`, somebody else has settled that when the waiter arrives. Otherwise the waiter is no task
+/// of the region when it begins, and settles it itself as it becomes one.
+fn a_notifier_dies_between_unlock_and_sleep(name: &'static str, swept: bool) {
+    let trial = Trial::begin(name);
+    let region = region();
+    let changed = region
+        .object("changed", Condvar::<Shared>::shared)
+        .unwrap()
+        .get_ref();
+    let set = Mapped::new(Mutex::from_raw(Interrupted::default(), false));
+    let (ready, go) = (Page::<AtomicBool>::new(), Page::<AtomicBool>::new());
+    let mut notifier = Child::fork(|| {
+        region.join("notifier").unwrap();
+        ready.store(true, SeqCst);
+        while !go.load(SeqCst) {
+            thread::yield_now();
+        }
+        *set.lock() = true;
+        // SAFETY: a signal to oneself.
+        unsafe { libc::raise(libc::SIGKILL) };
+    });
+    trial.wait_until(|| ready.load(SeqCst));
+    let interruption = || {
+        go.store(true, SeqCst);
+        assert_eq!(notifier.wait(), Exit::Signal(libc::SIGKILL));
+        if swept {
+            assert_eq!(region.sweep().unwrap().dead, ["notifier"]);
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            if swept {
+                region.join("waiter").unwrap();
+            }
+            let guard = set.lock();
+            // SAFETY: called in the wait below, or never.
+            THEN.set(Some(unsafe {
+                core::mem::transmute::<Box<dyn FnOnce() + '_>, Box<dyn FnOnce() + 'static>>(
+                    Box::new(interruption),
+                )
+            }));
+            let guard = changed.wait_while(guard, |set| !*set);
+            assert!(*guard);
+        });
+    });
+}
+
+#[test]
+fn a_death_that_is_settled_before_a_waiter_sleeps_keeps_it_awake() {
+    a_notifier_dies_between_unlock_and_sleep(
+        "a_death_that_is_settled_before_a_waiter_sleeps_keeps_it_awake",
+        true,
+    );
+}
+
+#[test]
+fn a_death_that_a_newcomer_settles_before_it_sleeps_keeps_it_awake() {
+    a_notifier_dies_between_unlock_and_sleep(
+        "a_death_that_a_newcomer_settles_before_it_sleeps_keeps_it_awake",
+        false,
     );
 }

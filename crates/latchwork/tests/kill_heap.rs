@@ -2,10 +2,13 @@
 #![allow(unsafe_code)]
 
 use core::alloc::Layout;
+use core::pin::Pin;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::region::{ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe};
+use latchwork::region::{
+    ObjectError, Orphans, Region, RegionOptions, Shareable, TornSafe, each_pinned,
+};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Page, Storm, Trial, Worker, fastrand};
 
@@ -58,14 +61,11 @@ struct Named {
     words: [u64; 300],
 }
 
-#[derive(Shareable)]
-#[repr(C)]
-struct Locks {
-    names: [Mutex<(), Robust>; NAMES],
-}
+type Locks = [Mutex<(), Robust>; NAMES];
 
-fn locked<'r>(region: &'r Region, locks: &'r Locks, name: usize) -> RobustGuard<'r, ()> {
-    match region.pin(&locks.names[name]).lock() {
+fn locked(locks: Pin<&Locks>, name: usize) -> RobustGuard<'_, ()> {
+    let lock = each_pinned(locks).nth(name).unwrap();
+    match lock.lock() {
         Ok(guard) => guard,
         Err(LockError::OwnerDied(died)) => died.make_consistent(),
         Err(error) => panic!("{error}"),
@@ -115,11 +115,8 @@ fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers
     let trial = Trial::begin(title);
     let region = region();
     let locks = region
-        .object("locks", || Locks {
-            names: [const { Mutex::robust(()) }; NAMES],
-        })
-        .unwrap()
-        .get_ref();
+        .object::<Locks>("locks", || [const { Mutex::robust(()) }; NAMES])
+        .unwrap();
     let progress = Page::<[AtomicU64; 8]>::new();
     let work = |worker: Worker| {
         let mut rng = worker.rng();
@@ -129,7 +126,7 @@ fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers
             match rng.u32(..8) {
                 0 => {
                     let index = rng.usize(..NAMES);
-                    let _guard = locked(&region, locks, index);
+                    let _guard = locked(locks, index);
                     if !remove(&region, index) {
                         region
                             .object(&name(index), || Named {

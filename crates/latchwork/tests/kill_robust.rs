@@ -37,8 +37,12 @@ impl Arena {
         }
     }
 
-    fn lock<'a>(&'a self, region: &'a Region) -> Pin<&'a Mutex<Halves, Robust>> {
-        region.pin(&self.lock)
+    fn lock(&self) -> Pin<&Mutex<Halves, Robust>> {
+        // SAFETY: part of a named object, which does not move.
+        #[allow(unsafe_code)]
+        unsafe {
+            Pin::new_unchecked(&self.lock)
+        }
     }
 }
 
@@ -56,8 +60,8 @@ fn region() -> Region {
 }
 
 /// Takes the lock, and repairs what a dead holder left.
-fn take<'a>(arena: &'a Arena, region: &'a Region) -> RobustGuard<'a, Halves> {
-    match arena.lock(region).lock() {
+fn take(arena: &Arena) -> RobustGuard<'_, Halves> {
+    match arena.lock().lock() {
         Ok(halves) => {
             assert_eq!(halves.left, halves.right, "torn data without OwnerDied");
             assert_eq!(
@@ -80,9 +84,9 @@ fn take<'a>(arena: &'a Arena, region: &'a Region) -> RobustGuard<'a, Halves> {
     }
 }
 
-fn critical_section(arena: &Arena, region: &Region, rng: &mut fastrand::Rng) {
+fn critical_section(arena: &Arena, rng: &mut fastrand::Rng) {
     let me = std::process::id();
-    let mut halves = take(arena, region);
+    let mut halves = take(arena);
     arena.owner.store(me, SeqCst);
     halves.left += 1;
     match rng.u32(..16) {
@@ -104,7 +108,7 @@ fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64) {
     let work = |worker: Worker| {
         let mut rng = worker.rng();
         loop {
-            critical_section(arena, &region, &mut rng);
+            critical_section(arena, &mut rng);
             arena.progress[worker.seat].fetch_add(1, SeqCst);
         }
     };
@@ -115,8 +119,8 @@ fn storm_over_the_lock(name: &'static str, seats: usize, kills: u64) {
         storm.wait_for_progress(|seat| arena.progress[seat].load(SeqCst));
     }
     storm.kill_all();
-    drop(take(arena, &region));
-    let sections = arena.lock(&region).try_lock().unwrap().left;
+    drop(take(arena));
+    let sections = arena.lock().try_lock().unwrap().left;
     let counted: u64 = arena.progress.iter().map(|count| count.load(SeqCst)).sum();
     assert!(
         sections >= counted,
@@ -156,11 +160,11 @@ fn a_chain_of_deaths_reaches_the_last_waiter() {
     let arena = arena(&region);
     for _ in 0..trial.times(10) {
         arena.died.store(0, SeqCst);
-        let held = take(arena, &region);
+        let held = take(arena);
         let mut links: Vec<Child> = (0..LINKS)
             .map(|_| {
                 Child::fork(|| {
-                    let mut halves = take(arena, &region);
+                    let mut halves = take(arena);
                     halves.left += 1;
                     die();
                 })
@@ -173,7 +177,7 @@ fn a_chain_of_deaths_reaches_the_last_waiter() {
         for link in &mut links {
             assert_eq!(link.wait(), Exit::Signal(libc::SIGKILL));
         }
-        drop(take(arena, &region));
+        drop(take(arena));
         // All but the first took it from a dead one, and so did we.
         assert_eq!(arena.died.load(SeqCst), LINKS);
     }
@@ -191,10 +195,8 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
     let region = region();
     let arena = arena(&region);
     for round in 0..trial.times(20) {
-        let held = take(arena, &region);
-        let mut waiters: Vec<Child> = (0..3)
-            .map(|_| Child::fork(|| drop(take(arena, &region))))
-            .collect();
+        let held = take(arena);
+        let mut waiters: Vec<Child> = (0..3).map(|_| Child::fork(|| drop(take(arena)))).collect();
         for waiter in &waiters {
             trial.wait_until(|| waiter.is_in_futex());
         }
@@ -205,7 +207,7 @@ fn a_waiter_killed_asleep_is_not_waited_for() {
         drop(held);
         waiters.remove(round as usize % 3);
         waiters.into_iter().for_each(Child::succeed);
-        drop(take(arena, &region));
+        drop(take(arena));
     }
     assert_eq!(arena.died.load(SeqCst), 0, "no holder died");
 }
@@ -219,15 +221,15 @@ fn a_waiter_killed_as_it_was_woken_leaves_no_one_asleep() {
     let region = region();
     let arena = arena(&region);
     for newcomer in [false, true] {
-        let held = take(arena, &region);
-        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(take(arena, &region))) else {
+        let held = take(arena);
+        let Some(mut first) = step::Frozen::in_futex(&trial, || drop(take(arena))) else {
             return;
         };
-        let second = Child::fork(|| drop(take(arena, &region)));
+        let second = Child::fork(|| drop(take(arena)));
         trial.wait_until(|| second.is_in_futex());
         drop(held);
         first.wait_until_woken(&trial);
-        let barger = newcomer.then(|| take(arena, &region));
+        let barger = newcomer.then(|| take(arena));
         first.kill();
         drop(barger);
         second.succeed();
@@ -318,7 +320,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
     let arena = arena(&region);
     let mut died = 0;
     let section = || {
-        let mut halves = take(arena, &region);
+        let mut halves = take(arena);
         halves.left += 1;
         core::sync::atomic::compiler_fence(SeqCst);
         halves.right += 1;
@@ -342,7 +344,7 @@ fn lock_and_unlock_are_recoverable_at_every_instruction() {
         },
     );
     assert!(died > 0 || trial.name().is_empty(), "no kill hit a holder");
-    let lock = || drop(arena.lock(&region).lock().unwrap());
+    let lock = || drop(arena.lock().lock().unwrap());
     step::each_instruction(
         &trial,
         "first robust lock of a process",
@@ -359,12 +361,12 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
     let trial = Trial::begin("a_contended_lock_is_recoverable_at_every_instruction");
     let region = region();
     let arena = arena(&region);
-    let section = || drop(take(arena, &region));
+    let section = || drop(take(arena));
     // We hold the lock until the child is asleep; a second waiter must get it in any case.
     step::each_instruction(
         &trial,
         "contended robust lock and unlock",
-        || core::cell::RefCell::new(Some(take(arena, &region))),
+        || core::cell::RefCell::new(Some(take(arena))),
         |_, span| span.run(section),
         |held| held.borrow_mut().take().is_some(),
         |held, _| {
@@ -375,7 +377,7 @@ fn a_contended_lock_is_recoverable_at_every_instruction() {
         },
     );
     let contended = || {
-        let held = take(arena, &region);
+        let held = take(arena);
         let waiter = Child::fork(section);
         trial.wait_until(|| waiter.is_in_futex());
         core::cell::RefCell::new((Some(held), Some(waiter)))
@@ -403,13 +405,13 @@ fn a_raw_clone_that_dies_with_the_lock_is_noticed() {
     let arena = arena(&region);
     for _ in 0..trial.times(20) {
         let before = arena.died.load(SeqCst);
-        drop(take(arena, &region));
+        drop(take(arena));
         let mut child = Child::clone_raw(|| {
-            let _held = take(arena, &region);
+            let _held = take(arena);
             die();
         });
         assert_eq!(child.wait(), Exit::Signal(libc::SIGKILL));
-        drop(take(arena, &region));
+        drop(take(arena));
         assert_eq!(arena.died.load(SeqCst), before + 1);
     }
 }

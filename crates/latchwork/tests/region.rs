@@ -1,8 +1,10 @@
 //! Regions: objects, attachment, and what happens to bad ones.
+#![allow(unsafe_code)]
 
 use core::pin::Pin;
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::region::RegionOptions;
+use latchwork::region::{CreateError, ObjectError, RegionOptions, Shareable};
+use latchwork_testkit::{Child, Trial};
 
 static LOCK: Mutex<u32, Robust> = Mutex::robust(0);
 
@@ -77,8 +79,10 @@ fn regions_come_and_go() {
     }
 }
 
+/// Not while another test forks: the child has the region mapped, too.
 #[test]
 fn the_name_goes_with_the_last_use_if_asked() {
+    let _trial = Trial::begin("the_name_goes_with_the_last_use_if_asked");
     let name = format!("test-last-{}", std::process::id());
     let region = RegionOptions::new()
         .max_bytes(1 << 20)
@@ -108,9 +112,203 @@ fn a_thread_that_holds_a_lock_cannot_leave() {
     let other = region.clone();
     let lock = other.object("lock", || Mutex::robust(())).unwrap();
     let held = lock.lock().unwrap();
-    let Err(latchwork::region::DetachError::Holding { locks: 1, region }) = region.detach() else {
+    let Err(latchwork::region::DetachError::Holding {
+        locks: 1,
+        messages: 0,
+        region,
+    }) = region.detach()
+    else {
         panic!("detached")
     };
     drop(held);
     region.detach().unwrap();
+}
+
+/// Neither the heap nor the directory is touched on behalf of the parent.
+#[test]
+fn the_child_of_a_fork_does_not_finish_its_parents_object() {
+    let _trial = Trial::begin("the_child_of_a_fork_does_not_finish_its_parents_object");
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap();
+    // SAFETY: no preconditions.
+    let parent = unsafe { libc::getpid() };
+    for panics in [false, true] {
+        let mut status = 0;
+        let mut pid = 0;
+        let name = format!("panics: {panics}");
+        let make = || {
+            let before = region.heap_stats().shared_blocks;
+            // SAFETY: the child runs what follows, which ends it.
+            pid = unsafe { libc::fork() };
+            if pid == 0 && panics {
+                std::panic::resume_unwind(Box::new(()));
+            }
+            // SAFETY: waits for our own child and writes the variable; in the child it fails.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert_eq!(region.heap_stats().shared_blocks, before);
+            Mutex::robust(7_u64)
+        };
+        let object = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+            region
+                .object(&name, make)
+                .map(|object| *object.lock().unwrap())
+        }));
+        // SAFETY: no preconditions; ends a child that came so far.
+        unsafe {
+            if libc::getpid() != parent {
+                libc::_exit(0);
+            }
+        }
+        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT);
+        assert_eq!(object.unwrap().unwrap(), 7);
+    }
+    assert!(matches!(
+        region.find::<u64>("nothing"),
+        Err(ObjectError::NotFound)
+    ));
+    region.check_heap().unwrap();
+}
+
+/// As an older container's sandbox does for calls that it does not know.
+#[test]
+fn a_sandbox_that_forbids_waiting_for_many_words_is_an_error() {
+    let _trial = Trial::begin("a_sandbox_that_forbids_waiting_for_many_words_is_an_error");
+    for error in [libc::EPERM, libc::ENOSYS, libc::EACCES] {
+        let child = Child::fork(|| {
+            forbid(libc::SYS_futex_waitv, error);
+            let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous();
+            assert!(matches!(region, Err(CreateError::Kernel(_))));
+        });
+        child.succeed();
+    }
+}
+
+/// Has a system call fail in this process, from now on.
+fn forbid(call: libc::c_long, error: i32) {
+    let [load, compare, give] = [
+        libc::BPF_LD | libc::BPF_W | libc::BPF_ABS,
+        libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
+        libc::BPF_RET | libc::BPF_K,
+    ];
+    let step = |code: u32, jf, k| libc::sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf,
+        k,
+    };
+    // The number of the call is the first field of what a filter sees.
+    let mut filter = [
+        step(load, 0, 0),
+        step(compare, 1, call as u32),
+        step(give, 0, libc::SECCOMP_RET_ERRNO | error as u32),
+        step(give, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies the filter.
+    let results = unsafe {
+        [
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ),
+        ]
+    };
+    assert_eq!(results, [0; 2], "{}", std::io::Error::last_os_error());
+}
+
+#[allow(dead_code, reason = "what the derive writes is used")]
+mod one {
+    use super::Shareable;
+
+    #[derive(Shareable)]
+    #[repr(u8)]
+    pub enum Colour {
+        Red = 1,
+        Green = 200,
+    }
+    #[derive(Shareable)]
+    #[repr(C)]
+    pub enum Either {
+        This(u8, u32),
+        That(u64),
+    }
+    #[derive(Shareable)]
+    #[repr(i8)]
+    pub enum Sign {
+        Minus = -1,
+        Zero,
+        Plus,
+    }
+    #[derive(Shareable)]
+    #[repr(C)]
+    pub struct Pair(pub u8, pub u16);
+}
+
+/// The same names, fields and sizes.
+#[allow(dead_code, reason = "what the derive writes is used")]
+mod other {
+    use super::Shareable;
+
+    #[derive(Shareable)]
+    #[repr(u8)]
+    pub enum Colour {
+        Red,
+        Green,
+    }
+    #[derive(Shareable)]
+    #[repr(u32)]
+    pub enum Either {
+        This(u8, u32),
+        That(u64),
+    }
+    #[derive(Shareable)]
+    #[repr(i8)]
+    pub enum Sign {
+        Minus = -1,
+        Zero = 1,
+        Plus,
+    }
+    #[derive(Shareable)]
+    #[repr(C, packed(2))]
+    pub struct Pair(pub u8, pub u16);
+}
+
+/// The same as in [`one`], said in other words.
+#[allow(dead_code, reason = "what the derive writes is used")]
+mod again {
+    use super::Shareable;
+
+    #[derive(Shareable)]
+    #[repr(i8)]
+    pub enum Sign {
+        Minus = 1 - 2,
+        Zero,
+        Plus = Sign::Zero as i8 + 1,
+    }
+}
+
+#[test]
+fn types_of_other_values_or_representation_are_other_types() {
+    assert_ne!(one::Colour::FINGERPRINT, other::Colour::FINGERPRINT);
+    assert_ne!(one::Either::FINGERPRINT, other::Either::FINGERPRINT);
+    assert_ne!(one::Sign::FINGERPRINT, other::Sign::FINGERPRINT);
+    assert_ne!(one::Pair::FINGERPRINT, other::Pair::FINGERPRINT);
+    assert_eq!(one::Sign::FINGERPRINT, again::Sign::FINGERPRINT);
+    assert_eq!(size_of::<one::Pair>(), size_of::<other::Pair>());
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap();
+    region.object("colour", || one::Colour::Green).unwrap();
+    assert!(matches!(
+        region.find::<other::Colour>("colour"),
+        Err(ObjectError::OtherType)
+    ));
 }

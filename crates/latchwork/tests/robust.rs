@@ -272,6 +272,25 @@ fn a_raw_clone_of_a_thread_that_was_no_task_yet_is_an_owner() {
     expect_owner_died(lock.pin());
 }
 
+/// Its list head lies in memory of ours, which the kernel needs until the very end.
+#[test]
+fn a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock() {
+    let _trial = Trial::begin("a_raw_clone_of_a_thread_that_was_no_task_yet_may_exit_with_a_lock");
+    let lock = Mapped::new(Mutex::robust(0_u32));
+    let end = thread::scope(|scope| {
+        let newcomer = scope.spawn(|| {
+            Child::clone_raw(|| {
+                forget(lock.pin().lock());
+                std::process::exit(3)
+            })
+            .wait()
+        });
+        newcomer.join().unwrap()
+    });
+    assert_eq!(end, Exit::Code(3));
+    expect_owner_died(lock.pin());
+}
+
 /// (A second thread that calls exec itself is another matter, see `src/mutex/robust.rs`.)
 #[test]
 fn exec_counts_as_death_of_all_threads() {
@@ -421,6 +440,14 @@ fn torn_data_of_any_type_can_be_replaced() {
         panic!("the death was not reported")
     };
     // SAFETY: the owner did not touch the data.
+    assert_eq!(unsafe { died.as_uninit().assume_init_ref() }, "whole");
+    // SAFETY: a value takes the place of one that is dropped.
+    unsafe {
+        let place = died.as_uninit_mut();
+        place.assume_init_drop();
+        place.write(String::from("mended"));
+    }
+    // SAFETY: as above.
     drop(unsafe { died.as_uninit().assume_init_read() });
     assert_eq!(*died.replace(String::from("new")), "new");
     assert_eq!(*lock.lock().unwrap(), "new");

@@ -6,6 +6,8 @@ use core::mem::forget;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use latchwork::mutex::{LockError, Mutex, Robust};
+#[cfg(target_arch = "x86_64")]
+use latchwork::region::RegionOptions;
 use latchwork_testkit::Trial;
 use std::process::abort;
 use std::thread;
@@ -14,6 +16,8 @@ mod lock_support;
 mod robust_support;
 use lock_support::ThreadId;
 use robust_support::{announced, list_is_empty};
+#[cfg(target_arch = "x86_64")]
+use robust_support::{list, list_is_whole};
 
 type Ours = Mutex<u32, Robust>;
 
@@ -102,4 +106,168 @@ fn signal_handlers_may_lock_at_any_point_of_a_lock_or_unlock() {
         worker.join().unwrap();
     });
     assert!(matches!(lock.lock(), Err(LockError::OwnerDied(_))));
+}
+
+/// What a signal handler does at each instruction of an operation.
+#[cfg(target_arch = "x86_64")]
+mod single_step {
+    use core::arch::asm;
+    use core::ops::Range;
+    use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+    static HANDLER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+    static STEP: AtomicUsize = AtomicUsize::new(0);
+    static FIRST: AtomicUsize = AtomicUsize::new(0);
+    static END: AtomicUsize = AtomicUsize::new(0);
+
+    extern "C" fn trap(_: libc::c_int) {
+        let step = STEP.fetch_add(1, Relaxed);
+        if (FIRST.load(Relaxed)..END.load(Relaxed)).contains(&step) {
+            // SAFETY: `run` stored a function of this type.
+            let handler: fn() = unsafe { core::mem::transmute(HANDLER.load(Relaxed)) };
+            handler();
+        }
+    }
+
+    /// Calls `handler` before each of these instructions of the calling thread's operation; returns
+    /// how many the operation has.
+    pub fn run(handler: fn(), instructions: Range<usize>, operation: impl FnOnce()) -> usize {
+        HANDLER.store(handler as *mut (), Relaxed);
+        STEP.store(0, Relaxed);
+        FIRST.store(instructions.start, Relaxed);
+        END.store(instructions.end, Relaxed);
+        // SAFETY: all-zero is a valid sigaction; what the handler does is up to the tests.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = trap as *const () as usize;
+            libc::sigaction(libc::SIGTRAP, &raw const action, core::ptr::null_mut());
+        }
+        // SAFETY: sets this thread's trap flag, and below clears it. Nothing else is changed.
+        unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+        operation();
+        // SAFETY: as above.
+        unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
+        STEP.load(Relaxed)
+    }
+}
+
+/// Whether a handler found its lock where the kernel would not.
+#[cfg(target_arch = "x86_64")]
+static LOST: AtomicBool = AtomicBool::new(false);
+
+#[cfg(target_arch = "x86_64")]
+fn take_another_lock_which_the_kernel_finds() {
+    let before = list().count();
+    let Ok(guard) = Pin::static_ref(&HANDLERS).lock() else {
+        abort()
+    };
+    LOST.fetch_or(list().count() != before + 1, Ordering::Relaxed);
+    drop(guard);
+}
+
+/// Locks are taken and released among others, in front of them and between them.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_handlers_lock_at_any_instruction_leaves_the_list_whole() {
+    /// Lock, or unlock, and how many are held then.
+    const STEPS: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 2), (2, 1), (0, 0)];
+    /// Instructions that are interrupted alone; each is, together with all others.
+    const SINGLE: u64 = 30;
+    let trial = Trial::begin("a_handlers_lock_at_any_instruction_leaves_the_list_whole");
+    let region = RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap();
+    let locks = [const { Mutex::robust(0_u32) }; 3];
+    let locks = pin!(locks);
+    // SAFETY: pinned with the array.
+    let locks = locks
+        .as_ref()
+        .get_ref()
+        .each_ref()
+        .map(|lock| unsafe { Pin::new_unchecked(lock) });
+    let play = |interrupted: usize, instructions: core::ops::Range<usize>| {
+        let mut guards = [const { None }; 3];
+        let mut count = 0;
+        let others = list().count();
+        for (index, (lock, held)) in STEPS.into_iter().enumerate() {
+            let mut toggle = || {
+                guards[lock] = match guards[lock].take() {
+                    Some(_) => None,
+                    None => locks[lock].lock().ok(),
+                };
+            };
+            if index == interrupted {
+                count = single_step::run(
+                    take_another_lock_which_the_kernel_finds,
+                    instructions.clone(),
+                    toggle,
+                );
+            } else {
+                toggle();
+            }
+            assert!(
+                // A region has a life-word and a tail there.
+                list_is_whole(others / 2) && list().count() == others + held,
+                "step {index}, instructions {instructions:?} of step {interrupted}"
+            );
+        }
+        trial.progress();
+        count
+    };
+    // The first use allocates: no signal before it.
+    drop(Pin::static_ref(&HANDLERS).lock().unwrap());
+    let mut rng = trial.seed().rng(0);
+    for join in [false, true] {
+        if join {
+            region.join("stepped").unwrap();
+        }
+        for step in 0..STEPS.len() {
+            let count = play(step, 0..usize::MAX);
+            assert!(count > 20, "the trap flag has no effect");
+            let stride = count.div_ceil(trial.times(SINGLE) as usize);
+            for at in (rng.usize(..stride)..count).step_by(stride) {
+                play(step, at..at + 1);
+            }
+        }
+    }
+    assert!(!LOST.load(Ordering::Relaxed));
+    assert_eq!(announced(), 0);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_handlers_lock_at_any_instruction_of_joining_and_leaving_a_region_is_found() {
+    let trial =
+        Trial::begin("a_handlers_lock_at_any_instruction_of_joining_and_leaving_a_region_is_found");
+    let regions: [_; 2] = core::array::from_fn(|_| {
+        RegionOptions::new()
+            .max_bytes(1 << 20)
+            .max_tasks(4)
+            .max_names(4)
+            .create_anonymous()
+            .unwrap()
+    });
+    // The first use allocates: no signal before it.
+    drop(Pin::static_ref(&HANDLERS).lock().unwrap());
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut leaving = regions.each_ref().map(|region| Some(region.clone()));
+        let mut count = 0;
+        let mut step = |operation: &mut dyn FnMut()| {
+            let handler = take_another_lock_which_the_kernel_finds;
+            count += single_step::run(handler, 0..usize::MAX, operation);
+            assert!(!LOST.swap(false, Ordering::Relaxed), "after {count} steps");
+            assert!(list_is_whole(list().count() / 2));
+            trial.progress();
+        };
+        for region in &regions {
+            step(&mut || region.join("stepped").unwrap());
+        }
+        for index in [first, second] {
+            step(&mut || leaving[index].take().unwrap().detach().unwrap());
+        }
+        println!("{count} instructions");
+    }
+    assert!(list_is_empty());
+    assert_eq!(announced(), 0);
 }

@@ -296,7 +296,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn link(&self, me: Me, head: &Head) {
         // SAFETY: by the contract, and the anchor is a place on this thread's list.
-        if unsafe { head.link(&self.node, me.anchor()) } {
+        if unsafe { head.link(&self.node, me.anchor(), me.end()) } {
             me.spend();
         }
     }
@@ -311,7 +311,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn unlink(&self, me: Me) {
         // SAFETY: by the contract.
-        if unsafe { me.head().unlink(&self.node) } {
+        if unsafe { me.head().unlink(&self.node, me.end()) } {
             me.refund();
         }
     }
@@ -406,17 +406,15 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn release_guarded(&self, owner: u32) {
         let me = Me::whoever();
-        if me.tid() != owner
-            || self.node.is_followed_on(me.head_address())
-            || std::thread::panicking()
-        {
+        let end = me.end();
+        if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
             // SAFETY: by the caller's contract.
             return unsafe { self.release_guarded_slowly(owner) };
         }
         let head = me.head();
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, announced, and not followed.
-        unsafe { head.unlink_last(&self.node) };
+        unsafe { head.unlink_last(&self.node, end) };
         self.release_word(owner, head, before);
     }
 

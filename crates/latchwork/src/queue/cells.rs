@@ -306,6 +306,11 @@ impl<'r> Cells<'r> {
         }
     }
 
+    /// Whether a message is in flight with this task.
+    pub(super) fn is_read_by(self, index: Index, owner: Owner) -> bool {
+        self.cell(index).state.load(Relaxed) == owned(READING, owner)
+    }
+
     /// Frees a cell that the caller has.
     pub(super) fn release(self, index: Index) {
         self.set(index, FREE);

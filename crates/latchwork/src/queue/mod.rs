@@ -6,7 +6,7 @@
 //! | who dies | when | then |
 //! | --- | --- | --- |
 //! | a sender | before the commit | nothing of the message is visible, its place is free again |
-//! | a receiver | before [`Queue::receive`] has copied the message, or before [`Message::done`] | the message is delivered again, in its place |
+//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or before [`Message::done`] | the message is delivered again, in its place |
 //! | anybody | holding the queue's lock | the next one rebuilds the queue from its cells |
 //! | a task that was woken for a message | before it took it | another one is woken |
 //!
@@ -29,10 +29,11 @@
 //!
 //! *Waiting:* a task polls for a moment, then sleeps through `region/park.rs`, which also notices
 //! deaths; see `sleepers.rs` for why no wake-up is lost. Real-time tasks wake in priority order (the
-//! kernel's order for sleepers on one word). *Fork:* the child is a task of its own. *Signal
-//! handlers* must not use a queue that the code they interrupt may be using. *Cost:* a send or
-//! receive of a small message is one robust lock and unlock, and a copy; no system call unless
-//! somebody sleeps.
+//! kernel's order for sleepers on one word). *Fork:* the child is a task of its own; a message that
+//! its parent has in flight stays the parent's, and finishing it in the child aborts. *Signal
+//! handlers* must not use a queue that the code they interrupt may be using, nor keep a message.
+//! *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; no system
+//! call unless somebody sleeps.
 #![allow(unsafe_code)]
 
 mod cells;
@@ -296,6 +297,7 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
+        self.inner().task()?;
         let locked = self.lock(self.inner().deaths())?;
         let consistent = locked.cells.is_consistent();
         locked.unlock(Wake::NONE);
@@ -332,8 +334,8 @@ impl<'r> Queue<'r> {
                 .map_err(failed);
         }
         let index = self
-            .attempt(patience, senders, |cells, owner| {
-                match cells.begin_send(owner) {
+            .attempt(patience, senders, |cells, task| {
+                match cells.begin_send(task.owner()) {
                     Some(index) => (Step::Done(index), Wake::NONE),
                     None => (Step::Wait, Wake::NONE),
                 }
@@ -354,7 +356,7 @@ impl<'r> Queue<'r> {
 
     fn receive_with(&self, buffer: &mut [u8], patience: Patience) -> Result<usize, ReceiveError> {
         let small = self
-            .attempt(patience, &self.cells.core.receivers, |cells, owner| {
+            .attempt(patience, &self.cells.core.receivers, |cells, task| {
                 let Some(first) = cells.peek() else {
                     return (Step::Wait, Wake::NONE);
                 };
@@ -376,45 +378,61 @@ impl<'r> Queue<'r> {
                         cells.core.senders.notify(),
                     );
                 }
-                match cells.begin_receive(owner) {
-                    Some(index) => (Step::Done(Ok(Received::Held(index))), Wake::NONE),
+                match cells.begin_receive(task.owner()) {
+                    Some(index) => (
+                        Step::Done(Ok(Received::Held(index, task.owner()))),
+                        Wake::NONE,
+                    ),
                     None => (Step::Wait, Wake::NONE),
                 }
             })
             .map_err(receive_error)??;
         match small {
             Received::Copied(length) => Ok(length),
-            Received::Held(index) => {
+            Received::Held(index, owner) => {
                 let message = self.cells.message(index);
                 buffer[..message.len()].copy_from_slice(message);
                 let length = message.len();
-                self.finish(index, Cells::release)?;
+                self.finish(index, owner, Cells::release)?;
                 Ok(length)
             }
         }
     }
 
     fn hold_with(&self, patience: Patience) -> Result<Message<'r>, ReceiveError> {
-        let index = self
-            .attempt(
-                patience,
-                &self.cells.core.receivers,
-                |cells, owner| match cells.begin_receive(owner) {
-                    Some(index) => (Step::Done(index), Wake::NONE),
-                    None => (Step::Wait, Wake::NONE),
-                },
-            )
-            .map_err(receive_error)?;
-        Ok(Message {
-            queue: *self,
-            index,
-            not_send: PhantomData,
+        self.attempt(patience, &self.cells.core.receivers, |cells, task| {
+            let owner = task.owner();
+            let Some(index) = cells.begin_receive(owner) else {
+                return (Step::Wait, Wake::NONE);
+            };
+            task.slot.message_taken();
+            let message = Message {
+                queue: *self,
+                index,
+                owner,
+                not_send: PhantomData,
+            };
+            (Step::Done(message), Wake::NONE)
         })
+        .map_err(receive_error)
     }
 
-    /// Ends the flight of a message; whoever waits for what that frees is woken.
-    fn finish(&self, index: Index, how: fn(Cells<'r>, Index)) -> Result<(), AttachError> {
+    /// Ends the flight of a message that `owner` took; whoever waits for what that frees is woken. Aborts
+    /// if that is another task.
+    fn finish(
+        &self,
+        index: Index,
+        owner: Owner,
+        how: fn(Cells<'r>, Index),
+    ) -> Result<(), AttachError> {
+        // Then it is in flight with this task still: a task does not leave with messages.
+        if !self.inner().is_me(owner) {
+            crate::fatal(format_args!(
+                "a message was finished by a task that does not have it (one inherited across fork is the parent's)"
+            ));
+        }
         let locked = self.lock(self.inner().deaths())?;
+        debug_assert!(locked.cells.is_read_by(index, owner));
         how(locked.cells, index);
         // A cell that is free is a sender's, one that is ready again a receiver's.
         let core = locked.cells.core;
@@ -433,7 +451,7 @@ impl<'r> Queue<'r> {
         &self,
         patience: Patience,
         sleepers: &Sleepers,
-        mut step: impl FnMut(Cells<'r>, Owner) -> (Step<T>, Wake<'r>),
+        mut step: impl FnMut(Cells<'r>, Task<'r>) -> (Step<T>, Wake<'r>),
     ) -> Result<T, Failure> {
         let inner = self.inner();
         let task = inner.task()?;
@@ -441,8 +459,8 @@ impl<'r> Queue<'r> {
         loop {
             // Before the look at the queue: see `park`.
             let deaths = inner.deaths();
-            let locked = self.lock_as(task, deaths)?;
-            let (outcome, wake) = step(locked.cells, task.owner());
+            let locked = self.lock(deaths)?;
+            let (outcome, wake) = step(locked.cells, task);
             if let Step::Done(value) = outcome {
                 locked.unlock(wake);
                 return Ok(value);
@@ -485,12 +503,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    fn lock(&self, deaths: u32) -> Result<Locked<'r>, AttachError> {
-        self.lock_as(self.inner().task()?, deaths)
-    }
-
     /// Takes the queue's lock, and settles what dead tasks left first.
-    fn lock_as(&self, task: Task<'_>, deaths: u32) -> Result<Locked<'r>, AttachError> {
+    fn lock(&self, deaths: u32) -> Result<Locked<'r>, AttachError> {
         let core = self.cells.core;
         // SAFETY: the queue lies in the region, which the handle keeps mapped.
         let acquired = unsafe { core.lock.lock_raw(None) };
@@ -498,7 +512,7 @@ impl<'r> Queue<'r> {
         match acquired {
             Ok(Acquired::Clean) if core.recovered.load(Ordering::Relaxed) == deaths => {}
             Ok(how) => {
-                locked.cells.recover(|owner| task.region.is_alive(owner));
+                locked.cells.recover(|owner| self.inner().is_alive(owner));
                 core.recovered.store(deaths, Ordering::Relaxed);
                 if how == Acquired::OwnerDied {
                     core.lock.mark_consistent();
@@ -508,7 +522,6 @@ impl<'r> Queue<'r> {
                 core::mem::forget(locked);
                 return Err(match error {
                     RawError::Unavailable(error) => AttachError::Task(error),
-                    RawError::TooManyHeld => AttachError::TooManyLocks,
                     _ => crate::fatal(format_args!(
                         "a queue was used by a signal handler that interrupted its use"
                     )),
@@ -558,7 +571,7 @@ fn receive_error(failure: Failure) -> ReceiveError {
 
 enum Received {
     Copied(usize),
-    Held(Index),
+    Held(Index, Owner),
 }
 
 /// The queue's lock, held.
@@ -576,7 +589,7 @@ impl Locked<'_> {
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
         // A panic under the lock is a bug of ours, and the cells are whole at every instruction.
-        // SAFETY: locked by `lock_as`.
+        // SAFETY: locked by `Queue::lock`.
         unsafe { self.cells.core.lock.unlock_raw() };
     }
 }
@@ -584,15 +597,19 @@ impl Drop for Locked<'_> {
 /// A message in flight: read in place, delivered again unless it is [done](Self::done).
 ///
 /// Dropping it undone gives it back to the queue, in its old place. Not `Send`: it is in flight with
-/// the task that took it.
+/// the task that took it, which cannot [detach](Region::detach) meanwhile. Forgetting it leaves it in
+/// flight until the thread ends. In the child of a fork it is the parent's: finishing or dropping it
+/// there aborts.
 #[must_use = "a message that is dropped goes back to the queue"]
 pub struct Message<'r> {
     queue: Queue<'r>,
     index: Index,
+    /// Who took it.
+    owner: Owner,
     not_send: PhantomData<*const ()>,
 }
 
-impl Message<'_> {
+impl<'r> Message<'r> {
     /// How often the message was handed to a receiver, this time included. More than 1 means that an
     /// earlier receiver died with it, or gave it back.
     #[must_use]
@@ -606,10 +623,14 @@ impl Message<'_> {
 
     /// Ends the flight: the message will not be delivered again.
     pub fn done(self) {
-        let this = core::mem::ManuallyDrop::new(self);
-        // The task that took the message is attached, so its lock cannot fail but for the number of
-        // locks that it holds; the message is then delivered again.
-        let _ = this.queue.finish(this.index, Cells::release);
+        core::mem::ManuallyDrop::new(self).finish(Cells::release);
+    }
+
+    fn finish(&self, how: fn(Cells<'r>, Index)) {
+        // Whoever took it could lock, and still can.
+        if self.queue.finish(self.index, self.owner, how).is_ok() {
+            self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
+        }
     }
 }
 
@@ -622,7 +643,7 @@ impl Deref for Message<'_> {
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        let _ = self.queue.finish(self.index, Cells::give_back);
+        self.finish(Cells::give_back);
     }
 }
 

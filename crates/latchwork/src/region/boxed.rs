@@ -52,7 +52,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// With the value, if the region has no room or the thread cannot become a task of it.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(region.inner.base.addr().get(), |ground| {
+        let block = ground::at(region.inner.base().addr().get(), |ground| {
             ground.alloc(Layout::new::<T>())
         });
         match block {
@@ -129,7 +129,7 @@ impl<'r, T> Box<'r, T> {
     /// The value is not used any more.
     unsafe fn free(&self) {
         // A thread that cannot become a task of the region leaks the block.
-        let _: Result<(), StorageError> = ground::at(self.region.base.addr().get(), |ground| {
+        let _: Result<(), StorageError> = ground::at(self.region.base().addr().get(), |ground| {
             // SAFETY: by the caller's contract, and the box owns the block.
             unsafe { ground.free(self.value.cast()) };
             Ok(())

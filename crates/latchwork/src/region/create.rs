@@ -1,25 +1,21 @@
-//! Making and attaching regions.
+//! Making regions, and the options for making and attaching them.
 #![allow(unsafe_code)]
 
+use super::attach::attach;
 use super::header::{self, Header, Identity, Layout};
-use super::heap::{GrowError, Heap, SPAN_BYTES, TaskHeaps};
-use super::task_table::{Life, Slot};
+use super::heap::SPAN_BYTES;
+use super::registry::{self, Gate};
 use super::{AttachError, CreateError, Inner, NameError, Region};
-use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
-use crate::mutex::RawError;
-use crate::sys::memory::{self, FileLock};
-use core::ptr::NonNull;
-use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use crate::atomic::Ordering;
+use crate::sys::memory::{self, FileLock, Mapping};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Where named regions live.
 pub(super) const DIRECTORY: &str = "/dev/shm";
 /// What the files of named regions begin with.
 pub(super) const PREFIX: &str = "latchwork-";
-/// Bytes by which a region grows at least, and the step that it is committed in.
-const GROW_BYTES: usize = 1 << 20;
 const ADDRESS_STEP: usize = 4 << 30;
 
 /// How a region is to be made or attached.
@@ -41,6 +37,7 @@ pub struct RegionOptions {
     label: String,
     address: Option<usize>,
     unlink_at_last_detach: bool,
+    trust_any_owner: bool,
 }
 
 impl Default for RegionOptions {
@@ -60,6 +57,7 @@ impl RegionOptions {
             label: String::new(),
             address: None,
             unlink_at_last_detach: false,
+            trust_any_owner: false,
         }
     }
 
@@ -84,15 +82,20 @@ impl RegionOptions {
         self
     }
 
-    /// Permission bits of a named region's file; the default is 0600.
+    /// Permission bits of a named region's file; the default is 0600. Whom they let in must
+    /// [trust its owner](Self::trust_any_owner) explicitly.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// What `latchwork ps` calls an anonymous region. At most 63 bytes are kept.
+    /// What `latchwork ps` calls an anonymous region. At most 63 bytes are kept, in whole characters.
     pub fn label(mut self, label: &str) -> Self {
-        label.clone_into(&mut self.label);
+        let mut end = label.len().min(header::LABEL_BYTES - 1);
+        while !label.is_char_boundary(end) {
+            end -= 1;
+        }
+        label[..end].clone_into(&mut self.label);
         self
     }
 
@@ -103,9 +106,21 @@ impl RegionOptions {
     }
 
     /// Removes a named region's name when the last process that has it mapped detaches or dies in
-    /// good order (after a kill, `latchwork gc` does). By default the name stays.
+    /// good order (after a kill, `latchwork gc` does). Forks and coprocs that were made meanwhile have
+    /// it mapped, too, whether they use it or not, and so has a runtime's server process. By default
+    /// the name stays.
     pub fn unlink_at_last_detach(mut self, unlink: bool) -> Self {
         self.unlink_at_last_detach = unlink;
+        self
+    }
+
+    /// Attaches also what another user owns. By default that is refused, to root as well.
+    ///
+    /// A region holds pointers, and whoever owns its file can put any there: attach only what those
+    /// made whom you would let run code as you. (A name in `/dev/shm` is free for anybody to take
+    /// first.)
+    pub fn trust_any_owner(mut self, trust: bool) -> Self {
+        self.trust_any_owner = trust;
         self
     }
 
@@ -175,10 +190,22 @@ impl RegionOptions {
 
     /// Attaches a region by its memory file, as passed from another process.
     ///
+    /// The file is opened once more, through `/proc`, for which this process needs permission: what
+    /// tells others that a region is in use is a lock that belongs to an opening, and that of the
+    /// descriptor that was passed is the sender's.
+    ///
     /// # Errors
     /// See [`AttachError`].
     pub fn attach_file(&self, file: OwnedFd) -> Result<Region, AttachError> {
-        attach(file, None)
+        let system = |call| move |error| AttachError::System { call, error };
+        if !memory::file_status(&file).map_err(system("fstat"))?.regular {
+            return Err(AttachError::NotARegion);
+        }
+        let own = memory::open_again(&file).map_err(|error| match error {
+            Errno::ACCESS | Errno::PERM => AttachError::Permission,
+            error => system("open(/proc/thread-self/fd)")(error),
+        })?;
+        attach(own, None, self.trust_any_owner)
     }
 
     fn attach_path(&self, path: &Path) -> Result<Region, AttachError> {
@@ -191,7 +218,7 @@ impl RegionOptions {
                 error,
             },
         })?;
-        attach(file, Some(path.to_owned()))
+        attach(file, Some(path.to_owned()), self.trust_any_owner)
     }
 
     fn create(
@@ -226,8 +253,11 @@ impl RegionOptions {
         let committed = layout.heap as u64;
         memory::allocate(&file, 0, committed).map_err(CreateError::OutOfMemory)?;
         memory::lock_in_use(&file).map_err(system("flock"))?;
-        let base = self.map(&file, layout.total)?;
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        Gate::prepare().map_err(system("mmap"))?;
+        let gate = Gate::enter();
+        let mapping = self.map(&file, layout.total, &gate)?;
+        let base = mapping.base();
         let mut stored = [0; header::LABEL_BYTES];
         let kept = label.len().min(header::LABEL_BYTES - 1);
         stored[..kept].copy_from_slice(&label.as_bytes()[..kept]);
@@ -258,11 +288,12 @@ impl RegionOptions {
             (&raw mut (*header).names_lock).write(crate::mutex::Robust::new());
             (*header).committed.store(committed, Ordering::Relaxed);
         }
-        let region = finish(file, base, layout, path).ok_or(CreateError::TooManyRegions)?;
-        Ok(region)
+        Inner::new(file, mapping, identity, layout, path)
+            .enter(&gate)
+            .ok_or(CreateError::TooManyRegions)
     }
 
-    fn map(&self, file: &OwnedFd, bytes: usize) -> Result<NonNull<u8>, CreateError> {
+    fn map(&self, file: &OwnedFd, bytes: usize, gate: &Gate) -> Result<Mapping, CreateError> {
         if let Some(address) = self.address {
             let window = 0x1_0000..memory::address_window().end << 1;
             if !address.is_multiple_of(SPAN_BYTES) || !window.contains(&address) {
@@ -273,7 +304,8 @@ impl RegionOptions {
                     max: window.end as u64,
                 });
             }
-            return memory::map_shared_at(file, address, bytes).map_err(|error| match error {
+            registry::clear(&(address..address + bytes), gate);
+            return Mapping::shared_at(file, address, bytes).map_err(|error| match error {
                 Errno::EXIST => CreateError::AddressTaken(address),
                 error => CreateError::System {
                     call: "mmap",
@@ -294,7 +326,7 @@ impl RegionOptions {
             if address + bytes > window.end {
                 continue;
             }
-            match memory::map_shared_at(file, address, bytes) {
+            match Mapping::shared_at(file, address, bytes) {
                 Err(Errno::EXIST) => {}
                 Err(Errno::NOMEM) => return Err(CreateError::NoAddress(bytes)),
                 other => return other.map_err(system("mmap")),
@@ -304,7 +336,7 @@ impl RegionOptions {
     }
 }
 
-const WAITV: &str = "futex_waitv (Linux 5.16)";
+pub(super) const WAITV: &str = "futex_waitv (Linux 5.16)";
 
 fn in_range(what: &'static str, given: u64, min: u64, max: u64) -> Result<(), CreateError> {
     if (min..=max).contains(&given) {
@@ -332,271 +364,33 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
     Ok(Path::new(DIRECTORY).join(format!("{PREFIX}{name}")))
 }
 
-fn attach(file: OwnedFd, path: Option<PathBuf>) -> Result<Region, AttachError> {
-    let system = |call| move |error| AttachError::System { call, error };
-    if !crate::sys::futex::has_wait_many() {
-        return Err(AttachError::Kernel(WAITV));
-    }
-    // First of all: from here on `gc` leaves the file alone. Who gets the exclusive lock is the
-    // only process that has the region, and can look at it more closely.
-    let alone = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
-    if !alone {
-        memory::lock_in_use(&file).map_err(system("flock"))?;
-    }
-    let status = memory::file_status(&file).map_err(system("fstat"))?;
-    if !status.regular {
-        return Err(AttachError::NotARegion);
-    }
-    // It was unlinked between our opening it and locking it.
-    if path.is_some() && status.links == 0 {
-        return Err(AttachError::NotFound);
-    }
-    let mut bytes = [0; size_of::<Identity>()];
-    if memory::read_at(&file, &mut bytes, 0).map_err(system("pread"))? < bytes.len() {
-        return Err(AttachError::NotARegion);
-    }
-    let identity = Identity::parse(bytes);
-    let layout = identity.check(status.bytes, memory::page_bytes())?;
-    let here = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
-    if identity.pid_namespace != here {
-        return Err(AttachError::OtherPidNamespace {
-            region: identity.pid_namespace,
-            here,
-        });
-    }
-    let base = identity.base as usize;
-    // Attached already: another handle on the same mapping.
-    if let Some(inner) = Inner::containing(base)
-        && memory::file_status(&inner.file)
-            .map_err(system("fstat"))?
-            .is_same_file(&status)
-    {
-        return Ok(Region::new(inner));
-    }
-    let mapped = memory::map_shared_at(&file, base, layout.total).map_err(|error| match error {
-        Errno::EXIST => AttachError::AddressTaken { base },
-        error => AttachError::System {
-            call: "mmap",
-            error,
-        },
-    })?;
-    // A sparse file has the size but not the memory; touching it must not end in SIGBUS.
-    memory::allocate(&file, 0, layout.heap as u64).map_err(system("fallocate"))?;
-    let region = finish(file, mapped, layout, path).ok_or(AttachError::TooManyRegions)?;
-    let committed = layout.heap as u64 + region.inner.heap.committed() as u64 * SPAN_BYTES as u64;
-    // The size after that look: meanwhile another task may have made the file grow.
-    let status = memory::file_status(&region.inner.file).map_err(system("fstat"))?;
-    if region.inner.heap.committed() > layout.heap_layout.max_spans || committed > status.bytes {
-        return Err(AttachError::Truncated {
-            bytes: status.bytes,
-            needed: committed,
-        });
-    }
-    if status.sparse {
-        memory::allocate(&region.inner.file, 0, committed).map_err(system("fallocate"))?;
-    }
-    if alone {
-        validate(&region)?;
-        memory::lock_in_use(&region.inner.file).map_err(system("flock"))?;
-        // The kernel gives up one lock before it takes the other: in between the name may have gone.
-        let status = memory::file_status(&region.inner.file).map_err(system("fstat"))?;
-        if region.path().is_some() && status.links == 0 {
-            return Err(AttachError::NotFound);
-        }
-    }
-    Ok(region)
-}
-
-/// Looks closely at a region that nobody else has: every lock must be free or its owner dead, and
-/// the heap must be sound.
-fn validate(region: &Region) -> Result<(), AttachError> {
-    let header = region.inner.header();
-    let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
-    let held = locks.iter().any(|lock| lock.owner().is_some())
-        || region
-            .inner
-            .slots()
-            .iter()
-            .any(|slot| matches!(slot.life(), Life::Alive(_)));
-    if held {
-        return Err(AttachError::Damaged(
-            "a lock is held although no process has the region",
-        ));
-    }
-    for slot in region.inner.slots() {
-        if slot.life() == Life::Free {
-            // A cache, which its next task would believe.
-            slot.heap.reset();
-        }
-        if !region.inner.heap.is_plausible(&slot.heap) {
-            return Err(AttachError::Damaged(
-                "a task's heap record leads out of the region",
-            ));
-        }
-    }
-    region.sweep()?;
-    region
-        .inner
-        .heap
-        .check()
-        .map_err(|_| AttachError::Damaged("the heap is corrupt"))
-}
-
-impl From<CreateError> for AttachError {
-    fn from(error: CreateError) -> Self {
-        match error {
-            CreateError::Kernel(what) => Self::Kernel(what),
-            CreateError::Name(error) => Self::Name(error),
-            CreateError::TooManyRegions => Self::TooManyRegions,
-            CreateError::AddressTaken(base) => Self::AddressTaken { base },
-            CreateError::OutOfMemory(error) => Self::System {
-                call: "fallocate",
-                error,
-            },
-            CreateError::System { call, error } => Self::System { call, error },
-            CreateError::NoAddress(_) => Self::System {
-                call: "mmap",
-                error: Errno::NOMEM,
-            },
-            CreateError::Exists => Self::System {
-                call: "linkat",
-                error: Errno::EXIST,
-            },
-            CreateError::Capacity { .. } => Self::System {
-                call: "capacity check",
-                error: Errno::INVAL,
-            },
-        }
-    }
-}
-
-/// Wraps a mapping into a handle; `None`, and the mapping undone, when there are too many.
-fn finish(
-    file: OwnedFd,
-    base: NonNull<u8>,
-    layout: Layout,
-    path: Option<PathBuf>,
-) -> Option<Region> {
-    let tasks = TaskHeaps {
-        // SAFETY: the layout places the slots inside the mapping.
-        first: unsafe {
-            base.add(layout.slots + core::mem::offset_of!(Slot, heap))
-                .cast()
-        },
-        stride: size_of::<Slot>(),
-    };
-    let grower = Grower {
-        base,
-        descriptor: file.as_raw_fd(),
-        layout,
-    };
-    // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at
-    // creation; the mapping outlives the heap, which `Inner` holds beside it.
-    let heap = unsafe {
-        Heap::from_raw(
-            base.add(layout.heap_tables),
-            base.add(layout.heap),
-            layout.heap_layout,
-            tasks,
-            Box::new(move |heap, spans| grower.grow(heap, spans)),
-        )
-    };
-    let inner = Arc::new(Inner {
-        file,
-        base,
-        layout,
-        path,
-        heap,
-        uses: AtomicUsize::new(0),
-        lasting: AtomicBool::new(false),
-    });
-    crate::task::set_owner_death_hook(super::sweep::after_owner_death);
-    crate::sleep::set_hook(super::park::sleep);
-    inner.register().then(|| Region::new(inner))
-}
-
-/// What the heap calls when it has no free span.
-struct Grower {
-    base: NonNull<u8>,
-    descriptor: i32,
-    layout: Layout,
-}
-
-// SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
-unsafe impl Send for Grower {}
-// SAFETY: as above.
-unsafe impl Sync for Grower {}
-
-impl Grower {
-    /// Commits memory for `spans` more spans, under the region's lock.
-    ///
-    /// A kill leaves at most memory that is committed and not yet counted; the next growth counts
-    /// it (`fallocate` over committed memory does nothing).
-    fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError> {
-        // SAFETY: the mapping begins with the header.
-        let header: &Header = unsafe { self.base.cast().as_ref() };
-        // SAFETY: the lock lies in the mapping, which outlives this call.
-        match unsafe { header.grow_lock.lock_raw(None) } {
-            Ok(_) => header.grow_lock.mark_consistent(),
-            Err(RawError::Deadlock) => crate::fatal(format_args!(
-                "a region's heap was used by a signal handler that interrupted its growth"
-            )),
-            Err(_) => return Err(GrowError),
-        }
-        let before = heap.committed();
-        let max = self.layout.heap_layout.max_spans;
-        let step = spans.max((GROW_BYTES / SPAN_BYTES) as u32).max(before / 4);
-        let wanted = before.saturating_add(step).min(max);
-        let result = self.commit(header, before, wanted).or_else(|_| {
-            // Not for the growth that was wished for, perhaps for what is needed.
-            self.commit(header, before, before.saturating_add(spans).min(max))
-        });
-        if let Ok(committed) = result {
-            heap.publish_committed(committed);
-        }
-        // SAFETY: locked above.
-        unsafe { header.grow_lock.unlock_raw() };
-        result.map(|_| ()).map_err(|_| GrowError)
-    }
-
-    fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
-        let offset = (self.layout.heap + before as usize * SPAN_BYTES) as u64;
-        let bytes = (after - before) as u64 * SPAN_BYTES as u64;
-        // SAFETY: the descriptor is the region's file, which `Inner` keeps open beside this heap.
-        let file = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
-        if bytes > 0 {
-            memory::allocate(file, offset, bytes)?;
-        }
-        // Relaxed: for the inspector.
-        header.committed.store(offset + bytes, Ordering::Relaxed);
-        Ok(after)
-    }
-}
-
-/// Removes the name of a region unless some process still uses it. `own` is our descriptor of the
-/// file, to be closed by the caller.
-pub(super) fn unlink_if_unused(path: &Path, own: BorrowedFd<'_>) {
-    // A fresh opening: the locks of ours and of our forks' opening would not conflict with it.
-    let Ok(file) = memory::open_file(path, true) else {
+/// Removes the name of a region, which this process uses no longer, unless another has it mapped.
+pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
+    // A fresh opening: a lock of ours would not conflict with that of forks, which share it.
+    let Ok(fresh) = memory::open_file(path, true) else {
         return;
     };
-    let Ok(ours) = memory::file_status(own) else {
+    let Ok(ours) = memory::file_status(&inner.file) else {
         return;
     };
     let still_ours = |status: rustix::io::Result<memory::FileStatus>| {
         status.is_ok_and(|named| named.is_same_file(&ours))
     };
-    if !still_ours(memory::file_status(&file)) {
+    if !still_ours(memory::file_status(&fresh)) {
         return;
     }
-    // Ours is given up first; the caller has seen that no fork of ours, which would share it, is a
-    // task any more.
-    // task any more. Under the exclusive lock the name is compared once more: until then `gc` could
-    // have removed it, and somebody made a new region under it.
-    if memory::release(own).is_ok()
-        && memory::lock_unused(&file) == Ok(FileLock::Taken)
+    // What this process has of the old opening goes, mapping and descriptor, and the lock with the
+    // last one who has it: a fork that has the region mapped. (Releasing it would be for all.)
+    let alone = inner.mapping.renew(&fresh).is_ok()
+        && memory::replace(&inner.file, &fresh).is_ok()
+        && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
+    // Under the exclusive lock the name is compared once more: until then `gc` could have removed
+    // it, and somebody made a new region under it.
+    if alone
         && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
     {
         let _ = memory::unlink(path);
     }
+    // It may stay open for long, if containers keep the mapping; and who attaches waits for no lock.
+    let _ = memory::release(&fresh);
 }

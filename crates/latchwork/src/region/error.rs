@@ -36,7 +36,8 @@ pub enum CreateError {
     /// No free address was found in the window for regions.
     #[error("no free address range of {0} bytes was found")]
     NoAddress(usize),
-    /// This process has as many regions as it can have.
+    /// This process has as many regions as it can have: 64. Those whose containers it has had in its
+    /// hands count until it ends.
     #[error("this process has too many regions mapped")]
     TooManyRegions,
     /// The system has no memory for the tables.
@@ -65,7 +66,8 @@ pub enum AttachError {
     /// There is no such region.
     #[error("there is no such region")]
     NotFound,
-    /// The file's permissions forbid it.
+    /// The file's permissions forbid it, or it is another user's: see
+    /// [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner).
     #[error("the region belongs to another user, or its mode forbids access")]
     Permission,
     /// The file is something else.
@@ -108,7 +110,8 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
-    /// This process has as many regions as it can have, or this thread is a task of too many.
+    /// This process has as many regions as it can have, 64 (those whose containers it has had in its
+    /// hands count until it ends), or this thread is a task of as many as it can be, 16.
     #[error("too many regions")]
     TooManyRegions,
     /// The region has as many tasks as it was made for.
@@ -117,9 +120,10 @@ pub enum AttachError {
         /// Slots in the table.
         tasks: usize,
     },
-    /// The thread holds as many robust locks as the kernel would release at its death.
-    #[error("the calling thread holds too many robust locks")]
-    TooManyLocks,
+    /// The thread runs its last destructors, after that in which it left its regions: it would end
+    /// like a killed one, and what it allocated would be freed.
+    #[error("the calling thread is ending")]
+    ThreadEnding,
     /// The thread cannot own robust locks.
     #[error(transparent)]
     Task(TaskError),
@@ -166,6 +170,9 @@ pub enum ObjectError {
     /// The object is of another type, or the same type of another layout.
     #[error("the object of this name is of another type, or laid out by another build")]
     OtherType,
+    /// The directory names a place where no object can be.
+    #[error("the region's directory is damaged: the name leads to no object")]
+    Damaged,
     /// The directory's lock is unusable.
     #[error("the region's directory cannot be locked: {0}")]
     Locked(&'static str),
@@ -175,11 +182,15 @@ pub enum ObjectError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// It holds locks that live there.
-    #[error("the thread holds {locks} robust locks of the region")]
+    /// It holds locks that live there, or has messages in flight.
+    #[error(
+        "the thread holds {locks} robust locks of the region, and has {messages} messages in flight"
+    )]
     Holding {
-        /// How many.
+        /// How many locks.
         locks: usize,
+        /// How many messages that it received and neither finished nor gave back.
+        messages: usize,
         /// The handle, given back.
         region: Region,
     },

@@ -11,10 +11,15 @@
 //! first, and a kill before the container has reached the region leaks it. It cannot be otherwise:
 //! a container moves into the region by a plain copy, of which the heap learns nothing, so
 //! its blocks must be safe to find at any moment.
+//!
+//! **Abroad.** By the same plain copy a container can get into another region than its own. To tasks
+//! that have both it is as good as ever; others must not follow its pointers. So whoever follows one
+//! asks first whether the container's region is one that this process will have mapped until it ends
+//! ([`registry::is_home`]).
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Heap, TaskRef};
-use super::{AttachError, Inner, Region};
+use super::{AttachError, Inner, Region, registry};
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::alloc::Layout;
@@ -34,7 +39,7 @@ pub enum StorageError {
     /// More elements than a container can count (2³² − 2).
     #[error("a container has at most 2^32 - 2 elements")]
     TooLong,
-    /// The container outlived the last handle on its region in this process.
+    /// The container was moved to another region, and this process has not attached its own.
     #[error("the container's region is not mapped in this process")]
     NotMapped,
 }
@@ -78,7 +83,7 @@ impl<T> From<PushError<T>> for StorageError {
 /// How a container names its region, which from here on stays mapped: see `make_lasting`.
 pub(super) fn home(region: &Region) -> usize {
     region.inner.make_lasting();
-    region.inner.base.addr().get()
+    region.inner.base().addr().get()
 }
 
 /// The calling task in the heap of one region.
@@ -202,6 +207,32 @@ pub(super) fn read(word: &AtomicUsize) -> usize {
 #[inline]
 pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
     NonNull::new(ptr::with_exposed_provenance_mut(address))
+}
+
+/// What a word of a container leads to.
+///
+/// A container can get into another region than its own, whose tasks need not have mapped that one.
+///
+/// # Panics
+/// If there is something, and this process has not mapped the container's region, `home`.
+#[inline]
+pub(super) fn reach<T>(home: usize, word: &AtomicUsize) -> Option<NonNull<T>> {
+    let there = pointer(read(word))?;
+    if !registry::is_home(home) {
+        not_here(home);
+    }
+    Some(there)
+}
+
+#[cold]
+#[inline(never)]
+fn not_here(home: usize) -> ! {
+    panic!("the container belongs to the region at {home:#x}, which this process has not attached")
+}
+
+/// Whether a container can be taken apart here; if not, it is leaked.
+pub(super) fn is_here(home: usize, word: &AtomicUsize) -> bool {
+    read(word) == 0 || registry::is_home(home)
 }
 
 /// The word that leads to a block.

@@ -46,6 +46,7 @@ use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
 use core::hash::Hash;
 use core::marker::PhantomData;
+use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
 use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value};
@@ -103,7 +104,7 @@ unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 impl<K, V> HashMap<K, V> {
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = ground::pointer::<Table>(read(&self.table))?;
+        let table = ground::reach::<Table>(self.home, &self.table)?;
         // SAFETY: the table begins with its head, which tells how many slots follow, and lives
         // until `table` changes, which takes `&mut self`.
         unsafe {
@@ -305,6 +306,20 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
 
+    /// The value of a key, pinned: it does not move before it is dropped, for a value that must not
+    /// move never leaves the map. Its robust locks can be used.
+    #[must_use]
+    pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        // SAFETY: a node stays where it is until it is taken apart, and what gives a `&mut V`, or a
+        // value, is for `V: Unpin`.
+        self.get(key)
+            .map(|value| unsafe { Pin::new_unchecked(value) })
+    }
+
     /// The value of a key, for change.
     #[must_use]
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
@@ -334,7 +349,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     ///
     /// # Errors
     /// With key and value, if the region has no room or the thread cannot become a task of it.
-    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>> {
+    pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>>
+    where
+        V: Unpin,
+    {
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => {
@@ -378,26 +396,47 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Unpin,
     {
+        let mut node = self.find_or_insert(key, make)?;
+        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// As [`Self::get_or_insert_with`], for values that must not move, with robust locks in them:
+    /// see [`Self::get_pin`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_pin_or_insert_with(
+        &mut self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&V>, PushError<K>> {
+        let node = self.find_or_insert(key, make)?;
+        // SAFETY: as in `get_pin`; a node in a slot is whole.
+        Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
+    }
+
+    fn find_or_insert(
+        &self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => return Err(PushError { value: key, error }),
         };
-        let mut node = match self.find(view, hash, &key) {
-            Some((_, node)) => node,
-            None => {
-                let value = make();
-                match self.begin(view, hash) {
-                    Ok(node) => {
-                        self.give_key(node, key);
-                        self.finish(view, node, value);
-                        node
-                    }
-                    Err(error) => return Err(PushError { value: key, error }),
-                }
+        if let Some((_, node)) = self.find(view, hash, &key) {
+            return Ok(node);
+        }
+        let value = make();
+        match self.begin(view, hash) {
+            Ok(node) => {
+                self.give_key(node, key);
+                self.finish(view, node, value);
+                Ok(node)
             }
-        };
-        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
-        Ok(unsafe { node.as_mut().value.assume_init_mut() })
+            Err(error) => Err(PushError { value: key, error }),
+        }
     }
 
     /// Removes a key, and returns its value.
@@ -405,11 +444,29 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
+        V: Unpin,
     {
-        self.repair();
+        self.take_out(key, take_value)
+    }
+
+    /// Removes a key, and drops its value where it is. Whether it was there.
+    pub fn discard<Q>(&mut self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.take_out(key, |_| ()).is_some()
+    }
+
+    fn take_out<Q, R>(&self, key: &Q, take: impl FnOnce(NonNull<Node<K, V>>) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ?Sized,
+    {
+        self.settle();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
-        Some(self.unlink(view, &view.slots[index], node, take_value))
+        Some(self.unlink(view, &view.slots[index], node, take))
     }
 
     /// Makes room for `additional` more entries.
@@ -423,8 +480,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 
 impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region
-    /// leaks them.
+    /// leaks them; so does a process that has not attached it.
     fn drop(&mut self) {
+        if !ground::is_here(self.home, &self.table) {
+            return;
+        }
         self.clear();
         if let Some(table) = ground::pointer(read(&self.table)) {
             let _ = ground::at(self.home, |ground| {

@@ -31,6 +31,7 @@ use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
+use core::pin::Pin;
 use core::ptr::NonNull;
 
 /// A doubly linked list whose elements live in a region. An element never moves.
@@ -100,7 +101,7 @@ unsafe impl<T: TornSafe> TornSafe for List<T> {}
 impl<T> List<T> {
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root is there until the list is dropped.
-        ground::pointer(read(&self.root)).map(|root| unsafe { root.as_ref() })
+        ground::reach(self.home, &self.root).map(|root| unsafe { root.as_ref() })
     }
 
     /// # Safety
@@ -153,6 +154,15 @@ impl<T> List<T> {
             left: self.len(),
             elements: PhantomData,
         }
+    }
+
+    /// The elements in order, pinned: none moves before it is dropped, for a value that must not
+    /// move never leaves the list. Their robust locks can be used.
+    pub fn iter_pin(&self) -> impl DoubleEndedIterator<Item = Pin<&T>> {
+        // SAFETY: nodes stay where they are until they are taken apart, and what gives a `&mut T`,
+        // or an element, is for `T: Unpin`.
+        let pin = |element| unsafe { Pin::new_unchecked(element) };
+        self.iter().map(pin)
     }
 
     /// Finishes or undoes what a dead owner was doing, and derives backward links, end and length
@@ -445,8 +455,11 @@ impl<T: Shareable> List<T> {
 
 impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region
-    /// leaks them.
+    /// leaks them; so does a process that has not attached it.
     fn drop(&mut self) {
+        if !ground::is_here(self.home, &self.root) {
+            return;
+        }
         self.clear();
         if let Some(root) = ground::pointer(read(&self.root)) {
             let _ = ground::at(self.home, |ground| {

@@ -7,7 +7,8 @@
 //!
 //! | part | file | what |
 //! | --- | --- | --- |
-//! | [`RegionOptions`] | `create.rs` | make, attach, validate |
+//! | [`RegionOptions`] | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
+//! | registry | `registry.rs` | the regions of this process, by address |
 //! | header and layout | `header.rs` | where everything lies, fingerprint |
 //! | task table | `task_table.rs` | slots, life-words, generations |
 //! | `park` | `park.rs` | sleep for another's progress, and learn of its death |
@@ -28,10 +29,12 @@
 //! ```
 #![allow(unsafe_code)]
 
+mod attach;
 mod boxed;
 mod create;
 mod error;
 mod ground;
+mod grow;
 mod hash_map;
 mod header;
 pub mod heap;
@@ -41,6 +44,7 @@ mod list;
 mod names;
 mod objects;
 mod park;
+mod registry;
 mod shareable;
 mod string;
 mod sweep;
@@ -57,26 +61,29 @@ pub use hash_map::HashMap;
 pub use heap::{AllocError, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
-pub use shareable::{Shareable, TornSafe, fingerprint};
+pub use shareable::{Shareable, TornSafe, each_pinned, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
 pub use task_table::Orphans;
-pub use undo::{Transaction, Undo, UndoError};
+pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
 pub(crate) use park::Parked;
 pub(crate) use task_table::Slot;
 
-use crate::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sys::memory::Mapping;
 use crate::task::{Attachment, Me, TaskError};
 use core::alloc::Layout as MemoryLayout;
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::num::NonZero;
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
-use header::{Header, Layout};
+use header::{Header, Identity, Layout};
 use heap::{Heap, Owner, TaskRef};
 use names::Entry;
+use registry::Gate;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,33 +95,39 @@ use task_table::Life;
 /// process has had containers of it in its hands (which borrow from no handle), until it ends. Every
 /// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
 /// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
-/// a task of its own at its first use.
+/// a task of its own at its first use. (Of a handle: references alone do not make it one, and nobody
+/// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock, or with a
+/// message in flight, does not leave: that counts as its death.
+///
+/// A process has at most 64 regions mapped; one whose containers it has had in its hands counts until
+/// it ends. A thread is a task of at most 16 at a time, not counting those without a handle.
 pub struct Region {
     inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
     file: OwnedFd,
-    base: NonNull<u8>,
+    /// Its contents are atomics, tables under robust locks, and blocks that their users answer for.
+    /// Ended by the registry.
+    mapping: ManuallyDrop<Mapping>,
+    /// As it was when it was checked: what is in the mapping could change.
+    identity: Identity,
     layout: Layout,
     path: Option<PathBuf>,
     heap: Heap,
     /// Handles, and threads of this process that are tasks. The name goes with the last, if it is to.
     uses: AtomicUsize,
+    /// Handles alone.
+    handles: AtomicUsize,
     /// Containers of this process may refer to the region for as long as it runs.
     lasting: AtomicBool,
+    /// Whether the registry has had it.
+    entered: AtomicBool,
 }
-
-// SAFETY: the base is an address of shared memory whose contents are atomics, tables under robust
-// locks, and blocks that their users answer for.
-unsafe impl Send for Inner {}
-// SAFETY: as above.
-unsafe impl Sync for Inner {}
 
 /// The calling thread as a task of a region.
 #[derive(Clone, Copy)]
 pub(crate) struct Task<'r> {
-    pub(crate) region: &'r Inner,
     pub(crate) slot: &'r Slot,
     owner: Owner,
 }
@@ -134,32 +147,32 @@ impl Task<'_> {
 impl Inner {
     fn header(&self) -> &Header {
         // SAFETY: the mapping begins with the header, whose mutable parts are atomics and locks.
-        unsafe { self.base.cast().as_ref() }
+        unsafe { self.base().cast().as_ref() }
     }
 
-    fn identity(&self) -> &header::Identity {
-        &self.header().identity
+    #[inline]
+    fn base(&self) -> NonNull<u8> {
+        self.mapping.base()
     }
 
     pub(crate) fn slots(&self) -> &[Slot] {
         let count = self.layout.heap_layout.slots as usize;
         // SAFETY: the layout places that many slots there; they consist of atomics.
         unsafe {
-            core::slice::from_raw_parts(self.base.add(self.layout.slots).cast().as_ptr(), count)
+            core::slice::from_raw_parts(self.base().add(self.layout.slots).cast().as_ptr(), count)
         }
     }
 
     fn entries(&self) -> &[Entry] {
-        let count = self.identity().max_names as usize;
+        let count = self.identity.max_names as usize;
         // SAFETY: as for the slots.
         unsafe {
-            core::slice::from_raw_parts(self.base.add(self.layout.names).cast().as_ptr(), count)
+            core::slice::from_raw_parts(self.base().add(self.layout.names).cast().as_ptr(), count)
         }
     }
 
     fn addresses(&self) -> core::ops::Range<usize> {
-        let base = self.base.addr().get();
-        base..base + self.layout.total
+        self.mapping.addresses()
     }
 
     pub(crate) fn owner_of(&self, index: u16) -> Owner {
@@ -171,6 +184,14 @@ impl Inner {
             index,
             NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN),
         )
+    }
+
+    /// Whether the calling thread is this task. Not so in the child of a fork; still so in a thread that
+    /// is about to end, after it has forgotten its attachments.
+    pub(crate) fn is_me(&self, owner: Owner) -> bool {
+        let life = self.slots()[usize::from(owner.slot())].life();
+        // The life-word is the authority (a thread that is known here has an ID other than 0).
+        Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
     }
 
     /// Whether the task that this was still lives.
@@ -195,7 +216,7 @@ impl Inner {
 
     #[inline]
     fn known_task(&self, me: Me) -> Option<Task<'_>> {
-        let base = self.base.addr().get();
+        let base = self.base().addr().get();
         let attachment = me
             .attachments()
             .find(|attachment| attachment.base == base)?;
@@ -212,15 +233,20 @@ impl Inner {
                 Owner::from_raw(attachment.tag).unwrap_unchecked(),
             )
         };
-        Task {
-            region: self,
-            slot,
-            owner,
-        }
+        Task { slot, owner }
     }
 
     #[cold]
     fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, AttachError> {
+        if me.is_ending() {
+            return Err(AttachError::ThreadEnding);
+        }
+        if !me.can_attach() {
+            leave_unused(me);
+        }
+        if !me.can_attach() {
+            leave_unused(me);
+        }
         if !me.can_attach() {
             return Err(AttachError::TooManyRegions);
         }
@@ -236,6 +262,7 @@ impl Inner {
         slot.attached_at
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
+        slot.forget_messages();
         slot.set_name(&crate::sys::thread::name());
         self.use_begins();
         let addresses = self.addresses();
@@ -245,6 +272,7 @@ impl Inner {
             end: addresses.end,
             slot: NonNull::from(slot).cast(),
             life: slot.life.link(),
+            tail: slot.tail.link(),
             tag: owner.raw(),
             // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
             context: unsafe {
@@ -252,11 +280,7 @@ impl Inner {
             },
             detach: detach_thread,
         });
-        Ok(Task {
-            region: self,
-            slot,
-            owner,
-        })
+        Ok(Task { slot, owner })
     }
 
     /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
@@ -290,48 +314,42 @@ impl Inner {
     /// Robust locks of this region that the calling thread holds.
     fn locks_held(&self, me: Me) -> usize {
         let addresses = self.addresses();
-        me.head()
-            .links()
-            .filter(|link| {
-                addresses.contains(link)
-                    && me.attachments().all(|attachment| attachment.life != *link)
-            })
-            .count()
+        me.locks().filter(|link| addresses.contains(link)).count()
     }
 
     /// The region of this process that contains an address.
     pub(crate) fn containing(address: usize) -> Option<Arc<Self>> {
-        REGISTRY.iter().find_map(|place| {
-            // Acquire: pairs with the Release of `register`.
-            let inner = NonNull::new(place.load(Ordering::Acquire))?;
-            // SAFETY: a region is deregistered before it is dropped, and the caller vouches for the
-            // address: something in the region keeps the region.
-            unsafe {
-                inner.as_ref().addresses().contains(&address).then(|| {
-                    Arc::increment_strong_count(inner.as_ptr());
-                    Arc::from_raw(inner.as_ptr())
-                })
-            }
-        })
+        registry::find(address)
     }
 
-    fn register(self: &Arc<Self>) -> bool {
-        let inner = Arc::as_ptr(self).cast_mut();
-        REGISTRY.iter().any(|place| {
-            // Release: pairs with the Acquire of `containing`.
-            place
-                .compare_exchange(ptr::null_mut(), inner, Ordering::Release, Ordering::Relaxed)
-                .is_ok()
-        })
+    /// Makes the region findable, and a handle on it; `None` if there are too many.
+    fn enter(self: Arc<Self>, gate: &Gate) -> Option<Region> {
+        // Relaxed: read by the last user.
+        self.entered.store(true, Ordering::Relaxed);
+        registry::enter(&self, gate).then(|| Region::new(self))
+    }
+
+    fn was_entered(&self) -> bool {
+        self.entered.load(Ordering::Relaxed)
     }
 }
 
-/// The regions that one process can have mapped at a time.
-const MAX_REGIONS: usize = 64;
-
-/// The regions of this process, for containers, which know addresses only.
-static REGISTRY: [AtomicPtr<Inner>; MAX_REGIONS] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; MAX_REGIONS];
+/// Ends the calling thread's part in regions that this process has no handle on any more. Should
+/// containers still use one, the thread becomes a task of it again.
+fn leave_unused(me: Me) {
+    let unused = |attachment: &Attachment| {
+        // SAFETY: an attachment's context is its region, which it keeps.
+        let inner: &Inner = unsafe { attachment.context.cast().as_ref() };
+        // Relaxed: a handle that is made meanwhile finds the thread gone, or not.
+        inner.handles.load(Ordering::Relaxed) == 0
+            && inner.locks_held(me) == 0
+            && inner.task_of(attachment).slot.messages() == 0
+    };
+    while let Some(attachment) = me.attachments().find(unused) {
+        // SAFETY: this thread's attachment, which `detach` forgets.
+        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+    }
+}
 
 /// # Safety
 /// `context` came from an attachment of the calling thread in `slot`, and is not used again.
@@ -343,22 +361,24 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let Ok(me) = Me::get() else { return };
     let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
     inner.release_heap(index as u16);
-    // SAFETY: the calling thread occupies the slot.
-    unsafe { slot.vacate(me) };
-    me.forget(inner.base.addr().get());
+    let holds = inner.locks_held(me) != 0 || slot.messages() != 0;
+    me.forget(inner.base().addr().get());
+    if holds {
+        // The kernel ends this life, and what it finds on its way is still mapped then.
+        inner.make_lasting();
+    } else {
+        // SAFETY: the calling thread occupies the slot, and has forgotten it.
+        unsafe { slot.vacate(me) };
+    }
     inner.use_ends();
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let this: *mut Self = self;
-        for place in &REGISTRY {
-            let _ =
-                place.compare_exchange(this, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
-        }
-        // SAFETY: no handle and no attachment is left, references borrow from handles, and whatever
-        // else may refer to the region has made it lasting.
-        unsafe { crate::sys::memory::unmap(self.base, self.layout.total) };
+        // SAFETY: not used again. No handle and no attachment is left, references borrow from
+        // handles, and whatever else may refer to the region has made it lasting.
+        let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
+        registry::leave(self, mapping);
     }
 }
 
@@ -373,13 +393,17 @@ impl Inner {
         if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        let unlink = self.identity().flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
+        let unlink = self.identity.flags & header::FLAG_UNLINK_AT_LAST_DETACH != 0
             && !self
                 .slots()
                 .iter()
                 .any(|slot| matches!(slot.life(), Life::Alive(_)));
         if unlink && let Some(path) = &self.path {
-            create::unlink_if_unused(path, self.file.as_fd());
+            let _gate = Gate::enter();
+            // Acquire: another thread may have attached it again.
+            if self.uses.load(Ordering::Acquire) == 0 {
+                create::unlink_if_unused(self, path);
+            }
         }
     }
 
@@ -389,6 +413,7 @@ impl Inner {
     fn make_lasting(self: &Arc<Self>) {
         if !self.lasting.swap(true, Ordering::Relaxed) {
             core::mem::forget(Arc::clone(self));
+            registry::stays(self.base().addr().get());
         }
     }
 }
@@ -401,12 +426,15 @@ impl Clone for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.inner.handles.fetch_sub(1, Ordering::Relaxed);
         self.inner.use_ends();
     }
 }
 
 impl Region {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
+        // Relaxed: see `leave_unused`.
+        inner.handles.fetch_add(1, Ordering::Relaxed);
         inner.use_begins();
         Self { inner }
     }
@@ -414,19 +442,19 @@ impl Region {
     /// First address of the region, the same in every task.
     #[must_use]
     pub fn base(&self) -> *const u8 {
-        self.inner.base.as_ptr()
+        self.inner.base().as_ptr()
     }
 
     /// The most bytes that the heap can grow to.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
-        self.inner.identity().max_bytes
+        self.inner.identity.max_bytes
     }
 
     /// The label that [`RegionOptions::label`] gave, or the region's name.
     #[must_use]
     pub fn label(&self) -> std::string::String {
-        self.inner.identity().label()
+        self.inner.identity.label()
     }
 
     /// Where a named region's file is; `None` for an anonymous one.
@@ -470,25 +498,26 @@ impl Region {
     /// Ends the calling thread's part in the region, instead of at its exit, and drops this handle.
     ///
     /// # Errors
-    /// [`DetachError::Holding`] if the thread holds robust locks of the region: unmapping them would
-    /// leave the kernel's list of them dangling.
+    /// [`DetachError::Holding`] if the thread holds robust locks of the region (unmapping them would
+    /// leave the kernel's list of them dangling), or has messages of its queues in flight.
     pub fn detach(self) -> Result<(), DetachError> {
         let me = Me::get().map_err(DetachError::Task)?;
-        let base = self.inner.base.addr().get();
+        let base = self.inner.base().addr().get();
         let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
             return Ok(());
         };
-        match self.inner.locks_held(me) {
-            0 => {
-                // SAFETY: this thread's attachment, which `detach` forgets.
-                unsafe { (attachment.detach)(attachment.context, attachment.slot) };
-                Ok(())
-            }
-            locks => Err(DetachError::Holding {
+        let locks = self.inner.locks_held(me);
+        let messages = self.inner.task_of(&attachment).slot.messages() as usize;
+        if locks != 0 || messages != 0 {
+            return Err(DetachError::Holding {
                 locks,
+                messages,
                 region: self,
-            }),
+            });
         }
+        // SAFETY: this thread's attachment, which `detach` forgets.
+        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+        Ok(())
     }
 
     /// Allocates a block for the calling task: freed when the task dies, unless it was kept
@@ -539,21 +568,28 @@ impl Region {
         self.inner.heap.check()
     }
 
-    /// Pins a value that lives in this region: its robust locks can then be used.
+    /// Pins a named object that came as a plain reference, as a coproc's argument does: its robust
+    /// locks can then be used.
     ///
-    /// Sound because nothing in a region moves: safe code gets a `&mut` only to what is `Unpin`.
+    /// Sound because a named object never moves: nobody gets a `&mut` to it. The same cannot be said
+    /// of any other value in a region: one behind a lock, for instance, moves by `mem::replace`. For
+    /// the *parts* of an object there are [`each_pinned`] and the crate `pin-project`; for what
+    /// containers hold [`HashMap::get_pin`], [`List::iter_pin`] and [`Box::as_pin`].
+    ///
+    /// Looks through the directory, O(names).
     ///
     /// # Panics
-    /// If `value` does not lie in the region.
+    /// If `object` is not a whole named object of the region.
     #[must_use]
-    pub fn pin<'a, T: ?Sized>(&'a self, value: &'a T) -> Pin<&'a T> {
-        let address = ptr::from_ref(value).cast::<u8>().addr();
+    pub fn pin<'a, T: Shareable>(&'a self, object: &'a T) -> Pin<&'a T> {
         assert!(
-            self.inner.addresses().contains(&address),
-            "the value at {address:#x} does not lie in this region"
+            self.is_object(object),
+            "the value at {:#x} is no named object of this region",
+            ptr::from_ref(object).addr()
         );
-        // SAFETY: the value lies in the region, where nothing that is not `Unpin` is moved.
-        unsafe { Pin::new_unchecked(value) }
+        // SAFETY: a named object of this type. It is lent as a shared, pinned reference only, and
+        // dropped in its place, by `remove`, which is unsafe.
+        unsafe { Pin::new_unchecked(object) }
     }
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {

@@ -56,6 +56,28 @@ impl Entry {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Whether the entry has, or is about to have, an object. While nobody changes it.
+    pub(super) fn is_in_use(&self) -> bool {
+        let object = self.object().is_some();
+        match self.state.load(Ordering::Relaxed) {
+            FREE => false,
+            CLAIMED | REMOVING => object,
+            _ => true,
+        }
+    }
+
+    /// The object, which may be anything.
+    pub(super) fn object(&self) -> Option<NonNull<u8>> {
+        NonNull::new(core::ptr::with_exposed_provenance_mut(
+            self.object.load(Ordering::Relaxed),
+        ))
+    }
+
+    /// Its size.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed) as usize
+    }
+
     /// Fills in a claimed entry; the object follows by the heap's publish, then [`Self::ready`].
     pub(super) fn claim(&self, name: &str, fingerprint: u64, bytes: u64) {
         // Relaxed throughout: under the directory's lock, whose release publishes all.
@@ -102,10 +124,7 @@ pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
 /// which is given its address and the location that names it.
 pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
     for entry in entries {
-        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(
-            entry.object.load(Ordering::Relaxed),
-        ));
-        match (entry.state.load(Ordering::Relaxed), object) {
+        match (entry.state.load(Ordering::Relaxed), entry.object()) {
             (CLAIMED, Some(_)) => entry.ready(),
             (CLAIMED | REMOVING, None) => entry.free(),
             (REMOVING, Some(object)) => {

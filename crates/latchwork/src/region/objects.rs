@@ -1,7 +1,8 @@
 //! Named objects of a region: made once, found by everybody.
 #![allow(unsafe_code)]
 
-use super::names::{self, NAME_BYTES};
+use super::heap::TaskRef;
+use super::names::{self, Entry, NAME_BYTES};
 use super::{Inner, NameError, ObjectError, Region, Shareable};
 use crate::atomic::Ordering;
 use crate::mutex::{Acquired, RawError};
@@ -14,8 +15,9 @@ impl Region {
     /// The object of this name, made by `make` if there is none yet.
     ///
     /// `make` runs at most once per name, under the directory's lock; it must not use the
-    /// directory itself. If the caller is killed in it, the name stays free. The object stays until
-    /// [`Self::remove`] or the end of the region; it is not dropped.
+    /// directory itself. (A child of a fork that it makes must not return from it: that aborts.) If
+    /// the caller is killed in it, or it panics, the name stays free. The object stays until [`Self::remove`] or
+    /// the end of the region; it is not dropped.
     ///
     /// # Errors
     /// [`ObjectError::OtherType`] if the name stands for an object of another type or layout; see
@@ -65,7 +67,15 @@ impl Region {
         let heap = &self.inner().heap;
         let heap_task = task.heap_task();
         let block = heap.alloc(&heap_task, layout)?;
+        let unmade = Unmade {
+            directory: &directory,
+            task: heap_task,
+            block,
+        };
         make(block);
+        // The user's code, which may have forked: what follows is for one of the two.
+        directory.assert_ours();
+        core::mem::forget(unmade);
         entry.claim(name, fingerprint, layout.size() as u64);
         // SAFETY: the block was allocated by this task just now, and the location is protected by
         // the directory's lock, which this task holds.
@@ -95,7 +105,7 @@ impl Region {
         self.lend(object, bytes)
     }
 
-    /// Removes a name and frees its object, dropping it.
+    /// Removes a name and frees its object, dropping it. Should the drop panic, it is gone, too.
     ///
     /// # Safety
     /// No task uses the object any more, nor will by a reference that it has.
@@ -112,18 +122,52 @@ impl Region {
         let object = NonNull::from(typed::<T>(object, bytes)?.get_ref());
         if let Some(entry) = names::find(self.inner().entries(), name) {
             entry.removing();
+            let _removal = Removal {
+                directory: &directory,
+                task: task.heap_task(),
+                entry,
+                block: object.cast(),
+            };
             // SAFETY: by the caller's contract nobody else uses it.
             unsafe { object.drop_in_place() };
-            // SAFETY: the location is protected by the directory's lock, and the block is the one
-            // that `object` allocated.
-            unsafe {
-                self.inner()
-                    .heap
-                    .retire(&task.heap_task(), object.cast(), &entry.object, 0)
-            };
-            entry.free();
         }
         Ok(())
+    }
+}
+
+/// A block for an object that is being made; freed if that panics.
+struct Unmade<'a> {
+    directory: &'a Directory<'a>,
+    task: TaskRef<'a>,
+    block: NonNull<u8>,
+}
+
+impl Drop for Unmade<'_> {
+    fn drop(&mut self) {
+        self.directory.assert_ours();
+        // SAFETY: allocated by this task; nobody else knows it.
+        unsafe { self.directory.region.heap.free(&self.task, self.block) };
+    }
+}
+
+/// An object that is being dropped; it goes even if that panics.
+struct Removal<'a> {
+    directory: &'a Directory<'a>,
+    task: TaskRef<'a>,
+    entry: &'a Entry,
+    block: NonNull<u8>,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.directory.assert_ours();
+        // SAFETY: the location is protected by the directory's lock, and the block is the one that
+        // `object` allocated.
+        unsafe {
+            let heap = &self.directory.region.heap;
+            heap.retire(&self.task, self.block, &self.entry.object, 0);
+        }
+        self.entry.free();
     }
 }
 
@@ -165,13 +209,14 @@ impl<'r> Directory<'r> {
             Err(RawError::Deadlock) => {
                 return Err(ObjectError::Locked("the calling task holds it already"));
             }
-            Err(_) => {
-                return Err(ObjectError::Locked(
-                    "the calling task holds too many robust locks",
-                ));
-            }
+            Err(_) => return Err(ObjectError::Locked("it was given up")),
         }
         Ok(Self { region })
+    }
+
+    /// Aborts in the child of a fork, where the directory is the parent's.
+    fn assert_ours(&self) {
+        self.region.header().names_lock.assert_held();
     }
 
     fn find(
@@ -182,16 +227,29 @@ impl<'r> Directory<'r> {
         let Some(entry) = names::find(self.region.entries(), name) else {
             return Ok(None);
         };
-        let object = NonNull::new(core::ptr::with_exposed_provenance_mut(
-            entry.object.load(Ordering::Relaxed),
-        ));
-        match object.filter(|object| {
-            entry.fingerprint.load(Ordering::Relaxed) == fingerprint
-                && self.region.heap.owns(*object)
-        }) {
-            Some(object) => Ok(Some((object, entry.bytes.load(Ordering::Relaxed) as usize))),
-            None => Err(ObjectError::OtherType),
+        if entry.fingerprint.load(Ordering::Relaxed) != fingerprint {
+            return Err(ObjectError::OtherType);
         }
+        // What a file says is no more than that: see `attach`.
+        match entry.object() {
+            Some(object) if self.region.has_block(Some(object), entry.bytes()) => {
+                Ok(Some((object, entry.bytes())))
+            }
+            _ => Err(ObjectError::Damaged),
+        }
+    }
+}
+
+impl Inner {
+    /// Whether an object of this size can be there: an allocated block.
+    pub(super) fn has_block(&self, object: Option<NonNull<u8>>, bytes: usize) -> bool {
+        object.is_some_and(|object| {
+            self.heap.owns(object)
+                && self
+                    .heap
+                    .size_of_block(object)
+                    .is_some_and(|size| size >= bytes)
+        })
     }
 }
 
@@ -209,6 +267,7 @@ fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r 
 
 impl Drop for Directory<'_> {
     fn drop(&mut self) {
+        self.assert_ours();
         // SAFETY: locked by `lock`. (A panic in `make` leaves the directory as it was.)
         unsafe { self.region.header().names_lock.unlock_raw() };
     }

@@ -21,9 +21,11 @@
 use super::task_table::Life;
 use super::{Inner, Task};
 use crate::atomic::{AtomicU32, Ordering};
+use crate::sleep::Hooks;
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
+use std::sync::Arc;
 
 /// How long a task sleeps at most when it cannot watch all others.
 const RECHECK: Duration = Duration::from_millis(100);
@@ -105,18 +107,25 @@ impl Inner {
     }
 }
 
-/// Sleeps on a word that lies in a region of this process; `None` if it lies in none, or the
-/// calling thread cannot become a task of it.
-///
-/// The deaths are counted from now: a death before the caller looked at its word is of no concern,
-/// for then the word tells all there is to know.
-pub(super) fn sleep(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Option<Wait> {
-    let inner = Inner::containing(core::ptr::from_ref(word).addr())?;
-    let task = inner.task().ok()?;
-    Some(
-        match inner.park(task, &[(word, expected)], inner.deaths(), deadline) {
-            Parked::Again => Wait::Again,
-            Parked::TimedOut => Wait::TimedOut,
-        },
-    )
+/// Sleeping on a word that lies in a region of this process.
+pub(super) static HOOKS: Hooks = Hooks {
+    deaths: |word| {
+        let inner = containing(word)?;
+        inner.task().ok()?;
+        Some(inner.deaths())
+    },
+    sleep: |word, expected, deaths, deadline| {
+        let inner = containing(word)?;
+        let task = inner.task().ok()?;
+        Some(
+            match inner.park(task, &[(word, expected)], deaths, deadline) {
+                Parked::Again => Wait::Again,
+                Parked::TimedOut => Wait::TimedOut,
+            },
+        )
+    },
+};
+
+fn containing(word: &AtomicU32) -> Option<Arc<Inner>> {
+    Inner::containing(core::ptr::from_ref(word).addr())
 }

@@ -1,9 +1,10 @@
 //! What may live in a region.
 #![allow(unsafe_code)]
 
-use crate::mutex::{Mutex, Robust, RobustProtocol, WaitWake};
+use crate::mutex::{Mutex, Protect, Robust, RobustProtocol, WaitWake};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
+use core::pin::Pin;
 use core::sync::atomic as core_atomic;
 
 /// A type whose values mean the same in every process that maps them at the same address.
@@ -55,15 +56,40 @@ pub unsafe trait Shareable: Send + Sync + 'static {
 /// and structs of numbers qualify, and this crate's containers, which commit each change by one
 /// store. Derive it for structs of such fields.
 ///
+/// A container is `TornSafe` as long as it is changed by its own methods. Safe code can also copy a
+/// container as a whole, by an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that
+/// may leave two owners of the same memory, or none. In data that is to survive a kill, change what
+/// containers hold, and leave them where they are. (No type could prevent it without refusing the
+/// `&mut` that a guard gives.)
+///
 /// # Safety
 /// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
-/// valid value.
+/// valid value; for containers, every one that their own methods can leave.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may be invalid when its owner died in the middle of a change",
     label = "not `TornSafe`",
     note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
 )]
 pub unsafe trait TornSafe {}
+
+/// The elements of an array, pinned: how to use one of many robust locks.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{RegionOptions, each_pinned};
+///
+/// type Seats = [Mutex<u32, Robust>; 4];
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let seats = region.object::<Seats>("seats", || [const { Mutex::robust(0) }; 4])?;
+/// let seats: Vec<_> = each_pinned(seats).collect();
+/// *seats[2].lock().unwrap() += 1;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<&T>> {
+    // SAFETY: an array moves as a whole, or not at all.
+    let pin = |element| unsafe { Pin::new_unchecked(element) };
+    elements.get_ref().iter().map(pin)
+}
 
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
 #[must_use]
@@ -216,6 +242,11 @@ unsafe impl<T> TornSafe for MaybeUninit<T> {}
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
+    const OWNS_BLOCKS: bool = false;
+}
+// SAFETY: as above, and a number.
+unsafe impl Shareable for Protect<Shared> {
+    const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
     const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.

@@ -13,6 +13,19 @@
 //!
 //! `WAITERS` is always set, so the kernel always wakes: a sleeper need not announce itself.
 //!
+//! A second word of this kind, the **tail**, stands behind all locks on the thread's robust list.
+//!
+//! | life-word | tail | meaning |
+//! | --- | --- | --- |
+//! | TID | 0 or TID | the task lives (0: it is about to begin, or to leave) |
+//! | `OWNER_DIED` | TID | the task runs no more; the kernel is going through its list |
+//! | `OWNER_DIED` | 0 or `OWNER_DIED` | the kernel has done with what the task held |
+//! | 0 | 0 | the slot is free |
+//!
+//! The kernel follows pointers in the locks themselves, and may be interrupted between any two of
+//! them, for as long as others run. So what the dead task had on its list must stay as it is until
+//! then: its private blocks with locks in them, and what a taken lock gives its next holder to change.
+//!
 //! Invariants
 //! 1. A slot's generation changes only while nobody's life-word is in it (dead and under the sweep
 //!    lock, or by its task at detach before the word goes to 0). So *(slot, generation)* names one
@@ -21,10 +34,14 @@
 //!    (see [`park`](super::park)).
 //! 3. Whoever finds a dead task wakes all its watchers before it sweeps the slot. If the finder
 //!    dies first, its own death wakes one watcher, who finds both.
-//! 4. Life-words stand on the robust list before all other locks of ours, and the kernel works from
-//!    front to back: who takes a dead task's lock finds the task's life-word marked already, and
-//!    can sweep (which settles the heap's intents) before it touches what the lock protects.
+//! 4. Life-words stand on the robust list before all other locks of ours, tails behind all locks of
+//!    anybody's, and the kernel works from front to back: who takes a dead task's lock finds the
+//!    task's life-word marked already, and can sweep (which waits for the tail, and settles the heap's
+//!    intents) before it touches what the lock protects.
 //! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
+//! 6. A task that has locks of the region, or messages in flight, does not leave in good order: who
+//!    waits for those learns of it by the task's death only. A thread that ends with them gives up
+//!    its heap, and leaves its life-word to the kernel.
 #![allow(unsafe_code)]
 
 use super::heap::TaskHeap;
@@ -56,9 +73,10 @@ pub(crate) struct Slot {
     pub(super) attached_at: AtomicU64,
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
-    /// What only this task sleeps on.
-    pub(crate) park: AtomicU32,
+    /// Messages that the task has taken off queues of the region and not finished. Its own business.
+    messages: AtomicU32,
     pub(super) heap: TaskHeap,
+    pub(super) tail: Node,
 }
 
 /// What a life-word says.
@@ -91,7 +109,8 @@ impl Slot {
     /// Claims a free slot for the calling thread.
     ///
     /// A kill after the CAS leaves the life-word announced or linked with our TID, which the kernel
-    /// then marks: the slot is swept like that of a task that did nothing yet.
+    /// then marks: the slot is swept like that of a task that did nothing yet. The same goes for the
+    /// tail, which comes second: before it the task has nothing in the region.
     pub(super) fn occupy(&self, me: Me) -> bool {
         let head = me.head();
         let before = head.announce(&self.life);
@@ -104,28 +123,71 @@ impl Slot {
         if taken {
             // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
             // `vacate`, before the region can be unmapped. At the front (invariant 4).
-            unsafe { head.link(&self.life, head.front()) };
-            me.budget().set(me.budget().get().saturating_sub(1));
+            unsafe { head.link(&self.life, head.front(), me.end()) };
+            me.spend();
         }
         head.settle(before);
+        if taken {
+            self.occupy_tail(me);
+        }
         taken
+    }
+
+    fn occupy_tail(&self, me: Me) {
+        let head = me.head();
+        let before = head.announce(&self.tail);
+        // Relaxed: read by others when the kernel has marked the life-word.
+        self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
+        // SAFETY: this task's and announced; as for the life-word.
+        unsafe { head.link_tail(&self.tail) };
+        me.spend();
+        head.settle(before);
     }
 
     /// Ends the calling thread's ownership. The slot holds nothing of it any more.
     ///
     /// # Safety
-    /// The calling thread occupies the slot.
+    /// The calling thread occupies the slot, and has forgotten the attachment: a lock that a signal
+    /// handler takes once the life-word is off the list must not be linked behind it.
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.next_generation();
         let head = me.head();
-        let before = head.announce(&self.life);
+        let before = head.announce(&self.tail);
         // SAFETY: linked by `occupy` of this thread.
-        unsafe { head.unlink(&self.life) };
+        unsafe { head.unlink_tail(&self.tail) };
+        self.tail.word.store(0, Ordering::Relaxed);
+        head.settle(before);
+        me.refund();
+        let before = head.announce(&self.life);
+        // SAFETY: as above.
+        unsafe { head.unlink(&self.life, me.end()) };
         // Release: pairs with `life` and the next `occupy`.
         self.life.word.store(0, Ordering::Release);
         futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
         head.settle(before);
-        me.budget().set(me.budget().get() + 1);
+        me.refund();
+    }
+
+    /// How many messages the task has in flight.
+    pub(super) fn messages(&self) -> u32 {
+        // Relaxed, and no read-modify-write, here and below: only the task's own thread comes here,
+        // and a signal handler leaves no message behind.
+        self.messages.load(Ordering::Relaxed)
+    }
+
+    /// The task has taken a message.
+    pub(crate) fn message_taken(&self) {
+        self.messages.store(self.messages() + 1, Ordering::Relaxed);
+    }
+
+    /// The task has finished a message, or given it back.
+    pub(crate) fn message_finished(&self) {
+        self.messages.store(self.messages() - 1, Ordering::Relaxed);
+    }
+
+    /// A new task has none.
+    pub(super) fn forget_messages(&self) {
+        self.messages.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn next_generation(&self) {

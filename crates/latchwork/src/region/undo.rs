@@ -8,9 +8,10 @@
 //!
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
-//! 2. The cells of valid records exist: each was picked out of the data by a function that gets
-//!    nothing but the data, and while records are valid the data is lent out shared only. So
-//!    nothing of it can be removed, and whoever wants to change it rolls back first.
+//! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container
+//!    that is there. While records are valid the data is lent out shared only. So nothing of it can
+//!    be removed, and whoever wants to change it rolls back first. (What a closure picks could be
+//!    anything that it has captured, hence the look at the address.)
 //! 3. Records are of value only where they were made: a log that was moved (its transaction was
 //!    forgotten) has none.
 //!
@@ -22,10 +23,12 @@
 #![allow(unsafe_code)]
 
 use super::ground::{self, commit, read};
-use super::{Inner, Shareable, TornSafe, fingerprint};
+use super::{HashMap, Inner, Shareable, TornSafe, Vec, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
+use core::borrow::Borrow;
 use core::fmt;
+use core::hash::Hash;
 use core::ptr::{self, NonNull};
 
 /// Data whose 64-bit cells can be changed several at a time, all or none, whatever happens to the
@@ -103,9 +106,42 @@ pub enum UndoError {
         /// The log's `N`.
         capacity: usize,
     },
-    /// The cell is not in the region that the log is in, so that a successor could not restore it.
-    #[error("the cell is not in the region of its undo log")]
+    /// The cell, or its container, is not in the data, or not in the region that the log is in: a
+    /// successor could not restore it.
+    #[error("the cell is not in the undo log's data, or that is in no region")]
     Outside,
+    /// The container has no cell of this key.
+    #[error("there is no cell of this key")]
+    NoCell,
+}
+
+/// A container of cells, for [`Transaction::store_at`]: [`Vec<AtomicU64>`](super::Vec), by index, and
+/// [`HashMap<K, AtomicU64>`](super::HashMap), by key.
+pub trait Cells<Q: ?Sized>: sealed::Sealed {
+    /// The cell of a key.
+    fn cell(&self, key: &Q) -> Option<&AtomicU64>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Vec<super::AtomicU64> {}
+    impl<K> Sealed for super::HashMap<K, super::AtomicU64> {}
+}
+
+impl Cells<usize> for Vec<AtomicU64> {
+    fn cell(&self, index: &usize) -> Option<&AtomicU64> {
+        self.get(*index)
+    }
+}
+
+impl<K, Q> Cells<Q> for HashMap<K, AtomicU64>
+where
+    K: Shareable + Hash + Eq + Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
+    fn cell(&self, key: &Q) -> Option<&AtomicU64> {
+        self.get(key)
+    }
 }
 
 impl<T: Shareable, const N: usize> Undo<T, N> {
@@ -175,6 +211,45 @@ impl<T, const N: usize> Undo<T, N> {
         valid
     }
 
+    /// A part of the data, if it is one.
+    #[inline]
+    fn own<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
+        let data = ptr::from_ref(&self.data).addr();
+        let offset = ptr::from_ref(part).addr().wrapping_sub(data);
+        if offset <= size_of::<T>() && size_of::<C>() <= size_of::<T>() - offset {
+            Ok(part)
+        } else {
+            Err(UndoError::Outside)
+        }
+    }
+
+    /// Logs what is in a cell that invariant 2 allows, and stores another value there.
+    #[inline]
+    fn change(&self, cell: &AtomicU64, value: u64) -> Result<(), UndoError> {
+        let count = read(&self.count);
+        let record = self
+            .records
+            .get(count)
+            .ok_or(UndoError::Full { capacity: N })?;
+        let address = ground::address(NonNull::from(cell));
+        if !self.has_near(address) {
+            return Err(UndoError::Outside);
+        }
+        // Relaxed throughout: the lock that gives the log orders all for other tasks.
+        record.cell.store(address, Ordering::Relaxed);
+        record
+            .before
+            .store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
+        if count == 0 {
+            self.place
+                .store(ptr::from_ref(self).addr(), Ordering::Relaxed);
+        }
+        commit(&self.count, count + 1);
+        cell.store(value, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Whether the cell lies in the same region as the log.
     fn has_near(&self, cell: usize) -> bool {
         let log = ptr::from_ref(self).addr();
@@ -202,10 +277,12 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         &self.undo.data
     }
 
-    /// Stores `value` in the cell that `pick` picks out of the data, and logs what was there.
+    /// Stores `value` in the cell that `pick` picks out of the data, and logs what was there. For a
+    /// cell in a container see [`Self::store_at`].
     ///
     /// # Errors
-    /// [`UndoError::Full`], [`UndoError::Outside`]. The update goes on; drop it to give it up.
+    /// [`UndoError::Full`]; [`UndoError::Outside`] if the cell is not in the bytes of the data itself.
+    /// The update goes on; drop it to give it up.
     #[inline]
     pub fn store(
         &mut self,
@@ -213,29 +290,42 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         value: u64,
     ) -> Result<(), UndoError> {
         let undo = &*self.undo;
-        let cell = pick(&undo.data);
-        let count = read(&undo.count);
-        let record = undo
-            .records
-            .get(count)
-            .ok_or(UndoError::Full { capacity: N })?;
-        let address = ground::address(NonNull::from(cell));
-        if !undo.has_near(address) {
-            return Err(UndoError::Outside);
-        }
-        // Relaxed throughout: the lock that gives the log orders all for other tasks.
-        record.cell.store(address, Ordering::Relaxed);
-        record
-            .before
-            .store(cell.load(Ordering::Relaxed), Ordering::Relaxed);
-        if count == 0 {
-            undo.place
-                .store(ptr::from_ref(undo).addr(), Ordering::Relaxed);
-        }
-        commit(&undo.count, count + 1);
-        cell.store(value, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        Ok(())
+        let cell = undo.own(pick(&undo.data))?;
+        undo.change(cell, value)
+    }
+
+    /// Stores `value` in the cell of `key` in the container that `pick` picks out of the data, and
+    /// logs what was there.
+    ///
+    /// ```
+    /// # use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    /// # use latchwork::mutex::{Mutex, Robust};
+    /// # use latchwork::region::{HashMap, RegionOptions, String, Undo};
+    /// type Stock = Undo<HashMap<String, AtomicU64>>;
+    /// # let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+    /// # let stock = region.object("stock", || Mutex::robust(Stock::new(HashMap::new_in(&region))))?;
+    /// # let mut stock = stock.lock().unwrap();
+    /// stock.get_mut().insert_str("nails", AtomicU64::new(100))?;
+    /// let mut update = stock.begin();
+    /// update.store_at(|stock| stock, "nails", 90)?;
+    /// update.commit();
+    /// # drop(stock);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`UndoError::Full`], [`UndoError::NoCell`]; [`UndoError::Outside`] if the container is not in the
+    /// bytes of the data itself, or is one of another region. The update goes on.
+    #[inline]
+    pub fn store_at<C: Cells<Q>, Q: ?Sized>(
+        &mut self,
+        pick: impl for<'x> FnOnce(&'x T) -> &'x C,
+        key: &Q,
+        value: u64,
+    ) -> Result<(), UndoError> {
+        let undo = &*self.undo;
+        let container = undo.own(pick(&undo.data))?;
+        undo.change(container.cell(key).ok_or(UndoError::NoCell)?, value)
     }
 
     /// Makes all changes final, by one store.

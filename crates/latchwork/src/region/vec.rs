@@ -31,8 +31,8 @@ use core::slice;
 
 /// A growable array whose elements live in a region.
 ///
-/// It derefs to a slice. It holds real pointers, so it must stay in the region that it was made for
-/// (or on a task's stack, no longer than the process has a handle on the region).
+/// It derefs to a slice. It holds real pointers, so it belongs to the region that it was made for, or
+/// on a task's stack. In a process that has not attached that region, its methods panic.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -53,7 +53,8 @@ use core::slice;
 /// *Owner death.* Each method takes effect as a whole or not at all. A value that was on the dead
 /// task's stack, on its way in or out, takes the blocks that it owns with it: they are leaked.
 /// Assigning or swapping whole containers (`a = b`, `mem::swap`) in shared memory copies several
-/// words, which no container can make one step: do not, where a kill matters.
+/// words, which no container can make one step: do not, where a kill matters. After a kill in the
+/// middle of it, two containers may own one buffer (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
     home: usize,
@@ -102,10 +103,10 @@ impl<T> Vec<T> {
     fn head(&self) -> Option<&Head> {
         // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
         // `&mut self`.
-        ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { head.as_ref() })
+        ground::reach(self.home, &self.buffer).map(|head| unsafe { head.as_ref() })
     }
 
-    /// The first element's place; dangling without a buffer.
+    /// The first element's place; dangling without a buffer. To be followed after a look at the head.
     #[inline]
     fn first(&self) -> NonNull<T> {
         match ground::pointer::<u8>(ground::read(&self.buffer)) {
@@ -424,8 +425,11 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
 
 impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region
-    /// leaks it.
+    /// leaks it; so does a process that has not attached it, elements included.
     fn drop(&mut self) {
+        if !ground::is_here(self.home, &self.buffer) {
+            return;
+        }
         self.clear();
         if let Some(buffer) = ground::pointer(ground::read(&self.buffer)) {
             let _ = ground::at(self.home, |ground| {

@@ -4,8 +4,9 @@
 use super::heap::Owner;
 use super::names::READY;
 use super::task_table::Life;
-use super::{Inner, REGISTRY, Region, Shareable, Task};
+use super::{Inner, Region, Shareable, Slot, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
+use crate::task::Me;
 use core::ptr;
 use rustix::fd::{AsRawFd, RawFd};
 
@@ -33,6 +34,15 @@ impl Inner {
     }
 }
 
+/// Whether the calling thread, which is `me`, has messages of any region in flight.
+pub(crate) fn has_messages(me: Me) -> bool {
+    me.attachments().any(|attachment| {
+        // SAFETY: an attachment holds a slot of its region, which it keeps mapped.
+        let slot: &Slot = unsafe { attachment.slot.cast().as_ref() };
+        slot.messages() != 0
+    })
+}
+
 impl Region {
     /// Whether `value` is a whole named object, which nobody frees while the region is in use.
     pub(crate) fn is_object<T: Shareable>(&self, value: &T) -> bool {
@@ -53,10 +63,5 @@ impl Region {
 /// # Safety
 /// Nobody drops a region meanwhile.
 pub(crate) unsafe fn files() -> impl Iterator<Item = RawFd> {
-    REGISTRY.iter().filter_map(|place| {
-        // Acquire: pairs with the Release of `register`.
-        let inner = ptr::NonNull::new(place.load(Ordering::Acquire))?;
-        // SAFETY: registered, and by the contract not dropped meanwhile.
-        Some(unsafe { inner.as_ref() }.file.as_raw_fd())
-    })
+    registry::all().map(|region| region.file.as_raw_fd())
 }

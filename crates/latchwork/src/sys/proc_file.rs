@@ -1,4 +1,4 @@
-//! What `/proc` says of the calling process.
+//! What `/proc` says of the calling process, and of others.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
@@ -28,6 +28,27 @@ fn parse(text: &str) -> Option<Stat> {
         threads: number(20)?,
         arguments: if start <= end { start..end } else { 0..0 },
     })
+}
+
+/// Whether a thread of a process is being killed with it, or ending by itself. `false` also if nothing
+/// is known.
+pub(crate) fn is_being_killed(process: u32, thread: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat"))
+        .is_ok_and(|text| parse_ending(&text).unwrap_or(false))
+}
+
+/// The kernel marks all threads of a process that is to end with a SIGKILL of their own, before any of
+/// them ends. Each takes the signal off, is flagged as killed by one, and then as exiting.
+fn parse_ending(text: &str) -> Option<bool> {
+    const EXITING: u64 = 0x4;
+    const SIGNALED: u64 = 0x400;
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let mut fields = text.get(text.rfind(')')? + 2..)?.split_ascii_whitespace();
+    // Counted from 3: state, flags and pending signals are the 3rd, the 9th and the 31st.
+    let is_gone = matches!(fields.next()?, "Z" | "X");
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let pending: u64 = fields.nth(21)?.parse().ok()?;
+    Some(is_gone || flags & (EXITING | SIGNALED) != 0 || pending & SIGKILL != 0)
 }
 
 /// Has `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
@@ -70,6 +91,24 @@ pub(crate) fn enter_cgroup(members: rustix::fd::BorrowedFd<'_>) -> Result<(), ru
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kill_shows_in_flags_and_pending_signals() {
+        let stat = |state: &str, flags: u64, pending: u64| {
+            let mut fields: Vec<String> = (3..=52).map(|_| "0".to_owned()).collect();
+            fields[0] = state.to_owned();
+            fields[9 - 3] = flags.to_string();
+            fields[31 - 3] = pending.to_string();
+            parse_ending(&format!("7 (a) b (c)) {}", fields.join(" ")))
+        };
+        assert_eq!(stat("S", 0x40_0040, 0), Some(false));
+        assert_eq!(stat("R", 0x40_0040, 256), Some(true));
+        assert_eq!(stat("R", 0x40_0444, 0), Some(true));
+        assert_eq!(stat("D", 0x40_0044, 0), Some(true));
+        assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
+        let this = crate::sys::thread::process_id();
+        assert!(!is_being_killed(this, crate::sys::thread::thread_id()));
+    }
 
     #[test]
     fn a_name_with_parentheses_and_spaces_is_skipped() {

@@ -17,6 +17,12 @@
 //!
 //! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
 //! before the head.
+//!
+//! *Tails* are nodes that stand behind all locks for as long as they are on the list: whoever sees the
+//! word of one marked knows that the kernel has gone through all the others. Locks come to the front
+//! (libc's), or behind a node that is no tail (ours), so none gets behind one. To whoever links or
+//! unlinks a lock the list *ends* at the first tail, or at the head if there is none. Like the
+//! head's, a tail's `prev` is not kept: taking it off the list, which is rare, walks there.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
@@ -96,10 +102,10 @@ impl Node {
         }
     }
 
-    /// Whether another node stands behind this one on the list of the head at `front`.
+    /// Whether another lock stands behind this one on the list that ends at `end`.
     #[inline(always)]
-    pub(crate) fn is_followed_on(&self, front: usize) -> bool {
-        self.next.load(Ordering::Relaxed) != front
+    pub(crate) fn is_followed_on(&self, end: usize) -> bool {
+        self.next.load(Ordering::Relaxed) != end
     }
 
     /// The address by which the list knows this node.
@@ -225,16 +231,17 @@ impl Head {
     }
 
     /// Puts a locked node into the list, behind the one whose link is `behind`. Whether there is
-    /// another one behind it.
+    /// another one behind it, before the `end`.
     ///
-    /// The head's own `prev` is left alone: libc has it so that it can write there, and never reads it.
+    /// The `prev` of what is at the end is left alone: libc has that of the head so that it can write
+    /// there, and never reads it. (Should the end be told wrong, one is written in vain.)
     ///
     /// # Safety
     /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
-    /// node on it; `node` is locked by this thread, announced, on no list, and stays
+    /// node on it, and no tail's; `node` is locked by this thread, announced, on no list, and stays
     /// where it is until it is unlinked or the thread has ended.
     #[inline(always)]
-    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) -> bool {
+    pub(crate) unsafe fn link(&self, node: &Node, behind: usize, end: usize) -> bool {
         let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
         // SAFETY: `behind` is a link of this thread's list; it holds the address of the next one.
         let next = unsafe { *behind_link };
@@ -244,7 +251,7 @@ impl Head {
         // SAFETY: as above. From this store on the kernel finds the node.
         unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() };
         compiler_fence(Ordering::SeqCst);
-        let is_followed = next != self.front();
+        let is_followed = next != end;
         if is_followed {
             // Last: until here `next` still says `behind`, which a handler's lock puts back there.
             // SAFETY: `next` is a node of this thread's list.
@@ -253,15 +260,16 @@ impl Head {
         is_followed
     }
 
-    /// Takes a node off the list. Whether there was another one behind it.
+    /// Takes a node, which is no tail, off the list. Whether there was another one behind it, before
+    /// the `end`.
     ///
     /// # Safety
     /// The head is the calling thread's and the node is on its list and announced.
     #[inline(always)]
-    pub(crate) unsafe fn unlink(&self, node: &Node) -> bool {
+    pub(crate) unsafe fn unlink(&self, node: &Node, end: usize) -> bool {
         let next = node.next.load(Ordering::Relaxed);
         let prev = node.prev.load(Ordering::Relaxed);
-        let was_followed = next != self.front();
+        let was_followed = next != end;
         // SAFETY: both are nodes of this thread's list, or its head.
         unsafe {
             if was_followed {
@@ -273,16 +281,52 @@ impl Head {
         was_followed
     }
 
-    /// [`Self::unlink`] for a node that no other stands behind.
+    /// [`Self::unlink`] for a node that stands right before the `end`.
     ///
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn unlink_last(&self, node: &Node) {
+    pub(crate) unsafe fn unlink_last(&self, node: &Node, end: usize) {
         let prev = node.prev.load(Ordering::Relaxed);
         // SAFETY: a node of this thread's list, or its head.
-        unsafe { *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = self.front() };
+        unsafe { *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = end };
         compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Puts a node behind all others, where it stays: a tail.
+    ///
+    /// # Safety
+    /// As for [`Self::link`].
+    pub(crate) unsafe fn link_tail(&self, tail: &Node) {
+        // On a list that is too long for the kernel it gets somewhere before the last; then the kernel
+        // does not get to it either.
+        let last = self.links().last().unwrap_or(self.front());
+        // SAFETY: by the contract; the last node is on the list.
+        unsafe { self.link(tail, last, self.front()) };
+    }
+
+    /// Takes a tail off the list.
+    ///
+    /// # Safety
+    /// As for [`Self::unlink`].
+    pub(crate) unsafe fn unlink_tail(&self, tail: &Node) {
+        let next = tail.next.load(Ordering::Relaxed);
+        let mut at = self.front();
+        loop {
+            let link: *mut usize = ptr::with_exposed_provenance_mut(at);
+            // SAFETY: the head, or a node of this thread's list; it holds the address of the next one.
+            let there = unsafe { *link } & !PI;
+            if there == tail.link() {
+                // SAFETY: as above. From this store on the kernel does not find the tail.
+                unsafe { *link = next };
+                compiler_fence(Ordering::SeqCst);
+                return;
+            }
+            if there == self.front() || there == 0 {
+                return;
+            }
+            at = there;
+        }
     }
 
     /// The links on the list, front to back; at most as many as the kernel would follow.

@@ -29,7 +29,7 @@ impl Node {
 }
 
 impl Node {
-    pub(crate) fn is_followed_on(&self, _front: usize) -> bool {
+    pub(crate) fn is_followed_on(&self, _end: usize) -> bool {
         false
     }
 }
@@ -73,7 +73,7 @@ impl Head {
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn link(&self, node: &Node, behind: usize) -> bool {
+    pub(crate) unsafe fn link(&self, node: &Node, behind: usize, _end: usize) -> bool {
         step();
         // SAFETY: as for the real one.
         let is_followed = !unsafe { self.is_last(behind) };
@@ -85,7 +85,7 @@ impl Head {
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn unlink(&self, node: &Node) -> bool {
+    pub(crate) unsafe fn unlink(&self, node: &Node, _end: usize) -> bool {
         step();
         let mut nodes = self.nodes.borrow_mut();
         nodes.retain(|address| *address != ptr::from_ref(node).addr());
@@ -94,9 +94,9 @@ impl Head {
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn unlink_last(&self, node: &Node) {
+    pub(crate) unsafe fn unlink_last(&self, node: &Node, end: usize) {
         // SAFETY: by the contract.
-        let was_followed = unsafe { self.unlink(node) };
+        let was_followed = unsafe { self.unlink(node, end) };
         debug_assert!(!was_followed);
     }
 

@@ -153,6 +153,31 @@ pub fn list_is_empty() -> bool {
     unsafe { (*head)[0] == head.addr() }
 }
 
+/// What the calling thread's robust list leads to, front to back, and for each where its link back
+/// leads. In a signal handler only the former is sure.
+pub fn list() -> impl Iterator<Item = (usize, usize)> {
+    let read = |place: usize| {
+        let place = ptr::with_exposed_provenance::<usize>(place);
+        // SAFETY: a link of the thread's own list, which only this thread changes.
+        unsafe { ptr::read_volatile(place) & !1 }
+    };
+    let front = head().expose_provenance();
+    core::iter::successors(Some(read(front)), move |link| Some(read(*link)))
+        .take_while(move |link| *link != front)
+        .map(move |link| (link, read(link - size_of::<usize>())))
+}
+
+/// Whether all links back lead where the links forward come from, but for those of the `tails`, which
+/// stand last and keep none.
+pub fn list_is_whole(tails: usize) -> bool {
+    let fronts = core::iter::once(head().expose_provenance());
+    fronts
+        .chain(list().map(|(link, _)| link))
+        .zip(list())
+        .take(list().count() - tails)
+        .all(|(before, (_, back))| back == before)
+}
+
 /// What the calling thread has announced (`list_op_pending`).
 pub fn announced() -> usize {
     // SAFETY: as above; volatile, since a signal handler looks while it changes.

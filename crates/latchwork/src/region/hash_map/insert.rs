@@ -14,6 +14,7 @@ use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
 use core::hash::Hash;
 use core::mem::{ManuallyDrop, MaybeUninit};
+use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use core::slice;
 
@@ -134,7 +135,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         commit(&view.head.pending, 0);
     }
 
-    /// Puts a new node with the old one's key in the old one's slot, and returns the old value.
+    /// Puts a new node with the old one's key in the old one's slot, and returns the old value, which
+    /// may move.
     pub(super) fn exchange(
         &self,
         view: View<'_>,
@@ -191,7 +193,10 @@ impl<V: Shareable> HashMap<String, V> {
     ///
     /// # Errors
     /// With the value, if the region has no room or the thread cannot become a task of it.
-    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>> {
+    pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>>
+    where
+        V: Unpin,
+    {
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -221,19 +226,40 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Unpin,
     {
-        let view = self.make_room(1)?;
-        let hash = hash_of(view, key);
-        let mut node = match self.find(view, hash, key) {
-            Some((_, node)) => node,
-            None => {
-                let value = make();
-                let node = self.begin_str(view, hash, key)?;
-                self.finish(view, node, value);
-                node
-            }
-        };
+        let mut node = self.find_or_insert_str(key, make)?;
         // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
         Ok(unsafe { node.as_mut().value.assume_init_mut() })
+    }
+
+    /// As [`Self::get_or_insert_str_with`], for values that must not move, with robust locks in
+    /// them: see [`Self::get_pin`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get_pin_or_insert_str_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<Pin<&V>, StorageError> {
+        let node = self.find_or_insert_str(key, make)?;
+        // SAFETY: as in `get_pin`; a node in a slot is whole.
+        Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
+    }
+
+    fn find_or_insert_str(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<String, V>>, StorageError> {
+        let view = self.make_room(1)?;
+        let hash = hash_of(view, key);
+        if let Some((_, node)) = self.find(view, hash, key) {
+            return Ok(node);
+        }
+        let value = make();
+        let node = self.begin_str(view, hash, key)?;
+        self.finish(view, node, value);
+        Ok(node)
     }
 
     /// A pending node with this key.

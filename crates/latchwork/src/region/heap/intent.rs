@@ -27,6 +27,15 @@
 //!   valid its task sets its bit in `retiring`, and a collector that sees the
 //!   `remote` bit (set after that, with release) sees it;
 //! - a large block's head stays in TRANSIT until the intent has ended.
+//!
+//! **When the dead task was not the lock's holder**, but another thread of the
+//! holder's process, to which the holder had lent what the lock protects: a kill
+//! ends both, one after the other. The holder is recovered, the lock passes on, and
+//! the next holder may unlink and free the very block that the other one's intent
+//! still names. (What that thread was doing to the structure looks as if the holder
+//! had done it; it runs no instruction any more.) So nobody makes a block that is
+//! named in another's live intent free for reuse: its span's owner marks it in
+//! `remote`, as others do; a large one is left to the recovery that will ask for it.
 
 #![allow(unsafe_code)]
 
@@ -116,7 +125,7 @@ impl Heap {
         let linked = linked.map_or(0, |block| block.addr().get());
         let unlinked = unlinked.map_or(0, |block| block.addr().get());
         let was_private = linked != 0 && !self.is_shared(linked);
-        let remote = unlinked != 0 && self.is_anothers_small(task, unlinked);
+        let named = unlinked != 0 && !self.is_own_small(task, unlinked);
         let intent = &task.heap.intent;
         // Relaxed, but for `flags`: while that is 0 nobody reads them.
         intent
@@ -128,7 +137,7 @@ impl Heap {
         intent.linked.store(linked, Relaxed);
         intent.unlinked.store(unlinked, Relaxed);
         step!();
-        if remote {
+        if named {
             self.set_retiring(task.owner, true);
             step!();
         }
@@ -148,7 +157,7 @@ impl Heap {
         // SYNC intent: pairs with the acquire in `held`.
         intent.flags.store(0, Release);
         step!();
-        if remote {
+        if named {
             self.set_retiring(task.owner, false);
             step!();
         }
@@ -157,9 +166,9 @@ impl Heap {
         }
     }
 
-    fn is_anothers_small(&self, task: &TaskRef<'_>, address: usize) -> bool {
+    fn is_own_small(&self, task: &TaskRef<'_>, address: usize) -> bool {
         match self.find(address) {
-            Some(Found::Small { span, .. }) => !self.state(span).is_small_of(task.owner),
+            Some(Found::Small { span, .. }) => self.state(span).is_small_of(task.owner),
             Some(Found::Large { .. }) => false,
             None => misuse("double free of", address),
         }
@@ -171,8 +180,8 @@ impl Heap {
         unsafe { self.retiring.add(word).as_ref() }
     }
 
-    /// Says whether a task may have an intent that names a block in another
-    /// task's span. Only that task writes the bit, or its recoverer.
+    /// Says whether a task may have an intent that names a block which is not in a
+    /// small span of its own. Only that task writes the bit, or its recoverer.
     fn set_retiring(&self, owner: Owner, retiring: bool) {
         let (word, mask) = (owner.slot() as usize / 64, 1 << (owner.slot() % 64));
         match retiring {
@@ -181,37 +190,52 @@ impl Heap {
         };
     }
 
-    /// The blocks of a bitmap word of a span that live intents unlink.
-    pub(super) fn held(&self, span: u32, class: &Class, word: u32) -> u64 {
-        let mut held = 0;
+    /// Has `each` look at the blocks that live intents unlink, but for those of `except`, by
+    /// their offsets.
+    fn each_retired(&self, except: Option<Owner>, mut each: impl FnMut(usize)) {
         for index in 0..(self.layout.slots as usize).div_ceil(64) {
             let mut slots = self.retiring(index).load(SeqCst);
             while slots != 0 {
                 let slot = index as u32 * 64 + slots.trailing_zeros();
                 slots &= slots - 1;
+                if except.is_some_and(|owner| u32::from(owner.slot()) == slot) {
+                    continue;
+                }
                 let Some(heap) = self.task_heap(slot as u16) else {
                     continue;
                 };
                 // SYNC intent: Acquire pairs with the store of `flags`. If the
                 // address is already that of the task's next intent, the one that
                 // the caller cares for has ended.
-                if heap.intent.flags.load(Acquire) == 0 {
-                    continue;
-                }
-                let address = heap.intent.unlinked.load(Relaxed);
-                let Some(offset) = self.offset_of(address) else {
-                    continue;
-                };
-                if (offset / SPAN_BYTES) as u32 != span {
-                    continue;
-                }
-                if let Some(block) = class.index_of((offset % SPAN_BYTES) as u32)
-                    && block / 64 == word
+                if heap.intent.flags.load(Acquire) != 0
+                    && let Some(offset) = self.offset_of(heap.intent.unlinked.load(Relaxed))
                 {
-                    held |= 1 << (block % 64);
+                    each(offset);
                 }
             }
         }
+    }
+
+    /// The blocks of a bitmap word of a span that live intents unlink, but for those of `except`.
+    pub(super) fn held(&self, span: u32, class: &Class, word: u32, except: Option<Owner>) -> u64 {
+        let mut held = 0;
+        self.each_retired(except, |offset| {
+            if (offset / SPAN_BYTES) as u32 == span
+                && let Some(block) = class.index_of((offset % SPAN_BYTES) as u32)
+                && block / 64 == word
+            {
+                held |= 1 << (block % 64);
+            }
+        });
+        held
+    }
+
+    /// Whether a large block is unlinked by a live intent of another task than `task`.
+    pub(super) fn is_held_large(&self, task: Owner, head: u32) -> bool {
+        let mut held = false;
+        self.each_retired(Some(task), |offset| {
+            held |= offset == head as usize * SPAN_BYTES;
+        });
         held
     }
 
@@ -258,17 +282,26 @@ impl Heap {
     }
 
     /// Whether the intent of a task could have been made by this library: its location is in the
-    /// region. For a region of doubtful origin, before anybody sweeps it.
+    /// region, and its blocks in the heap, where memory is. For a region of doubtful origin, before
+    /// anybody sweeps it.
     pub(in crate::region) fn is_plausible(&self, heap: &TaskHeap) -> bool {
-        let location = heap.intent.location.load(Relaxed);
+        let intent = &heap.intent;
+        if intent.flags.load(Acquire) & ACTIVE == 0 {
+            return true;
+        }
+        let location = intent.location.load(Relaxed);
         let region =
             self.tasks.first.addr().get()..self.data.addr().get() + self.layout.data_bytes();
-        let inside =
-            region.contains(&location) && location.is_multiple_of(align_of::<AtomicUsize>());
-        let backed = self
-            .offset_of(location)
-            .is_none_or(|offset| offset / SPAN_BYTES < self.committed() as usize);
-        heap.intent.flags.load(Acquire) & ACTIVE == 0 || (inside && backed)
+        let is_backed = |offset: usize| offset / SPAN_BYTES < self.committed() as usize;
+        let is_block = |block: &AtomicUsize| match block.load(Relaxed) {
+            0 => true,
+            address => self.offset_of(address).is_some_and(is_backed),
+        };
+        region.contains(&location)
+            && location.is_multiple_of(align_of::<AtomicUsize>())
+            && self.offset_of(location).is_none_or(is_backed)
+            && is_block(&intent.linked)
+            && is_block(&intent.unlinked)
     }
 
     /// Frees the block at `address` unless it is freed already, on behalf of the
@@ -310,6 +343,8 @@ impl Heap {
                         }
                     }
                 }
+                // As in `free_commit`.
+                Kind::Head if self.is_held_large(dead, span) => return None,
                 Kind::Head => {
                     let transit = State::transit(self.run_of(span, state), dead);
                     let _ = self

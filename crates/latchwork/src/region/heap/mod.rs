@@ -18,7 +18,7 @@
 //! | 0     | 0      | 0      | free                                           | |
 //! | 1     | 0      | 0      | allocated, private to the span's owner         | alloc: the owner alone |
 //! | 1     | 1      | 0      | allocated, shared                              | shared: any task sets, the owner clears |
-//! | 1     | any    | 1      | freed by a task that is not the owner          | remote: others set, the owner clears |
+//! | 1     | any    | 1      | freed by a task that is not the owner, or held by another's intent | remote: others set, the owner clears |
 //! | 0     | any    | any    | free; the owner was killed clearing the others | the recoverer clears them |
 //!
 //! **Invariants.**
@@ -32,8 +32,8 @@
 //!    bitmaps and the run, and in the header beside `committed`, is a cache or a
 //!    hint. Recovery derives everything from the table and the bitmaps.
 //! 5. A block that a live intent unlinks does not become free for reuse before
-//!    the intent is cleared, so that "has it been freed?" has an answer at any
-//!    time (`intent`).
+//!    the intent is cleared, whoever frees it, so that "has it been freed?" has an
+//!    answer at any time (`intent`).
 //!
 //! **Kills.** SIGKILL takes effect between two instructions and every earlier
 //! store stays, so only the compiler's order matters: `step!` stands between
@@ -278,12 +278,16 @@ impl Heap {
     ///
     /// Aborts the process if `block` is not the address of an allocated block.
     pub fn usable_size(&self, block: NonNull<u8>) -> usize {
-        let address = block.addr().get();
-        match self.find(address) {
-            Some(Found::Small { class, .. }) => CLASSES[class].size as usize,
-            Some(Found::Large { head, state }) => self.run_of(head, state) as usize * SPAN_BYTES,
-            None => misuse("no allocated block at", address),
-        }
+        self.size_of_block(block)
+            .unwrap_or_else(|| misuse("no allocated block at", block.addr().get()))
+    }
+
+    /// As [`Self::usable_size`]; `None` if there is no allocated block.
+    pub(in crate::region) fn size_of_block(&self, block: NonNull<u8>) -> Option<usize> {
+        Some(match self.find(block.addr().get())? {
+            Found::Small { class, .. } => CLASSES[class].size as usize,
+            Found::Large { head, state } => self.run_of(head, state) as usize * SPAN_BYTES,
+        })
     }
 
     /// Whether `address` is in the heap's data area.
@@ -512,6 +516,8 @@ enum Freed {
     Remote(u32),
     /// A run is the caller's to take apart.
     Large(u32),
+    /// Another task's intent names the block, which stays as it is.
+    Left,
 }
 
 impl Heap {
@@ -526,12 +532,20 @@ impl Heap {
             let state = self.state(span);
             match state.kind() {
                 Some(Kind::Small) if state.is_small_of(task.owner) => {
-                    return self.free_own_commit(span, state.class(), address);
+                    return self.free_own_commit(task, span, state.class(), address);
                 }
                 Some(Kind::Small) if state.is_orphan() => {
                     self.adopt(task, span, state);
                 }
                 Some(Kind::Small) => return self.free_remote_commit(span, state.class(), address),
+                // Its recovery frees it, if the location says so still; else it is lost.
+                Some(Kind::Head)
+                    if offset.is_multiple_of(SPAN_BYTES)
+                        && state.is_shared()
+                        && self.is_held_large(task.owner, span) =>
+                {
+                    return Freed::Left;
+                }
                 Some(Kind::Head) if offset.is_multiple_of(SPAN_BYTES) => {
                     if self.free_large_commit(task, span, state) {
                         return Freed::Large(span);
@@ -548,6 +562,7 @@ impl Heap {
             Freed::Own(span) => self.settle(task, span),
             Freed::Remote(span) => self.free_remote_finish(task, span),
             Freed::Large(head) => self.take_apart(head),
+            Freed::Left => {}
         }
     }
 }

@@ -207,7 +207,7 @@ impl Heap {
         if !state.is_small_of(task.owner) {
             return false;
         }
-        self.free_own_commit(span, state.class(), address);
+        self.free_own_commit(task, span, state.class(), address);
         let desc = self.desc(span);
         let at = desc.place.load(Relaxed);
         if at != place::CURRENT && (at == place::LOOSE || desc.used.load(Relaxed) == 0) {
@@ -217,7 +217,13 @@ impl Heap {
     }
 
     #[inline(always)]
-    pub(super) fn free_own_commit(&self, span: u32, class: usize, address: usize) -> Freed {
+    pub(super) fn free_own_commit(
+        &self,
+        task: &TaskRef<'_>,
+        span: u32,
+        class: usize,
+        address: usize,
+    ) -> Freed {
         let Some(class) = CLASSES.get(class) else {
             misuse("corrupt span at", address)
         };
@@ -231,11 +237,16 @@ impl Heap {
         if taken & !remote & mask == 0 {
             misuse("double free of", address);
         }
+        // Relaxed: the block is the caller's alone, so nobody sets its bit now.
+        let was_shared = bits.shared(word).load(Relaxed) & mask != 0;
+        // Only what is shared is ever unlinked.
+        if was_shared && self.is_held_own(task, span, class, word, mask) {
+            return Freed::Own(span);
+        }
         step!();
         bits.alloc(word).store(taken & !mask, Relaxed);
         step!();
-        // Relaxed: the block is the caller's alone, so nobody sets its bit now.
-        if bits.shared(word).load(Relaxed) & mask != 0 {
+        if was_shared {
             // Other bits of the word may be set by others at any time. A kill
             // before this leaves a free block's bit, which recovery clears.
             bits.shared(word).fetch_and(!mask, Relaxed);
@@ -247,6 +258,26 @@ impl Heap {
             .store(desc.used.load(Relaxed).wrapping_sub(1), Relaxed);
         kill_point!();
         Freed::Own(span)
+    }
+
+    /// Frees a block of one's own in the way of others if a live intent of another task names it:
+    /// the recovery of that task tells the owner when it can be collected. Whether it does.
+    #[inline(never)]
+    fn is_held_own(
+        &self,
+        task: &TaskRef<'_>,
+        span: u32,
+        class: &'static Class,
+        word: u32,
+        mask: u64,
+    ) -> bool {
+        let held = self.held(span, class, word, Some(task.owner)) & mask != 0;
+        if held {
+            // SYNC remote-free: pairs with `collect`.
+            self.bits(span, class).remote(word).fetch_or(mask, SeqCst);
+            step!();
+        }
+        held
     }
 
     pub(super) fn free_remote_commit(&self, span: u32, class: usize, address: usize) -> Freed {
@@ -357,7 +388,7 @@ impl Heap {
             if remote == 0 {
                 continue;
             }
-            let held = remote & self.held(span, class, word);
+            let held = remote & self.held(span, class, word, None);
             left |= held != 0;
             let freed = remote & !held;
             if freed == 0 {

@@ -157,6 +157,26 @@ impl Heap {
         Ok(())
     }
 
+    /// Checks that no task has anything, where there is none: for a region of doubtful origin, after
+    /// [`Heap::check`]. A task would believe what it finds in its own spans.
+    pub(in crate::region) fn check_settled(&self) -> Result<(), Corruption> {
+        for span in 0..self.committed() {
+            let state = self.state(span);
+            let what = match state.kind() {
+                Some(Kind::Small) if !state.is_orphan() => "a span belongs to nobody who lives",
+                Some(Kind::Small) if self.desc(span).place.load(Relaxed) != place::LOOSE => {
+                    "an orphan span is in a list"
+                }
+                Some(Kind::Head) if state.owner().is_some() => {
+                    "a block belongs to nobody who lives"
+                }
+                _ => continue,
+            };
+            return Err(Corruption { span, what });
+        }
+        Ok(())
+    }
+
     fn check_small(&self, span: u32, class: usize) -> Result<(), &'static str> {
         let class = CLASSES.get(class).ok_or("no such class")?;
         let (desc, bits) = (self.desc(span), self.bits(span, class));

@@ -11,6 +11,8 @@ use super::super::fault::kill_at;
 use super::*;
 use crate::atomic::AtomicUsize;
 
+mod successor;
+
 const A: u16 = 1;
 const B: u16 = 2;
 const C: u16 = 100;

@@ -1,0 +1,229 @@
+//! Attaching a region: what is looked at before anything of it is used.
+//!
+//! Nothing in a file is believed before it was checked. The identity is read, not mapped, and kept as
+//! it was read. What the tables say is bounded when they are mapped. Where this process is the only
+//! one that has the file, nothing in it can change any more, and it is looked at closely: no task
+//! may be alive, no lock held, what dead tasks left must be such that this library can have left it,
+//! and once it is settled, nothing may belong to anybody, and the heap must be sound.
+//!
+//! A file that others have cannot be looked at like that, for it changes all the time. It need not be,
+//! either: whoever may write it could as well do so after the look. That is why it must belong to
+//! the user that this process acts for (see [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner)): the kernel says so,
+//! and no hand but that user's, or root's, or one that its mode lets in, has been on it.
+#![allow(unsafe_code)]
+
+use super::header::Identity;
+use super::heap::SPAN_BYTES;
+use super::registry::{self, Gate};
+use super::task_table::Life;
+use super::{AttachError, CreateError, Inner, Region};
+use crate::atomic::Ordering;
+use crate::sys::memory::{self, FileLock, FileStatus, Mapping};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {
+    move |error| AttachError::System { call, error }
+}
+
+/// Attaches the region in a file that was opened for this alone.
+pub(super) fn attach(
+    file: OwnedFd,
+    path: Option<PathBuf>,
+    trusts_any_owner: bool,
+) -> Result<Region, AttachError> {
+    if !crate::sys::futex::has_wait_many() {
+        return Err(AttachError::Kernel(super::create::WAITV));
+    }
+    // First of all: from here on `gc` leaves the file alone. Who gets the exclusive lock is the
+    // only process that has the region, and can look at it more closely.
+    let alone = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
+    if !alone {
+        memory::lock_in_use(&file).map_err(system("flock"))?;
+    }
+    let candidate = Candidate { file, path, alone };
+    let (identity, status) = candidate.identity(trusts_any_owner)?;
+    Gate::prepare().map_err(system("mmap"))?;
+    // After the file lock: whoever has one waits for the gate at most, never the other way round.
+    let gate = Gate::enter();
+    match candidate.known(&identity, &status)? {
+        Some(region) => Ok(region),
+        None => candidate.map(identity, &status, &gate),
+    }
+}
+
+/// A file that may be a region.
+struct Candidate {
+    file: OwnedFd,
+    path: Option<PathBuf>,
+    /// No other process has it.
+    alone: bool,
+}
+
+impl Candidate {
+    fn status(&self) -> Result<FileStatus, AttachError> {
+        let status = memory::file_status(&self.file).map_err(system("fstat"))?;
+        // It was unlinked between our opening it and locking it.
+        if self.path.is_some() && status.links == 0 {
+            return Err(AttachError::NotFound);
+        }
+        Ok(status)
+    }
+
+    fn identity(&self, trusts_any_owner: bool) -> Result<(Identity, FileStatus), AttachError> {
+        let status = self.status()?;
+        if !status.regular {
+            return Err(AttachError::NotARegion);
+        }
+        if !trusts_any_owner && status.user != memory::effective_user() {
+            return Err(AttachError::Permission);
+        }
+        let mut bytes = [0; size_of::<Identity>()];
+        if memory::read_at(&self.file, &mut bytes, 0).map_err(system("pread"))? < bytes.len() {
+            return Err(AttachError::NotARegion);
+        }
+        let identity = Identity::parse(bytes);
+        identity.check(status.bytes, memory::page_bytes())?;
+        let here = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
+        if identity.pid_namespace != here {
+            return Err(AttachError::OtherPidNamespace {
+                region: identity.pid_namespace,
+                here,
+            });
+        }
+        Ok((identity, status))
+    }
+
+    /// Another handle on the mapping, if this process has the region.
+    fn known(
+        &self,
+        identity: &Identity,
+        status: &FileStatus,
+    ) -> Result<Option<Region>, AttachError> {
+        let Some(inner) = Inner::containing(identity.base as usize) else {
+            return Ok(None);
+        };
+        let there = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        if !there.is_same_file(status) {
+            return Ok(None);
+        }
+        // It may have been given up, if containers kept the mapping after its last use.
+        memory::lock_in_use(&self.file).map_err(system("flock"))?;
+        memory::lock_in_use(&inner.file).map_err(system("flock"))?;
+        self.status()?;
+        Ok(Some(Region::new(inner)))
+    }
+
+    fn map(
+        self,
+        identity: Identity,
+        status: &FileStatus,
+        gate: &Gate,
+    ) -> Result<Region, AttachError> {
+        let layout = identity.check(status.bytes, memory::page_bytes())?;
+        let base = identity.base as usize;
+        registry::clear(&(base..base + layout.total), gate);
+        let mapping =
+            Mapping::shared_at(&self.file, base, layout.total).map_err(|error| match error {
+                Errno::EXIST => AttachError::AddressTaken { base },
+                error => system("mmap")(error),
+            })?;
+        // A sparse file has the size but not the memory; touching it must not end in SIGBUS.
+        memory::allocate(&self.file, 0, layout.heap as u64).map_err(system("fallocate"))?;
+        let named = self.path.is_some();
+        let inner = Inner::new(self.file, mapping, identity, layout, self.path);
+        let spans = inner.heap.committed();
+        let committed = layout.heap as u64 + u64::from(spans) * SPAN_BYTES as u64;
+        // The size after that look: meanwhile another task may have made the file grow.
+        let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
+        if spans > layout.heap_layout.max_spans || committed > status.bytes {
+            return Err(AttachError::Truncated {
+                bytes: status.bytes,
+                needed: committed,
+            });
+        }
+        if status.sparse {
+            memory::allocate(&inner.file, 0, committed).map_err(system("fallocate"))?;
+        }
+        // Relaxed: it only grows, to at most the number of slots.
+        if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {
+            return Err(AttachError::Damaged("more tasks were in it than can be"));
+        }
+        if self.alone {
+            inner.validate()?;
+            memory::lock_in_use(&inner.file).map_err(system("flock"))?;
+            // The kernel gives up one lock before it takes the other: in between the name may have
+            // gone.
+            let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
+            if named && status.links == 0 {
+                return Err(AttachError::NotFound);
+            }
+        }
+        inner.enter(gate).ok_or(AttachError::TooManyRegions)
+    }
+}
+
+impl Inner {
+    /// Looks closely at a region that nobody else has.
+    fn validate(&self) -> Result<(), AttachError> {
+        let damaged = |what| Err(AttachError::Damaged(what));
+        let header = self.header();
+        let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
+        let held = locks.iter().any(|lock| lock.owner().is_some())
+            || (self.slots().iter()).any(|slot| matches!(slot.life(), Life::Alive(_)));
+        if held {
+            return damaged("a lock is held although no process has the region");
+        }
+        for slot in self.slots() {
+            // Whoever had it is gone for good.
+            slot.tail.word.store(0, Ordering::Relaxed);
+            if slot.life() == Life::Free {
+                // A cache, which its next task would believe.
+                slot.heap.reset();
+            }
+            if !self.heap.is_plausible(&slot.heap) {
+                return damaged("a task's heap record leads out of the region");
+            }
+        }
+        self.sweep()?;
+        if self.heap.check().is_err() || self.heap.check_settled().is_err() {
+            return damaged("the heap is corrupt");
+        }
+        let lost = |entry: &super::names::Entry| {
+            entry.is_in_use() && !self.has_block(entry.object(), entry.bytes())
+        };
+        if self.entries().iter().any(lost) {
+            return damaged("a name leads to no object");
+        }
+        Ok(())
+    }
+}
+
+impl From<CreateError> for AttachError {
+    fn from(error: CreateError) -> Self {
+        match error {
+            CreateError::Kernel(what) => Self::Kernel(what),
+            CreateError::Name(error) => Self::Name(error),
+            CreateError::TooManyRegions => Self::TooManyRegions,
+            CreateError::AddressTaken(base) => Self::AddressTaken { base },
+            CreateError::OutOfMemory(error) => Self::System {
+                call: "fallocate",
+                error,
+            },
+            CreateError::System { call, error } => Self::System { call, error },
+            CreateError::NoAddress(_) => Self::System {
+                call: "mmap",
+                error: Errno::NOMEM,
+            },
+            CreateError::Exists => Self::System {
+                call: "linkat",
+                error: Errno::EXIST,
+            },
+            CreateError::Capacity { .. } => Self::System {
+                call: "capacity check",
+                error: Errno::INVAL,
+            },
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A dead task is settled when the kernel has done with all that it held, and no sooner.
+//!
+//! Where the kernel is in that is told by two words of the task's slot, which the tests set as the
+//! kernel would.
+#![allow(unsafe_code)]
+
+use core::cell::RefCell;
+use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use latchwork::mutex::{LockError, Mutex};
+use latchwork::region::{AttachError, Box, Region, RegionOptions, StorageError};
+use latchwork_testkit::{Child, Exit, Page, Trial};
+use std::sync::mpsc;
+
+const OWNER_DIED: u32 = 0x4000_0000;
+const WAITERS: u32 = 0x8000_0000;
+/// Where the slots are, and in a slot the process and the tail.
+const SLOTS: usize = 4096;
+const SLOT_BYTES: usize = 768;
+const PROCESS: usize = 44;
+const TAIL: usize = 640;
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .max_tasks(8)
+        .max_names(8)
+        .create_anonymous()
+        .unwrap()
+}
+
+fn word(region: &Region, slot: usize, place: usize) -> &AtomicU32 {
+    let address = region.base().addr() + SLOTS + slot * SLOT_BYTES + place;
+    // SAFETY: a word of the task table, all of which is atomics.
+    unsafe { &*core::ptr::with_exposed_provenance(address) }
+}
+
+/// The slot of the only other task.
+const VICTIM: usize = 1;
+
+/// Makes the calling thread the first task, and a child the second, with a block of its own, and
+/// kills that.
+fn kill_one(trial: &Trial, region: &Region) {
+    region.base().expose_provenance();
+    region.join("survivor").unwrap();
+    let ready = Page::<AtomicU32>::new();
+    let mut victim = Child::fork(|| {
+        region.join("victim").unwrap();
+        core::mem::forget(Box::new_in([1u64; 100], region).unwrap());
+        ready.store(1, SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    trial.wait_until(|| ready.load(SeqCst) == 1);
+    assert_eq!(
+        word(region, VICTIM, TAIL).load(SeqCst),
+        victim.pid() as u32 | WAITERS
+    );
+    assert_eq!(
+        word(region, VICTIM, PROCESS).load(SeqCst),
+        victim.pid() as u32
+    );
+    assert_eq!(victim.kill(), Exit::Signal(libc::SIGKILL));
+    for place in [0, TAIL] {
+        let word = word(region, VICTIM, place).load(SeqCst);
+        assert_eq!(word, OWNER_DIED | WAITERS);
+    }
+}
+
+fn blocks(region: &Region) -> usize {
+    let stats = region.heap_stats();
+    stats.private_blocks + stats.shared_blocks
+}
+
+#[test]
+fn the_kernel_marks_the_tail_and_the_dead_is_settled_at_once() {
+    let trial = Trial::begin("the_kernel_marks_the_tail_and_the_dead_is_settled_at_once");
+    let region = region();
+    kill_one(&trial, &region);
+    assert_eq!(blocks(&region), 1);
+    assert_eq!(region.sweep().unwrap().dead, ["victim"]);
+    assert_eq!(blocks(&region), 0);
+    assert_eq!(word(&region, VICTIM, TAIL).load(SeqCst), 0);
+}
+
+#[test]
+fn a_sweep_waits_until_the_kernel_has_gone_through_the_list_of_the_dead() {
+    let trial =
+        Trial::begin("a_sweep_waits_until_the_kernel_has_gone_through_the_list_of_the_dead");
+    let region = region();
+    kill_one(&trial, &region);
+    let tail = word(&region, VICTIM, TAIL);
+    tail.store(0x3fff_fff0 | WAITERS, SeqCst);
+    let sweeper = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let sweep = scope.spawn(|| {
+            // SAFETY: no preconditions.
+            sweeper.store(unsafe { libc::gettid() } as u32, SeqCst);
+            region.sweep().unwrap()
+        });
+        trial.wait_until(|| sleeps_on(sweeper.load(SeqCst), tail) || sweep.is_finished());
+        assert_eq!(blocks(&region), 1, "settled before the kernel was done");
+        tail.store(OWNER_DIED | WAITERS, SeqCst);
+        // SAFETY: wakes who sleeps on a word of ours.
+        unsafe { libc::syscall(libc::SYS_futex, tail, libc::FUTEX_WAKE, 1) };
+        assert_eq!(sweep.join().unwrap().dead, ["victim"]);
+    });
+    let stats = region.heap_stats();
+    // If this machine stood still for a second, the sweep lost its patience and kept the block.
+    assert_eq!(stats.private_blocks, 0);
+    assert!(stats.shared_blocks <= 1);
+}
+
+/// Whether a thread sleeps on a word.
+fn sleeps_on(thread: u32, word: &AtomicU32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    let call = call.unwrap_or_default();
+    let mut fields = call.split(' ');
+    fields.next() == Some(&libc::SYS_futex.to_string())
+        && fields.next() == Some(&format!("{:#x}", core::ptr::from_ref(word).addr()))
+}
+
+/// Something may be wrong with the list, so that its end is never reached.
+#[test]
+fn if_the_kernel_never_gets_to_the_tail_the_block_is_kept_and_the_slot_is_freed() {
+    let trial = Trial::begin(
+        "if_the_kernel_never_gets_to_the_tail_the_block_is_kept_and_the_slot_is_freed",
+    );
+    let region = region();
+    kill_one(&trial, &region);
+    word(&region, VICTIM, TAIL).store(0x3fff_fff0 | WAITERS, SeqCst);
+    assert_eq!(region.sweep().unwrap().dead, ["victim"]);
+    let stats = region.heap_stats();
+    assert_eq!((stats.private_blocks, stats.shared_blocks), (0, 1));
+    for place in [0, TAIL] {
+        assert_eq!(word(&region, VICTIM, place).load(SeqCst), 0);
+    }
+}
+
+/// One thread of a process may die alone.
+#[test]
+fn the_dead_ones_fellows_are_not_waited_for_while_they_live() {
+    let trial = Trial::begin("the_dead_ones_fellows_are_not_waited_for_while_they_live");
+    let region = region();
+    kill_one(&trial, &region);
+    let ready = Page::<AtomicU32>::new();
+    let fellow = Child::fork(|| {
+        // The first free slot: the victim's is not free yet.
+        region.base().expose_provenance();
+        ready.store(1, SeqCst);
+        loop {
+            std::thread::park();
+        }
+    });
+    trial.wait_until(|| ready.load(SeqCst) == 1);
+    let process = word(&region, VICTIM, PROCESS);
+    process.store(fellow.pid() as u32, SeqCst);
+    word(&region, 0, PROCESS).store(fellow.pid() as u32, SeqCst);
+    assert_eq!(region.sweep().unwrap().dead, ["victim"]);
+    // Not after a loss of patience.
+    assert_eq!(blocks(&region), 0);
+}
+
+fn join_cpu(cpu: usize) -> bool {
+    // SAFETY: all-zero is an empty set; the kernel reads it.
+    unsafe {
+        let mut set: libc::cpu_set_t = core::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set) == 0
+    }
+}
+
+fn become_real_time() -> bool {
+    let parameter = libc::sched_param { sched_priority: 10 };
+    // SAFETY: changes the calling thread's priority.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
+}
+
+/// A survivor of higher priority, on the dead one's CPU, runs as soon as the kernel has woken it: in
+/// the middle of the list.
+#[test]
+fn no_lock_is_lost_behind_one_in_a_dead_tasks_own_block() {
+    let trial = Trial::begin("no_lock_is_lost_behind_one_in_a_dead_tasks_own_block");
+    let region = region();
+    let named = region.object("named", || Mutex::robust(0u64)).unwrap();
+    let watcher = Page::<AtomicU32>::new();
+    let skipped = Child::fork(|| {
+        if !join_cpu(0) || !become_real_time() {
+            std::process::exit(2);
+        }
+    })
+    .wait()
+        == Exit::Code(2);
+    if skipped {
+        eprintln!("skipped: needs CAP_SYS_NICE, for SCHED_FIFO");
+        return;
+    }
+    let mut survivor = Child::fork(|| {
+        assert!(join_cpu(0) && become_real_time());
+        region.join("survivor").unwrap();
+        let idle = region
+            .object("idle", latchwork::completion::Completion::shared)
+            .unwrap();
+        watcher.store(1, SeqCst);
+        loop {
+            // Whatever woke us, the dead one is settled; its memory is used.
+            let _ = idle.wait_for(core::time::Duration::from_millis(100));
+            let bytes = core::alloc::Layout::new::<[u8; 65536]>();
+            let blocks = [(); 4].map(|()| region.allocate(bytes).unwrap());
+            for block in blocks {
+                // SAFETY: a block of this task's own, freed once.
+                unsafe {
+                    block.write_bytes(0xff, bytes.size());
+                    region.deallocate(block).unwrap();
+                }
+            }
+        }
+    });
+    trial.wait_until(|| watcher.load(SeqCst) == 1);
+    for _ in 0..trial.times(20) {
+        let held = Page::<AtomicU32>::new();
+        let mut victim = Child::fork(|| {
+            assert!(join_cpu(0));
+            core::mem::forget(named.lock().unwrap());
+            let own = Box::new_in(Mutex::robust(1u64), &region).unwrap();
+            core::mem::forget(own.as_pin().lock().unwrap());
+            held.store(1, SeqCst);
+            loop {
+                std::thread::park();
+            }
+        });
+        trial.wait_until(|| held.load(SeqCst) == 1);
+        victim.kill();
+        let Err(LockError::OwnerDied(died)) = named.lock() else {
+            panic!("the lock of the dead is lost")
+        };
+        drop(died.make_consistent());
+        trial.progress();
+    }
+    survivor.kill();
+}
+
+type Told = mpsc::Sender<Result<(), StorageError>>;
+
+struct Late(RefCell<Option<(Region, Told)>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some((region, tell)) = self.0.take() {
+            let made = Box::new_in(7u64, &region).map(core::mem::forget);
+            let _ = tell.send(made.map_err(StorageError::from));
+        }
+    }
+}
+
+thread_local! {
+    static LATE: Late = const { Late(RefCell::new(None)) };
+}
+
+/// Its end would look like a kill, and free what it gave to others.
+#[test]
+fn a_thread_in_its_last_destructors_becomes_no_task() {
+    let _trial = Trial::begin("a_thread_in_its_last_destructors_becomes_no_task");
+    let region = region();
+    region.join("first").unwrap();
+    let (tell, told) = mpsc::channel();
+    let late = (region.clone(), tell);
+    let user = region.clone();
+    std::thread::spawn(move || {
+        // Destructors run in the reverse order of first use.
+        LATE.with(|cell| *cell.0.borrow_mut() = Some(late));
+        user.join("thread").unwrap();
+    })
+    .join()
+    .unwrap();
+    assert!(matches!(
+        told.recv().unwrap(),
+        Err(StorageError::Attach(AttachError::ThreadEnding))
+    ));
+    assert_eq!(region.sweep().unwrap().dead, [""; 0]);
+}

@@ -1,0 +1,175 @@
+//! The files of regions: passed as descriptors, shared with forks, and named.
+#![allow(unsafe_code)]
+
+mod coproc_support;
+
+use coproc_support::{fork, isolated, region, until};
+use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::coproc::{Attributes, Coprocs, Outcome, descriptors};
+use latchwork::region::leftovers::{self, remove_unused};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::{Leftover, Page};
+
+fn options() -> RegionOptions {
+    RegionOptions::new().max_bytes(1 << 20)
+}
+
+/// A name that is free, and gone after the test.
+fn name(what: &str) -> (String, Leftover) {
+    let name = format!("test-{what}-{}", std::process::id());
+    let file = Leftover::new(format!("/dev/shm/latchwork-{name}"));
+    (name, file)
+}
+
+fn collect(name: &str) -> leftovers::Outcome {
+    let mut found = remove_unused(&[name.to_owned()], false).unwrap();
+    found.remove(0).outcome
+}
+
+#[test]
+fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
+    fn attach(_: &Region, (): ()) -> i32 {
+        let file = descriptors().remove(0);
+        let region = RegionOptions::new().attach_file(file).unwrap();
+        *region
+            .find::<latchwork::mutex::Mutex<i32, latchwork::mutex::Robust>>("value")
+            .unwrap()
+            .lock()
+            .unwrap()
+    }
+    isolated(|| {
+        let (name, _file) = name("passed");
+        let first = region();
+        // Before the other region: in its coprocs that is not mapped.
+        let coprocs = Coprocs::new(&first).unwrap();
+        let named = options().create_named(&name).unwrap();
+        let anonymous = options().create_anonymous().unwrap();
+        for region in [&named, &anonymous] {
+            region
+                .object("value", || latchwork::mutex::Mutex::robust(7))
+                .unwrap();
+            let file = region.file().try_clone_to_owned().unwrap();
+            let attributes = Attributes::new().descriptor(file);
+            let coproc = coprocs.spawn_value(attach, (), &attributes).unwrap();
+            assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(7));
+        }
+        drop(coprocs);
+        assert_eq!(collect(&name), leftovers::Outcome::InUse);
+    });
+}
+
+#[test]
+fn a_descriptor_of_ones_own_is_attached_and_others_can_still_attach() {
+    isolated(|| {
+        let (name, _file) = name("own");
+        let ready = Page::<AtomicU32>::new();
+        let other = fork(|| {
+            until(|| ready.load(Ordering::Acquire) == 1);
+            options().attach(&name).unwrap();
+        });
+        let region = options().create_named(&name).unwrap();
+        region.join("host").unwrap();
+        let file = region.file().try_clone_to_owned().unwrap();
+        let again = RegionOptions::new().attach_file(file).unwrap();
+        assert_eq!(again.base(), region.base());
+        drop(again);
+        ready.store(1, Ordering::Release);
+        other.succeed();
+        assert_eq!(collect(&name), leftovers::Outcome::InUse);
+    });
+}
+
+#[test]
+fn a_descriptor_of_something_else_is_no_region() {
+    let (read, _write) = std::io::pipe().unwrap();
+    for file in [
+        read.into(),
+        std::fs::File::open("/dev/null").unwrap().into(),
+        std::fs::File::open("/dev/shm").unwrap().into(),
+    ] {
+        let attached = RegionOptions::new().attach_file(file);
+        assert!(matches!(
+            attached,
+            Err(latchwork::region::AttachError::NotARegion)
+        ));
+    }
+}
+
+#[test]
+fn the_name_stays_while_a_fork_has_the_region() {
+    isolated(|| {
+        let (name, file) = name("fork");
+        let step = Page::<AtomicU32>::new();
+        let reached = |number| until(|| step.load(Ordering::Acquire) == number);
+        // Attaches by the name, and is the last to leave in good order.
+        let visitor = fork(|| {
+            reached(1);
+            let region = options().attach(&name).unwrap();
+            step.store(2, Ordering::Release);
+            reached(3);
+            drop(region);
+        });
+        let region = options()
+            .unlink_at_last_detach(true)
+            .create_named(&name)
+            .unwrap();
+        // Has the region mapped, and is no task of it yet.
+        let heir = fork(|| {
+            reached(4);
+            region.join("heir").unwrap();
+            region.object("value", || 7u32).unwrap();
+        });
+        step.store(1, Ordering::Release);
+        reached(2);
+        drop(region);
+        assert!(file.path().exists());
+        step.store(3, Ordering::Release);
+        visitor.succeed();
+        assert!(file.path().exists());
+        assert_eq!(collect(&name), leftovers::Outcome::InUse);
+        step.store(4, Ordering::Release);
+        heir.succeed();
+        assert_eq!(collect(&name), leftovers::Outcome::Removed);
+    });
+}
+
+#[test]
+fn a_mapping_that_is_used_again_is_in_use() {
+    isolated(|| {
+        let (name, file) = name("again");
+        let step = Page::<AtomicU32>::new();
+        let reached = |number| until(|| step.load(Ordering::Acquire) == number);
+        let visitor = fork(|| {
+            reached(1);
+            let region = options().attach(&name).unwrap();
+            step.store(2, Ordering::Release);
+            reached(3);
+            drop(region);
+        });
+        let region = options()
+            .unlink_at_last_detach(true)
+            .create_named(&name)
+            .unwrap();
+        // Keeps the mapping.
+        let numbers = latchwork::region::Vec::<u64>::new_in(&region);
+        step.store(1, Ordering::Release);
+        reached(2);
+        region.detach().unwrap();
+        assert!(file.path().exists());
+        let region = options().attach(&name).unwrap();
+        step.store(3, Ordering::Release);
+        visitor.succeed();
+        assert_eq!(collect(&name), leftovers::Outcome::InUse);
+        drop(numbers);
+        region.detach().unwrap();
+        assert!(!file.path().exists());
+    });
+}
+
+#[test]
+fn a_long_label_is_cut_between_characters() {
+    for (label, kept) in [("x".repeat(300), 63), ("ä".repeat(150), 62)] {
+        let region = options().label(&label).create_anonymous().unwrap();
+        assert_eq!(region.label(), label[..kept]);
+    }
+}
