@@ -6,7 +6,11 @@ mod coproc_support;
 
 use coproc_support::{children, fork, isolated, proc_file, region, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError, descriptors};
+use latchwork::coproc::{
+    Attributes, Coprocs, Options, Outcome, Signal, SpawnError, StartError, descriptors,
+};
+use latchwork::mutex::Mutex;
+use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::Region;
 use latchwork::time::Deadline;
 use std::io::{Read, Write};
@@ -303,5 +307,28 @@ fn a_coproc_that_shares_descriptors_leaves_none_behind() {
             coproc.join_reaped().unwrap();
         }
         assert_eq!(open(), before);
+    });
+}
+
+#[test]
+fn a_thread_that_holds_a_lock_is_not_copied() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::new(&region).unwrap();
+        let lock = region.object("lock", || Mutex::robust(0u32)).unwrap();
+        let queue = Queue::create(&region, "queue", &QueueOptions::new(2, 8)).unwrap();
+        let snapshot = Attributes::new().snapshot();
+        let clean = Attributes::new();
+        let spawn = |attributes| coprocs.spawn_value(|_, (): ()| 0, (), attributes);
+        let held = lock.lock().unwrap();
+        assert!(matches!(spawn(&snapshot), Err(SpawnError::Holding)));
+        assert!(matches!(Coprocs::new(&region), Err(StartError::Holding)));
+        assert!(spawn(&clean).unwrap().join().unwrap().is_success());
+        drop(held);
+        queue.send(b"message").unwrap();
+        let message = queue.receive_held().unwrap();
+        assert!(matches!(spawn(&snapshot), Err(SpawnError::Holding)));
+        message.done();
+        assert!(spawn(&snapshot).unwrap().join().unwrap().is_success());
     });
 }

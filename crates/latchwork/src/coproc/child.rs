@@ -341,12 +341,16 @@ fn flush_output() {
     process::flush_c_output();
 }
 
+/// Whether this thread holds robust locks, or has messages in flight.
+pub(super) fn holds_something() -> bool {
+    Me::get().is_ok_and(|me| me.locks().next().is_some() || has_messages(me))
+}
+
 /// Ends this thread's part in all regions, unless something would then be left dangling; whether it
 /// did.
 fn leave_regions(region: &Region) -> bool {
     let Ok(me) = Me::get() else { return false };
-    let holds = me.locks().next().is_some() || has_messages(me);
-    if holds
+    if holds_something()
         || region
             .inner()
             .task()

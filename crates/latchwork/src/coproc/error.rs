@@ -25,6 +25,9 @@ pub enum StartError {
         /// How many were tried.
         attempts: u32,
     },
+    /// The calling thread holds robust locks, or messages in flight: the copy would, too.
+    #[error("the calling thread holds locks or messages, which the copy would hold as well")]
+    Holding,
     /// The server process ended before it was ready.
     #[error("the server process ended while it started")]
     Died,
@@ -46,6 +49,10 @@ pub enum SpawnError {
         /// The kernel's answer.
         error: Errno,
     },
+    /// A snapshot, and the calling thread holds robust locks, or messages in flight: the coproc would,
+    /// too. (The unsafe ways to start one leave that to their caller.)
+    #[error("the calling thread holds locks or messages, which the copy would hold as well")]
+    Holding,
     /// The argument is not a whole named object of the region.
     #[error("the argument is not a named object of the region")]
     Argument,

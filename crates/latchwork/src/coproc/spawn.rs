@@ -93,6 +93,11 @@ impl Coprocs {
     /// Standard output is locked for that moment: a thread that holds it for ever holds up the
     /// start, as it does `println!`.
     ///
+    /// *What this process owns in a region exists twice in copies:* a container, or a guard, that a
+    /// static or a variable of the calling thread holds, is in the memory of every coproc, too, and
+    /// must not be used there. A calling thread that holds robust locks or messages is refused; the
+    /// rest is the program's to see to. Start before the region is used.
+    ///
     /// Locks of other libraries are not looked at, nor are two of std:
     /// - that of *standard input*, which a thread holds while it waits for a line. In coprocs it is
     ///   then held for ever: they read descriptor 0 by other means.
@@ -191,6 +196,7 @@ impl Coprocs {
         if !self.shared.region.is_object(argument) {
             return Err(SpawnError::Argument);
         }
+        refuse_copies_of_guards(attributes)?;
         // SAFETY: a whole named object, which only unsafe code frees.
         unsafe { self.spawn_unchecked(entry, argument, attributes) }
     }
@@ -219,6 +225,7 @@ impl Coprocs {
                 entry(region, argument.cast::<A>().read())
             }
         }
+        refuse_copies_of_guards(attributes)?;
         let mut request = blank(self.shared.creator, false);
         request.call = Some(Call {
             run: run::<A>,
@@ -471,6 +478,14 @@ impl Coprocs {
         let shared = &*self.shared;
         pool.refill(zygote, || blank(shared.creator, true), &shared.chain);
     }
+}
+
+/// A guard that a thread-local variable holds would exist twice after a snapshot.
+fn refuse_copies_of_guards(attributes: &Attributes) -> Result<(), SpawnError> {
+    if attributes.sharing().is_some() && child::holds_something() {
+        return Err(SpawnError::Holding);
+    }
+    Ok(())
 }
 
 /// A request for nothing.

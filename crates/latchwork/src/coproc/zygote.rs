@@ -73,6 +73,9 @@ struct Plan<'a> {
 impl Zygote {
     /// Makes a zygote from the process as it is now. `control` tells its coprocs when to end.
     pub(super) fn start(control: &Ref) -> Result<Arc<Self>, StartError> {
+        if child::holds_something() {
+            return Err(StartError::Holding);
+        }
         let stat = proc_file::stat();
         // Where /proc cannot be read there may be other threads.
         let prove = stat.as_ref().is_none_or(|stat| stat.threads > 1);
