@@ -73,9 +73,9 @@ struct Tools {
 }
 
 /// Ready coprocs, and how many of them one sample uses: the refill begins when half are gone.
-const POOL: usize = 64;
-const FROM_POOL: u32 = 28;
-const WAKING: u32 = 2;
+const POOL: usize = 128;
+const FROM_POOL: u32 = 48;
+const WAKING: u32 = 12;
 /// How long filling the pool may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 

@@ -39,6 +39,9 @@ const NO_DESCRIPTOR: Duration = Duration::from_millis(1);
 /// Words that the region's `park` watches beside the life-words of all tasks.
 const PARK_WORDS: usize = 8;
 
+/// Polls, of some 20 ns, before the processor is offered to others.
+const POLLS: u32 = 20;
+
 /// How a coproc ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -258,10 +261,15 @@ impl Coproc {
         };
         let inner = self.record.region.inner();
         while self.hurry.is_some_and(|hurry| !hurry.has_passed()) {
-            if inner.life_word(task).is_none() {
-                return Ok(true);
+            for _ in 0..POLLS {
+                if inner.life_word(task).is_none() {
+                    return Ok(true);
+                }
+                spin_hint();
             }
-            spin_hint();
+            // The coproc may have been put on this very processor, since the last one has not left
+            // the other yet.
+            thread::yield_cpu();
         }
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(SHORT);

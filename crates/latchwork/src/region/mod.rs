@@ -257,8 +257,15 @@ impl Inner {
             tasks: self.slots().len(),
         })?;
         let slot = &self.slots()[index];
-        slot.process
-            .store(crate::sys::thread::process_id(), Ordering::Relaxed);
+        slot.settle_in(crate::sys::thread::process_id());
+        // Acquire: pairs with the Release of `use_slot`.
+        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
+        for other in self.slots()[..used]
+            .iter()
+            .filter(|other| !ptr::eq(*other, slot))
+        {
+            slot.meet(other);
+        }
         slot.attached_at
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);

@@ -73,6 +73,8 @@ pub(crate) struct Slot {
     pub(super) attached_at: AtomicU64,
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
+    /// Whether the task's process has, or has had, another task here meanwhile.
+    company: AtomicU8,
     /// Messages that the task has taken off queues of the region and not finished. Its own business.
     messages: AtomicU32,
     pub(super) heap: TaskHeap,
@@ -166,6 +168,30 @@ impl Slot {
         futex::wake(&raw const self.life.word, u32::MAX, Sharing::Shared);
         head.settle(before);
         me.refund();
+    }
+
+    /// Says whose slot this is, before [`Self::meet`]. For the new task.
+    pub(super) fn settle_in(&self, process: u32) {
+        self.company.store(0, Ordering::Relaxed);
+        // SeqCst: of two fellows that settle in at once, one at least sees the other. And who sees
+        // the process sees the company at 0 before it changes it.
+        self.process.store(process, Ordering::SeqCst);
+    }
+
+    /// Tells this task and `other` of each other, if they are fellows.
+    pub(super) fn meet(&self, other: &Self) {
+        // SeqCst: see `settle_in`. The own process is not changed by others.
+        let fellows = other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
+        if fellows && matches!(other.life(), Life::Alive(_)) {
+            self.company.store(1, Ordering::Relaxed);
+            other.company.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there may be fellows.
+    pub(super) fn has_had_company(&self) -> bool {
+        // Relaxed: a fellow that settles in meanwhile is the user's.
+        self.company.load(Ordering::Relaxed) != 0
     }
 
     /// How many messages the task has in flight.

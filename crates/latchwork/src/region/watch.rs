@@ -22,6 +22,10 @@ impl Inner {
 
     /// Whether the calling process has other tasks in this region.
     pub(crate) fn has_fellows(&self, task: Task<'_>) -> bool {
+        // The usual coproc has none, and is in a hurry.
+        if !task.slot.has_had_company() {
+            return false;
+        }
         // Relaxed: a task's process never changes; a fellow that attaches meanwhile is the user's.
         let process = task.slot.process.load(Ordering::Relaxed);
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
