@@ -148,11 +148,11 @@ pub(crate) use sealed::Slow;
 pub trait RobustProtocol: Slow {}
 impl<P: Slow> RobustProtocol for P {}
 
-/// The robust form of a protocol, as the parameter of a [`Mutex`].
+/// The robust form of a protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex).
 ///
 /// 40 bytes: libc's own robust list runs through it, so that pthread robust mutexes and these are
 /// held side by side, in any order of release. It must not move while it is in use, hence the
-/// pinned methods: put it in a `static` ([`Pin::static_ref`]), in a region
+/// pinned methods: put it in a `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region
 /// ([`Region::pin`](crate::region::Region::pin)), or behind [`std::pin::pin!`].
 ///
 /// ```
