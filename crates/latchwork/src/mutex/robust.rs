@@ -57,7 +57,7 @@
 //! its low 30 bits (another robust word that this task took there, or plain data that happens to be
 //! that number) gets `OWNER_DIED`, bit 30, set. One with 0 there at most wakes somebody for nothing.
 //!
-//! *Progress:* barging; at most [`SPINS`] polls; the kernel's wake order.
+//! *Progress:* barging; at most 200 polls; the kernel's wake order.
 //!
 //! *Hostile events:* EINTR re-waits. exec counts as death of all threads of the process, but for one
 //! that calls exec and is not the first: the kernel gives it the first one's ID before it looks at
@@ -89,7 +89,6 @@ use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
 use crate::task::{Me, TaskError};
 use crate::time::Deadline;
-use core::convert::Infallible;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
 
@@ -106,33 +105,10 @@ mod sealed {
     use crate::mutex::Protocol;
     use crate::sys::robust_list::{Head, Node};
 
-    /// What a protocol decides of its robust form. All but [`enter`](Slow::enter) and
-    /// [`leave`](Slow::leave) are called with the node announced.
+    /// What a protocol decides of its robust form. All is called with the node announced.
     pub trait Slow: Protocol {
-        /// How links to its nodes are marked.
-        const MARK: usize;
-        /// Whether a lock can be free, by its word, while its data is not whole.
-        const HIDES_STATE: bool;
-
-        /// In front of everything else.
-        #[inline(always)]
-        fn enter(_node: &Node) -> Result<(), Self::Fault> {
-            Ok(())
-        }
-
-        /// What [`leave`](Slow::leave) needs of the node, which may be gone by then.
-        #[inline(always)]
-        fn remember(_node: &Node) -> u32 {
-            0
-        }
-
-        /// After everything else, if [`enter`](Slow::enter) succeeded: the lock is released, or was
-        /// not taken.
-        #[inline(always)]
-        fn leave(_remembered: u32) {}
-
         /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called.
-        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
+        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError>;
 
         /// Releases a word that is not just `me`'s ID, and settles.
         fn free(node: &Node, head: &Head, before: usize);
@@ -188,7 +164,7 @@ pub(crate) enum Acquired {
 
 /// Why a robust lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RawError<F = Infallible> {
+pub enum RawError {
     /// See [`LockError`], here and below.
     WouldBlock,
     TimedOut,
@@ -197,10 +173,9 @@ pub enum RawError<F = Infallible> {
     Deadlock,
     TooManyHeld,
     Unavailable(TaskError),
-    Refused(F),
 }
 
-impl<F> From<Unfinished> for RawError<F> {
+impl From<Unfinished> for RawError {
     fn from(unfinished: Unfinished) -> Self {
         match unfinished {
             Unfinished::TimedOut => Self::TimedOut,
@@ -211,9 +186,10 @@ impl<F> From<Unfinished> for RawError<F> {
 
 impl<P: RobustProtocol> Robust<P> {
     const_unless_loom! {
-        /// An unlocked lock, with what the protocol keeps in its node.
-        pub(crate) fn with_extra(extra: u32) -> Self {
-            Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
         }
     }
 
@@ -243,10 +219,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
-    pub(crate) unsafe fn lock_raw(
-        &self,
-        deadline: Option<Deadline>,
-    ) -> Result<Acquired, RawError<P::Fault>> {
+    pub(crate) unsafe fn lock_raw(&self, deadline: Option<Deadline>) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract.
         unsafe { self.acquire(Patience::until(deadline)) }
     }
@@ -260,7 +233,7 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // None is left for a thread that is not known, too.
-        if me.budget() <= 0 || P::enter(&self.node).is_err() {
+        if me.budget() <= 0 {
             return None;
         }
         let (tid, head) = (me.tid(), me.head());
@@ -273,18 +246,11 @@ impl<P: RobustProtocol> Robust<P> {
             .is_err()
         {
             head.settle(before);
-            P::leave(P::remember(&self.node));
             return None;
         }
         // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
         unsafe { self.link(me, head) };
         head.settle(before);
-        // Relaxed: written by holders only.
-        if P::HIDES_STATE && self.node.state.load(Ordering::Relaxed) != CONSISTENT {
-            // SAFETY: this task holds the lock.
-            unsafe { self.release_unclean() };
-            return None;
-        }
         Some(tid)
     }
 
@@ -317,7 +283,7 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     #[inline]
-    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
         // SAFETY: by the caller's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
@@ -330,7 +296,7 @@ impl<P: RobustProtocol> Robust<P> {
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
-    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -342,14 +308,12 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         let head = me.head();
-        P::enter(&self.node).map_err(RawError::Refused)?;
         let before = head.announce(&self.node);
         if let Err(error) = P::take(&self.node, me, patience) {
             head.settle(before);
-            P::leave(P::remember(&self.node));
             return Err(error);
         }
         // SAFETY: as in `acquire_free`.
@@ -381,7 +345,6 @@ impl<P: RobustProtocol> Robust<P> {
     /// Frees the word of a lock that is announced, and ends the announcement.
     #[inline(always)]
     fn release_word(&self, tid: u32, head: &Head, before: usize) {
-        let remembered = P::remember(&self.node);
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         if self
@@ -394,7 +357,6 @@ impl<P: RobustProtocol> Robust<P> {
         } else {
             head.settle(before);
         }
-        P::leave(remembered);
     }
 
     /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
@@ -445,10 +407,8 @@ impl<P: RobustProtocol> Robust<P> {
         let before = head.announce(&self.node);
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { self.unlink(me) };
-        let remembered = P::remember(&self.node);
         P::pass_on(&self.node);
         head.settle(before);
-        P::leave(remembered);
     }
 
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
@@ -510,6 +470,12 @@ fn not_the_owner() -> ! {
     crate::fatal(format_args!(
         "unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
     ))
+}
+
+impl<P: RobustProtocol> Default for Robust<P> {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Node {

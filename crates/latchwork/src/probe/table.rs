@@ -153,7 +153,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "rseq",
         group: Group::Optional,
         since: Some((4, 18)),
-        used_for: "a waiter can tell without a system call that the owner is not running on its own CPU",
+        used_for: "could tell a waiter without a system call that the owner is kept off its CPU; no part uses it yet",
         fallback: "waiters spin for a bounded time, whether the owner runs or not",
     },
     Row {
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "rseq slice extension",
         group: Group::Optional,
         since: Some((7, 0)),
-        used_for: "a short critical section can ask not to be preempted for some microseconds",
+        used_for: "could let a short critical section ask not to be preempted; no part uses it yet",
         fallback: "an owner can be preempted in a critical section; its waiters then sleep",
     },
     Row {
@@ -193,7 +193,7 @@ pub(super) const ROWS: &[Row] = &[
         name: "real-time policy",
         group: Group::Privilege,
         since: None,
-        used_for: "ceilings, MrsP and real-time coprocs set priorities that the scheduler knows",
+        used_for: "ceilings and real-time coprocs set priorities that the scheduler knows",
         fallback: "priorities order waiters, but ceilings do not reach the scheduler",
     },
     Row {

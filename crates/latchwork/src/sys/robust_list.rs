@@ -58,8 +58,7 @@ pub struct Node {
     pub(crate) state: AtomicU32,
     /// As above.
     pub(crate) sleepers: AtomicU32,
-    /// For the lock's protocol.
-    extra: AtomicU32,
+    reserved: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
     #[cfg(not(target_env = "musl"))]
@@ -86,12 +85,12 @@ pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
     /// An unlocked node that is on no list.
-    pub(crate) const fn new(extra: u32) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
             sleepers: AtomicU32::new(0),
-            extra: AtomicU32::new(extra),
+            reserved: AtomicU32::new(0),
             kind: AtomicU32::new(KIND),
             #[cfg(not(target_env = "musl"))]
             spins: AtomicU32::new(0),

@@ -19,7 +19,7 @@ pub struct Node {
 pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
-    pub(crate) fn new(_extra: u32) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),

@@ -39,8 +39,6 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     TooManyHeld,
     /// The calling thread cannot own robust locks on this system.
     Unavailable(TaskError),
-    /// The protocol refuses.
-    Refused(P::Fault),
 }
 
 impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
@@ -54,7 +52,6 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
             Self::Deadlock => "the calling task holds the lock already",
             Self::TooManyHeld => "the calling task holds too many robust locks",
             Self::Unavailable(error) => return error.fmt(formatter),
-            Self::Refused(fault) => return fault.fmt(formatter),
         })
     }
 }
@@ -184,7 +181,6 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
             Err(RawError::Deadlock) => LockError::Deadlock,
             Err(RawError::TooManyHeld) => LockError::TooManyHeld,
             Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
-            Err(RawError::Refused(fault)) => LockError::Refused(fault),
         })
     }
 }

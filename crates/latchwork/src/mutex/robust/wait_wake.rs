@@ -1,7 +1,7 @@
 //! The robust form of the wait-wake protocol. See the [parent](super) for words and arguments.
 
-use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK, WAITERS};
-use crate::atomic::{Ordering, const_unless_loom, spin_hint, unless_fault};
+use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
+use crate::atomic::{Ordering, spin_hint, unless_fault};
 use crate::mutex::{Patience, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
@@ -14,26 +14,7 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 /// Where the count of sleepers ends, so that it cannot stray far from the truth.
 const MOST_SLEEPERS: u32 = 64;
 
-impl<S: Sharing> Robust<WaitWake<S>> {
-    const_unless_loom! {
-        /// An unlocked lock.
-        #[must_use]
-        pub fn new() -> Self {
-            Self::with_extra(0)
-        }
-    }
-}
-
-impl<S: Sharing> Default for Robust<WaitWake<S>> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl<S: Sharing> Slow for WaitWake<S> {
-    const MARK: usize = 0;
-    const HIDES_STATE: bool = false;
-
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
         // Relaxed: only a compare-and-swap takes the lock.
         let mut word = node.word.load(Ordering::Relaxed);
