@@ -208,6 +208,12 @@ impl Me {
             .filter_map(Cell::get)
     }
 
+    /// The first of them, without a look at the others: most threads are tasks of one region.
+    #[inline(always)]
+    pub(crate) fn first_attachment(self) -> Option<Attachment> {
+        self.record.attachments[0].get()
+    }
+
     /// Whether one more region can be attached.
     pub(crate) fn can_attach(self) -> bool {
         self.record.attached.get() < MAX_ATTACHMENTS
@@ -230,8 +236,10 @@ impl Me {
                 .get()
                 .is_some_and(|attachment| attachment.base == base)
         }) {
-            places[index].set(places[places.len() - 1].take());
-            self.record.attached.set(places.len() - 1);
+            let last = places.len() - 1;
+            places[index].swap(&places[last]);
+            places[last].take();
+            self.record.attached.set(last);
         }
         self.place_anchor();
     }

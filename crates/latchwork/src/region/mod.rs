@@ -223,6 +223,13 @@ impl Inner {
         Some(self.task_of(&attachment))
     }
 
+    /// As [`Self::task`], where it takes one comparison.
+    #[inline(always)]
+    fn task_at_hand(&self) -> Option<Task<'_>> {
+        let attachment = Me::whoever().first_attachment()?;
+        (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
+    }
+
     /// The task that an attachment to this region made.
     #[inline]
     fn task_of(&self, attachment: &Attachment) -> Task<'_> {
@@ -533,7 +540,24 @@ impl Region {
     /// # Errors
     /// [`ObjectError::Alloc`] if the region is full or the system has no memory,
     /// [`ObjectError::Attach`] if the thread cannot become a task.
+    #[inline]
     pub fn allocate(&self, layout: MemoryLayout) -> Result<NonNull<u8>, ObjectError> {
+        match self.allocate_quick(layout) {
+            Some(block) => Ok(block),
+            None => self.allocate_slow(layout),
+        }
+    }
+
+    // Each quick part is a function without calls, so that it saves no registers.
+
+    #[inline(never)]
+    fn allocate_quick(&self, layout: MemoryLayout) -> Option<NonNull<u8>> {
+        let task = self.inner.task_at_hand()?;
+        self.inner.heap.alloc_quick(&task.heap_task(), layout)
+    }
+
+    #[cold]
+    fn allocate_slow(&self, layout: MemoryLayout) -> Result<NonNull<u8>, ObjectError> {
         let task = self.inner.task()?;
         Ok(self.inner.heap.alloc(&task.heap_task(), layout)?)
     }
@@ -545,7 +569,32 @@ impl Region {
     ///
     /// # Errors
     /// If the thread cannot become a task.
+    #[inline]
     pub unsafe fn deallocate(&self, block: NonNull<u8>) -> Result<(), AttachError> {
+        // SAFETY: by the caller's contract.
+        unsafe {
+            if self.deallocate_quick(block) {
+                return Ok(());
+            }
+            self.deallocate_slow(block)
+        }
+    }
+
+    /// # Safety
+    /// As for [`Self::deallocate`].
+    #[inline(never)]
+    unsafe fn deallocate_quick(&self, block: NonNull<u8>) -> bool {
+        let Some(task) = self.inner.task_at_hand() else {
+            return false;
+        };
+        // SAFETY: by the caller's contract.
+        unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
+    }
+
+    /// # Safety
+    /// As for [`Self::deallocate`].
+    #[cold]
+    unsafe fn deallocate_slow(&self, block: NonNull<u8>) -> Result<(), AttachError> {
         let task = self.inner.task()?;
         // SAFETY: by the caller's contract.
         unsafe { self.inner.heap.free(&task.heap_task(), block) };

@@ -19,8 +19,9 @@ pub(super) const SMALL_MAX: usize = 32 << 10;
 /// Blocks that every class guarantees, whatever its size, to be aligned to.
 pub(super) const MIN_ALIGN: usize = 16;
 
-/// What is the same for all spans of one class.
+/// What is the same for all spans of one class. The alignment makes finding one a shift.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub(super) struct Class {
     /// Block size in bytes. Blocks are aligned to its largest power of two.
     pub(super) size: u32,

@@ -215,27 +215,29 @@ impl Heap {
     /// [`AllocError::OutOfMemory`] where the system lets it not.
     #[inline]
     pub fn alloc(&self, task: &TaskRef<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        if layout.size() <= SMALL_MAX && layout.align() <= MIN_ALIGN {
-            let class = class_of(layout.size());
-            if let Some(block) = self.alloc_from_current(task, class) {
-                return Ok(block);
-            }
-            return self.alloc_small_slow(task, class, layout.size());
+        match self.alloc_quick(task, layout) {
+            Some(block) => Ok(block),
+            None => self.alloc_slow(task, layout),
         }
-        self.alloc_unusual(task, layout)
+    }
+
+    /// As [`Self::alloc`], where it takes no search: a small block from the span at hand.
+    #[inline(always)]
+    pub(super) fn alloc_quick(&self, task: &TaskRef<'_>, layout: Layout) -> Option<NonNull<u8>> {
+        if layout.size() > SMALL_MAX || layout.align() > MIN_ALIGN {
+            return None;
+        }
+        self.alloc_from_current(task, class_of(layout.size()))
     }
 
     #[cold]
     #[inline(never)]
-    fn alloc_unusual(&self, task: &TaskRef<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        if layout.size() <= SMALL_MAX && layout.align() <= SMALL_MAX {
-            let class = class_of_aligned(layout.size(), layout.align());
-            return match self.alloc_from_current(task, class) {
-                Some(block) => Ok(block),
-                None => self.alloc_small_slow(task, class, layout.size()),
-            };
+    fn alloc_slow(&self, task: &TaskRef<'_>, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        if layout.size() > SMALL_MAX || layout.align() > SMALL_MAX {
+            return self.alloc_large(task, layout);
         }
-        self.alloc_large(task, layout)
+        let class = class_of_aligned(layout.size(), layout.align());
+        self.alloc_small(task, class, layout.size())
     }
 
     /// Frees a block, whichever task allocated it.
@@ -248,7 +250,8 @@ impl Heap {
     /// Nobody uses the block any more.
     #[inline]
     pub unsafe fn free(&self, task: &TaskRef<'_>, block: NonNull<u8>) {
-        if !self.free_own_small(task, block) {
+        // SAFETY: by the caller's contract.
+        if !unsafe { self.free_quick(task, block) } {
             self.free_slow(task, block);
         }
     }

@@ -97,9 +97,7 @@ impl Heap {
         Some(unsafe { self.address_of_span(span).add(offset as usize) })
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(super) fn alloc_small_slow(
+    pub(super) fn alloc_small(
         &self,
         task: &TaskRef<'_>,
         class: usize,
@@ -195,28 +193,60 @@ impl Heap {
         Ok(span)
     }
 
-    /// The hot path of freeing; `false` where it is not one's own small block.
+    /// The hot path of freeing: a private block of one's own, whose span stays where it is. `false`
+    /// where it is anything else, and nothing was done.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the block any more.
     #[inline(always)]
-    pub(super) fn free_own_small(&self, task: &TaskRef<'_>, block: NonNull<u8>) -> bool {
+    pub(in crate::region) unsafe fn free_quick(
+        &self,
+        task: &TaskRef<'_>,
+        block: NonNull<u8>,
+    ) -> bool {
         let address = block.addr().get();
         let Some(offset) = self.offset_of(address) else {
             return false;
         };
         let span = (offset / SPAN_BYTES) as u32;
         let state = self.state(span);
-        if !state.is_small_of(task.owner) {
+        let Some(class) = CLASSES.get(state.class()) else {
+            return false;
+        };
+        let Some(index) = class.index_of((address % SPAN_BYTES) as u32) else {
+            return false;
+        };
+        let (desc, bits) = (self.desc(span), self.bits(span, class));
+        let (at, used) = (desc.place.load(Relaxed), desc.used.load(Relaxed));
+        if !state.is_small_of(task.owner)
+            || at != place::CURRENT && (at != place::LISTED || used == 1)
+        {
             return false;
         }
-        self.free_own_commit(task, span, state.class(), address);
-        let desc = self.desc(span);
-        let at = desc.place.load(Relaxed);
-        if at != place::CURRENT && (at == place::LOOSE || desc.used.load(Relaxed) == 0) {
-            self.settle(task, span);
+        let (word, bit) = (index / 64, index % 64);
+        if desc.cursor.load(Relaxed) != word {
+            desc.cursor.store(word, Relaxed);
+            kill_point!();
         }
+        step!();
+        // Read again: what follows then does not wait for the computation of `word`, which the
+        // branch above has guessed.
+        let word = desc.cursor.load(Relaxed);
+        let taken = bits.alloc(word).load(Relaxed);
+        // Relaxed: the block is the caller's alone, so nobody sets its bits now.
+        let others = bits.shared(word).load(Relaxed) | bits.remote(word).load(Relaxed);
+        if (taken & !others) >> bit & 1 == 0 {
+            return false;
+        }
+        step!();
+        bits.alloc(word).store(taken & !(1 << bit), Relaxed);
+        step!();
+        desc.used.store(used.wrapping_sub(1), Relaxed);
+        kill_point!();
         true
     }
 
-    #[inline(always)]
     pub(super) fn free_own_commit(
         &self,
         task: &TaskRef<'_>,
