@@ -57,6 +57,7 @@ pub(crate) struct Attachment {
 #[repr(C)]
 pub(crate) struct Record {
     tid: Cell<u32>,
+    process: Cell<u32>,
     /// Robust locks of the user that still fit on the list; 0 in a record of nobody.
     budget: Cell<i32>,
     head: Cell<Option<NonNull<Head>>>,
@@ -267,6 +268,12 @@ pub(crate) fn id() -> u32 {
     Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
 }
 
+/// The calling process's ID, cached as [`id`] is.
+#[inline]
+pub(crate) fn process_id() -> u32 {
+    Me::get().map_or_else(|_| thread::process_id(), |me| me.record.process.get())
+}
+
 /// What a region does when one of its robust locks passes on from a dead owner; called with the
 /// lock's address, after the lock was taken and before anyone sees the data.
 pub(crate) fn after_owner_death(lock: usize) {
@@ -314,6 +321,7 @@ fn refresh() -> Result<Me, TaskError> {
     let front = unsafe { head.as_ref() }.front();
     record.anchor.set(front);
     record.end.set(front);
+    record.process.set(thread::process_id());
     record.tid.set(thread::thread_id());
     ceiling::drop_inherited_boost();
     // Last: who finds a budget finds all the rest.

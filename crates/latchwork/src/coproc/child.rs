@@ -16,12 +16,14 @@
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
+use super::join::poll;
+use super::pool::BURST;
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::region::watch::has_messages;
 use crate::region::{AttachError, Region};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
-use crate::sys::{futex, limits, process, scheduling, signals};
+use crate::sys::{futex, limits, process, scheduling, signals, thread};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::ops::Range;
@@ -41,7 +43,7 @@ pub(super) const RESULT_PANICKED: u32 = 1;
 const PARENT_CHECK: Duration = Duration::from_secs(10);
 /// How long a coproc from the pool puts its end off. Taking a process apart takes some 100 µs of a
 /// processor; in a burst of short coprocs that would be taken from the next ones.
-const LINGER: Duration = Duration::from_millis(10);
+pub(super) const LINGER: Duration = Duration::from_millis(10);
 
 /// What a coproc finds in the memory that it is a copy of.
 pub(super) struct Seed<'a> {
@@ -142,15 +144,40 @@ fn wait_for_work(seed: &Seed<'_>) {
         }
         let own = futex::shared_word(&record.state, record::READY);
         let deadline = Some(Deadline::after(PARENT_CHECK));
-        match control {
+        let ended = match control {
             Some((control, state)) => {
                 futex::wait_many(&[own, futex::shared_word(&control.state, state)], deadline)
             }
             None => futex::wait_many(&[own], deadline),
         };
+        if ended != futex::Wait::TimedOut {
+            stay_awake(record);
+        }
     }
     // What came so far was for whoever has the terminal, not for the work that comes now.
     signals::discard_pending();
+}
+
+/// Looks for work without sleeping, for a moment: who is woken and finds none is about to get it
+/// (see [`BURST`]).
+fn stay_awake(record: &Ref) {
+    // Relaxed: what comes with `READY` is published still, by the release sequence. Each fails if there
+    // is work.
+    let step = |from, to| {
+        let state = &record.state;
+        state.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+    };
+    if step(record::READY, record::AWAKE).is_err() {
+        return;
+    }
+    let until = Deadline::after(BURST);
+    while record.state() == record::AWAKE && !until.has_passed() {
+        if poll(|| record.state() != record::AWAKE) {
+            break;
+        }
+        thread::yield_cpu();
+    }
+    let _ = step(record::AWAKE, record::READY);
 }
 
 /// Rehearses the start and the end, while nobody waits: each page that they need is then here.
@@ -160,8 +187,11 @@ fn warm_up(seed: &Seed<'_>) {
     let settings = &unsafe { record.request() }.settings;
     settings.apply_name(&seed.arguments);
     signals::discard_pending();
+    // As it is. Only the call matters.
+    signals::block_all();
     core::hint::black_box([1u8; 3 * 4096]);
     let _ = catch_unwind(flush_output);
+    thread::sleep_until(Deadline::now());
     record.set_usage(&limits::usage());
     leave_regions(&record.region);
     if let Err(error) = join_region(record, settings.name()) {
@@ -262,7 +292,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     signals::unblock_all();
     // From here on the request is not used; whoever waits for the handshake goes on.
     if pooled {
-        record.enter(record::STARTED)
+        record.begin_here()
     } else {
         record.announce(record::STARTED)
     }
@@ -317,7 +347,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
         if pooled {
             // On no word of the region: the record may be another coproc's by now, whose wake-up
             // this one would take.
-            std::thread::sleep(LINGER);
+            thread::sleep_until(Deadline::after(LINGER));
         }
         scheduling::step_back();
     }

@@ -8,7 +8,8 @@ use super::record::Ref;
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::mutex::Mutex;
 use crate::sys::process;
-use crate::sys::thread::process_id;
+use crate::task::process_id;
+use crate::time::Deadline;
 use core::ptr;
 use std::collections::VecDeque;
 
@@ -19,6 +20,8 @@ pub(super) struct Grave {
     pub(super) record: Option<Ref>,
     /// The task has ended, the process ends at once.
     pub(super) ending: bool,
+    /// Before this there is nothing to reap.
+    pub(super) lingers: Option<Deadline>,
 }
 
 struct Yard {
@@ -69,6 +72,7 @@ pub(super) fn give_up(record: Ref, ending: bool) {
         pid: record.pid.load(Ordering::Relaxed),
         record: Some(record),
         ending,
+        lingers: None,
     });
 }
 
@@ -91,7 +95,7 @@ fn look_at(most: usize) {
     let mut graves = yard().graves.lock();
     for _ in 0..most.min(graves.len()) {
         if let Some(grave) = graves.pop_front() {
-            if gone(grave.pid, false) {
+            if grave.is_due() && gone(grave.pid, false) {
                 grave.close();
             } else {
                 graves.push_back(grave);
@@ -117,6 +121,10 @@ fn gone(pid: u32, block: bool) -> bool {
 }
 
 impl Grave {
+    fn is_due(&self) -> bool {
+        self.lingers.is_none_or(Deadline::has_passed)
+    }
+
     fn close(self) {
         if let Some(record) = self.record {
             // SAFETY: the process is gone, and its handle with it.

@@ -17,6 +17,7 @@ use crate::mutex::Mutex;
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
 use crate::sys::{futex, thread};
+use crate::task;
 use crate::time::Deadline;
 use core::fmt;
 use core::time::Duration;
@@ -103,9 +104,22 @@ pub struct Coproc {
     name: String,
     detached: bool,
     creator: u32,
+    /// From the pool.
+    pooled: bool,
     /// Until when a join does not sleep.
     hurry: Option<Deadline>,
     process: Mutex<Process>,
+}
+
+/// Where a coproc comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// It was made for this spawn.
+    Made,
+    /// The pool, on a machine of one processor.
+    Pool,
+    /// The pool, and it may run beside its creator.
+    PoolNearby,
 }
 
 #[derive(Default)]
@@ -116,16 +130,17 @@ struct Process {
 }
 
 impl Coproc {
-    pub(super) fn new(record: Ref, name: &str, detached: bool, hurry: bool) -> Self {
+    pub(super) fn new(record: Ref, name: &str, detached: bool, origin: Origin) -> Self {
         let pid = record.pid.load(Ordering::Relaxed);
-        let creator = thread::process_id();
+        let creator = task::process_id();
         Self {
             record,
             pid,
             name: name.to_owned(),
             detached,
             creator,
-            hurry: hurry.then(|| Deadline::after(HURRY)),
+            pooled: origin != Origin::Made,
+            hurry: (origin == Origin::PoolNearby).then(|| Deadline::after(HURRY)),
             process: Mutex::default(),
         }
     }
@@ -261,15 +276,14 @@ impl Coproc {
         };
         let inner = self.record.region.inner();
         while self.hurry.is_some_and(|hurry| !hurry.has_passed()) {
-            for _ in 0..POLLS {
-                if inner.life_word(task).is_none() {
-                    return Ok(true);
-                }
-                spin_hint();
+            if poll(|| inner.life_word(task).is_none()) {
+                return Ok(true);
             }
-            // The coproc may have been put on this very processor, since the last one has not left
-            // the other yet.
-            thread::yield_cpu();
+            // It may have been put on this very processor, since the last one has not left the other
+            // yet.
+            if !self.record.runs_elsewhere() {
+                thread::yield_cpu();
+            }
         }
         if let Some((word, value)) = inner.life_word(task) {
             let short = Deadline::after(SHORT);
@@ -309,7 +323,7 @@ impl Coproc {
     /// A descriptor of the process, which is not reaped.
     fn descriptor(&self) -> Result<Arc<OwnedFd>, JoinError> {
         let mut process = self.process.lock();
-        if process.reaped.is_some() || self.creator != thread::process_id() {
+        if process.reaped.is_some() || self.creator != task::process_id() {
             return Err(JoinError::Taken);
         }
         if let Some(descriptor) = &process.descriptor {
@@ -386,10 +400,18 @@ impl Coproc {
     }
 }
 
+/// Polls for a moment. Whether it `has_come`.
+pub(super) fn poll(has_come: impl Fn() -> bool) -> bool {
+    (0..POLLS).any(|_| {
+        spin_hint();
+        has_come()
+    })
+}
+
 impl Drop for Coproc {
     fn drop(&mut self) {
         // In the child of a fork the record and the process are the parent's.
-        if self.creator != thread::process_id() {
+        if self.creator != task::process_id() {
             return;
         }
         let reaped = self.process.get_mut().reaped.is_some();
@@ -406,6 +428,7 @@ impl Drop for Coproc {
                 pid: self.pid,
                 record,
                 ending: done,
+                lingers: (done && self.pooled).then(|| Deadline::after(child::LINGER)),
             });
         }
     }

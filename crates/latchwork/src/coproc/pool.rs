@@ -5,21 +5,33 @@ use super::graveyard::give_up;
 use super::record::{self, Chain, Ref, Request};
 use super::zygote::{BATCH, Zygote};
 use crate::atomic::Ordering;
-use crate::sys::futex::{self, Sharing};
+use crate::time::Deadline;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Spawns that follow each other as closely as this are a burst: the next coproc is then woken before
+/// it is asked for, and looks for its work without sleeping. To wake a processor that has nothing to
+/// do takes longer than all else that a spawn does.
+pub(super) const BURST: Duration = Duration::from_micros(60);
 
 #[derive(Default)]
 pub(super) struct Pool {
     size: usize,
     /// Ready, or being made.
     members: VecDeque<Ref>,
+    /// Until when a spawn counts as one of a burst.
+    burst: Option<Deadline>,
+    /// Members may be woken ahead: there is another processor for them.
+    rouses: bool,
 }
 
 impl Pool {
-    pub(super) fn new(size: usize) -> Self {
+    pub(super) fn new(size: usize, rouses: bool) -> Self {
         Self {
             size,
+            burst: None,
+            rouses,
             members: VecDeque::with_capacity(size),
         }
     }
@@ -32,32 +44,38 @@ impl Pool {
             };
             match member.state() {
                 record::REQUESTED if !member.has_ended() => self.members.push_back(member),
-                record::READY if lives(&member) => {
+                record::READY | record::AWAKE if lives(&member) => {
                     // SAFETY: the coproc reads it after `ASSIGNED`.
                     unsafe { *member.request() = request.clone() };
-                    // AcqRel: the Release pairs with the coproc's look at its state.
-                    let state = &member.state;
-                    if state
-                        .compare_exchange(
-                            record::READY,
-                            record::ASSIGNED,
-                            Ordering::AcqRel,
-                            Ordering::Relaxed,
-                        )
-                        .is_ok()
-                    {
-                        // All: should anybody still sleep on what was here before this record, he
-                        // would take the one wake-up.
-                        futex::wake(state, u32::MAX, Sharing::Shared);
-                        return Some(member);
+                    match assign(&member) {
+                        Some(record::READY) => member.wake(),
+                        Some(_) => {}
+                        // It has closed meanwhile.
+                        None => {
+                            give_up(member, false);
+                            continue;
+                        }
                     }
-                    // It has closed meanwhile.
-                    give_up(member, false);
+                    self.rouse_next();
+                    return Some(member);
                 }
                 _ => give_up(member, false),
             }
         }
         None
+    }
+
+    /// In a burst: wakes the member that will be taken next. It sleeps on if it is not asleep yet, or
+    /// goes back to sleep if it is not taken.
+    fn rouse_next(&mut self) {
+        let in_burst = self.burst.is_some_and(|burst| !burst.has_passed());
+        if in_burst
+            && let Some(next) = self.members.front()
+            && next.state() == record::READY
+        {
+            next.wake();
+        }
+        self.burst = self.rouses.then(|| Deadline::after(BURST));
     }
 
     /// Whether so many are missing that more are to be asked for.
@@ -96,7 +114,7 @@ impl Pool {
             };
             match member.state() {
                 record::REQUESTED if !member.has_ended() => coming += 1,
-                record::READY if lives(&member) => ready += 1,
+                record::READY | record::AWAKE if lives(&member) => ready += 1,
                 _ => {
                     give_up(member, false);
                     continue;
@@ -126,6 +144,17 @@ impl Pool {
             give_up(member, true);
         }
     }
+}
+
+/// Gives a member its work: what it did until then, or `None` if it has closed.
+fn assign(member: &Ref) -> Option<u32> {
+    let state = &member.state;
+    // AcqRel: the Release pairs with the coproc's look at its state.
+    state
+        .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |state| {
+            matches!(state, record::READY | record::AWAKE).then_some(record::ASSIGNED)
+        })
+        .ok()
 }
 
 /// Whether a ready member is still a task of the region.

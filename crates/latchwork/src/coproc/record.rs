@@ -4,11 +4,12 @@
 //! | --- | --- | --- |
 //! | 0 `REQUESTED` | to be made, or on its way | creator |
 //! | 1 `READY` | in the pool: waits for its work | coproc |
-//! | 2 `ASSIGNED` | taken from the pool | creator: CAS from `READY` |
+//! | 2 `ASSIGNED` | taken from the pool | creator: CAS from `READY` or `AWAKE` |
 //! | 3 `STARTED` | all attributes are set, its function runs | coproc |
 //! | 4 `FAILED` | an attribute failed; it runs nothing | coproc, or the zygote for it |
 //! | 5 `DONE` | its function has ended, the result is here | coproc |
 //! | 6 `CLOSED` | of a `Coprocs` itself: its ready coprocs are to end | creator, zygote |
+//! | 7 `AWAKE` | as `READY`, and looks for its work without sleeping | coproc: CAS from `READY`, and back |
 //!
 //! Invariants
 //! 1. The request is written by the creator alone, before `REQUESTED` is sent or `ASSIGNED` is
@@ -30,8 +31,8 @@ use crate::region::heap::Owner;
 use crate::region::{AttachError, ObjectError, Region};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
-use crate::sys::process;
 use crate::sys::sockets::MAX_DESCRIPTORS;
+use crate::sys::{process, thread};
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::num::NonZero;
@@ -47,6 +48,7 @@ pub(super) const STARTED: u32 = 3;
 pub(super) const FAILED: u32 = 4;
 pub(super) const DONE: u32 = 5;
 pub(super) const CLOSED: u32 = 6;
+pub(super) const AWAKE: u32 = 7;
 
 /// Bytes of an argument that is passed by value.
 pub(super) const VALUE_BYTES: usize = 256;
@@ -85,6 +87,8 @@ pub(super) struct Record {
     /// Set by the kernel when it makes the process; 0 before, and after the process was reaped
     /// ([`Record::has_ended`]).
     pub(super) pid: AtomicU32,
+    /// Where it ran when it began: a hint to who waits for it awake.
+    processor: AtomicU32,
     /// Slot and generation in the region's task table; 0 before it has joined.
     task: AtomicU64,
     /// The attribute that failed and its error, or the result.
@@ -134,6 +138,7 @@ impl Ref {
             record.write(Record {
                 state: AtomicU32::new(REQUESTED),
                 pid: AtomicU32::new(0),
+                processor: AtomicU32::new(0),
                 task: AtomicU64::new(0),
                 code: AtomicU32::new(0),
                 detail: AtomicU32::new(0),
@@ -305,11 +310,30 @@ impl Record {
         self.state.store(state, Ordering::Release);
     }
 
+    /// Enters `STARTED`, for a joiner that waits awake.
+    pub(super) fn begin_here(&self) {
+        // Relaxed: before `STARTED`, and a hint.
+        self.processor.store(thread::processor(), Ordering::Relaxed);
+        self.enter(STARTED);
+    }
+
+    /// Whether its function has begun on another processor than the caller's.
+    pub(super) fn runs_elsewhere(&self) -> bool {
+        matches!(self.state(), STARTED | DONE)
+            && self.processor.load(Ordering::Relaxed) != thread::processor()
+    }
+
     /// Enters a state that somebody sleeps for.
     pub(super) fn announce(&self, state: u32) {
         let word = &raw const self.state;
         self.enter(state);
         futex::wake(word, u32::MAX, Sharing::Shared);
+    }
+
+    /// Wakes whoever sleeps on the state. All: should anybody still sleep on what was here before this
+    /// record, he would take the one wake-up.
+    pub(super) fn wake(&self) {
+        futex::wake(&raw const self.state, u32::MAX, Sharing::Shared);
     }
 
     /// Reports an attribute that cannot be set.

@@ -4,7 +4,7 @@
 use super::attributes::{Attribute, Attributes, Settings};
 use super::child::{self, Seed};
 use super::error::{SpawnError, StartError};
-use super::join::Coproc;
+use super::join::{Coproc, Origin};
 use super::pool::Pool;
 use super::record::{self, Call, Chain, Ref, Request, VALUE_BYTES};
 use super::zygote::{EXISTENCE_CHECK, Zygote};
@@ -14,7 +14,8 @@ use crate::mutex::Mutex;
 use crate::region::{Region, Shareable};
 use crate::sys::process::{self, Sharing, Stack};
 use crate::sys::sockets::MAX_DESCRIPTORS;
-use crate::sys::{futex, proc_file, thread};
+use crate::sys::{futex, proc_file};
+use crate::task;
 use crate::time::Deadline;
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -116,7 +117,9 @@ impl Coprocs {
     /// # Errors
     /// See [`StartError`].
     pub fn with_options(region: &Region, options: &Options) -> Result<Self, StartError> {
-        let creator = thread::process_id();
+        let creator = task::process_id();
+        let several_processors =
+            std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
         let control = Ref::new(region, blank(creator, false))?;
         let zygote = Zygote::start(&control).inspect_err(|_| {
             // SAFETY: the zygote, if there ever was one, is gone.
@@ -130,10 +133,9 @@ impl Coprocs {
                 arguments: proc_file::stat().map_or(0..0, |stat| stat.arguments),
                 control,
                 zygote: Mutex::new(Some(Arc::clone(&zygote))),
-                pool: Mutex::new(Pool::new(options.pool)),
+                pool: Mutex::new(Pool::new(options.pool, several_processors)),
                 has_pool: options.pool > 0,
-                several_processors: std::thread::available_parallelism()
-                    .is_ok_and(|processors| processors.get() > 1),
+                several_processors,
             }),
         };
         coprocs.refill(&zygote);
@@ -319,7 +321,7 @@ impl Coprocs {
     }
 
     fn start(&self, mut request: Request, attributes: &Attributes) -> Result<Coproc, SpawnError> {
-        if self.shared.creator != thread::process_id() {
+        if self.shared.creator != task::process_id() {
             return Err(SpawnError::OtherProcess);
         }
         request.settings = attributes.settings()?;
@@ -327,7 +329,11 @@ impl Coprocs {
             None if attributes.fit_for_pool() => self.take_ready(&mut request),
             _ => None,
         };
-        let hurry = pooled.is_some() && self.shared.several_processors;
+        let origin = match &pooled {
+            None => Origin::Made,
+            Some(_) if self.shared.several_processors => Origin::PoolNearby,
+            Some(_) => Origin::Pool,
+        };
         let record = match (pooled, attributes.sharing()) {
             (Some(record), _) => record,
             (None, Some(sharing)) => self.start_snapshot(request, attributes, sharing)?,
@@ -338,7 +344,7 @@ impl Coprocs {
             record,
             attributes.display_name(),
             attributes.detached,
-            hurry,
+            origin,
         ))
     }
 
@@ -557,7 +563,7 @@ fn handshake(
 impl Drop for Shared {
     fn drop(&mut self) {
         // In the child of a fork all of it is the parent's.
-        if self.creator != thread::process_id() {
+        if self.creator != task::process_id() {
             return;
         }
         self.control.announce(record::CLOSED);

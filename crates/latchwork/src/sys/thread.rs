@@ -1,9 +1,11 @@
 //! The calling thread and process as the kernel knows them.
 #![allow(unsafe_code)]
 
+use crate::time::Deadline;
 use core::ffi::c_void;
 use core::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::thread::{ClockId, Timespec};
 
 /// The calling thread's ID in its own PID namespace.
 pub(crate) fn thread_id() -> u32 {
@@ -45,6 +47,21 @@ impl core::ops::Deref for Name {
 /// Lets another task have the CPU.
 pub(crate) fn yield_cpu() {
     rustix::thread::sched_yield();
+}
+
+/// Sleeps until `deadline`, or a signal.
+pub(crate) fn sleep_until(deadline: Deadline) {
+    let nanoseconds = deadline.as_nanoseconds();
+    let until = Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    };
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
+}
+
+/// The processor that the calling thread runs on, at this moment.
+pub(crate) fn processor() -> u32 {
+    rustix::thread::sched_getcpu() as u32
 }
 
 /// Size of the record that [`map_wipe_on_fork`] returns, in bytes.
