@@ -54,7 +54,7 @@ fn is_on_list_of(thread: i32, memory: &File, range: &Range<usize>) -> bool {
     };
     if result != 0 {
         // A thread that has ended since its number was read has let go of its locks.
-        return super::process::last_error() != rustix::io::Errno::SRCH;
+        return super::errno::last_error() != rustix::io::Errno::SRCH;
     }
     if head == 0 {
         return false;

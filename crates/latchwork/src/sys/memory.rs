@@ -79,7 +79,7 @@ pub(crate) fn replace(descriptor: &OwnedFd, fresh: &OwnedFd) -> Result<()> {
     // SAFETY: the number stays open throughout, and its owner's.
     let number = unsafe { libc::dup3(fresh.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
     if number < 0 {
-        Err(super::process::last_error())
+        Err(super::errno::last_error())
     } else {
         Ok(())
     }

@@ -7,6 +7,8 @@ mod abort;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
+mod errno;
+#[cfg(not(loom))]
 mod futex_linux;
 #[cfg(loom)]
 mod futex_loom;

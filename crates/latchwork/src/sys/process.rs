@@ -1,6 +1,7 @@
 //! Making processes, and learning how they ended.
 #![allow(unsafe_code)]
 
+use super::errno::{done, last_error};
 use super::limits::{self, Usage};
 use crate::atomic::AtomicU32;
 use crate::time::Deadline;
@@ -325,12 +326,7 @@ pub(crate) unsafe fn close_all_but(kept: &mut [RawFd]) {
 /// Gives the calling thread a table of descriptors of its own, with none in it.
 pub(crate) fn leave_descriptors() -> Result<(), Errno> {
     // SAFETY: what is closed is closed in the new table alone.
-    let result = unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(last_error())
-    }
+    done(unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) })
 }
 
 /// Takes every lock that the C library's allocator and loader have, and gives it back.
@@ -353,10 +349,6 @@ pub(crate) fn set_name(name: &[u8]) {
     short[..kept].copy_from_slice(&name[..kept]);
     // SAFETY: a string with its NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, short.as_ptr()) };
-}
-
-pub(super) fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

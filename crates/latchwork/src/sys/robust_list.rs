@@ -25,6 +25,7 @@
 //! head's, a tail's `prev` is not kept: taking it off the list, which is rare, walks there.
 #![allow(unsafe_code)]
 
+use super::errno::last_error;
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
 
@@ -175,11 +176,6 @@ fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
         return Err(Unavailable::Refused(last_error()));
     }
     Ok(head)
-}
-
-fn last_error() -> rustix::io::Errno {
-    rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
-        .unwrap_or(rustix::io::Errno::IO)
 }
 
 /// The `prev` field that belongs to the `next` field at `link`.

@@ -1,6 +1,7 @@
 //! Scheduling policy, priority, niceness and affinity of the calling thread.
 #![allow(unsafe_code)]
 
+use super::errno::{done, last_error};
 use rustix::io::Errno;
 
 /// A policy as the kernel numbers it.
@@ -11,11 +12,6 @@ pub(crate) enum Policy {
     Idle,
     Fifo,
     RoundRobin,
-}
-
-#[cold]
-fn failure() -> Errno {
-    super::process::last_error()
 }
 
 /// Sets the policy, with a priority of 0 for all but the real-time ones.
@@ -42,7 +38,7 @@ fn set_scheduler(policy: i32, priority: i32) -> Result<(), Errno> {
             &raw const parameter,
         )
     };
-    if result == 0 { Ok(()) } else { Err(failure()) }
+    done(result)
 }
 
 /// How the kernel schedules a thread; its niceness is apart from this. Fits into a register.
@@ -125,11 +121,7 @@ pub(crate) fn own_priority() -> Result<u8, Errno> {
     let mut priority = 0_i32;
     // SAFETY: the kernel writes a `sched_param`, which is one int.
     let result = unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut priority) };
-    if result == 0 {
-        Ok(priority as u8)
-    } else {
-        Err(failure())
-    }
+    done(result).map(|()| priority as u8)
 }
 
 /// Sets the calling thread's real-time priority, whatever its real-time policy.
@@ -140,7 +132,7 @@ pub(crate) fn set_own_priority(priority: u8) -> Result<(), Errno> {
     let parameter = i32::from(priority);
     // SAFETY: the kernel reads a `sched_param`, which is one int.
     let result = unsafe { libc::syscall(libc::SYS_sched_setparam, 0, &raw const parameter) };
-    if result == 0 { Ok(()) } else { Err(failure()) }
+    done(result)
 }
 
 /// The highest priority that the process may give itself without `CAP_SYS_NICE`; `u64::MAX` if any.
@@ -193,11 +185,7 @@ impl Attributes {
         // SAFETY: the kernel fills in as many bytes as it is told.
         let result =
             unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
-        if result == 0 {
-            Ok(attributes)
-        } else {
-            Err(failure())
-        }
+        done(result).map(|()| attributes)
     }
 }
 
@@ -232,7 +220,7 @@ pub(crate) fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
             && libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, allowed.as_mut_ptr()) >= 0
     };
     if !known {
-        return Err(failure());
+        return Err(last_error());
     }
     // The kernel leaves out those that are not there, and says nothing.
     let all = mask

@@ -1,0 +1,19 @@
+//! What libc says of the call that failed.
+
+use rustix::io::Errno;
+
+/// The calling thread's `errno`.
+#[cold]
+pub(super) fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// The outcome of a call that gives 0 if it has done what it was asked.
+#[inline(always)]
+pub(super) fn done(result: impl Into<i64>) -> Result<(), Errno> {
+    if result.into() == 0 {
+        Ok(())
+    } else {
+        Err(last_error())
+    }
+}
