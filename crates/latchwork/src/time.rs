@@ -25,7 +25,7 @@ impl Deadline {
     #[cfg(not(loom))]
     #[must_use]
     pub fn now() -> Self {
-        crate::sys::clock::monotonic()
+        Self::from_nanoseconds(crate::sys::clock::monotonic())
     }
 
     /// The point that lies `duration` after now; the end of representable time (some 584 years

@@ -13,7 +13,6 @@ use crate::time::Deadline;
 use core::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex as sys;
-use rustix::time::{ClockId, clock_gettime};
 
 fn flags(sharing: Sharing) -> sys::Flags {
     match sharing {
@@ -66,12 +65,9 @@ pub(crate) fn lock_pi(word: &AtomicU32, sharing: Sharing, deadline: Option<Deadl
 /// unnoticed, back to be corrected here.
 fn lock_pi_by_the_wall_clock(word: &AtomicU32, flags: sys::Flags, deadline: Deadline) -> Pi {
     loop {
-        let now = clock_gettime(ClockId::Realtime);
-        let end =
-            Deadline::from_nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
-                .saturating_add(deadline.remaining());
+        let end = Deadline::from_nanoseconds(clock::wall()).saturating_add(deadline.remaining());
         let ended = outcome(sys::lock_pi(word, flags, Some(&timespec(end))));
-        if ended != Pi::TimedOut || deadline <= clock::monotonic() {
+        if ended != Pi::TimedOut || deadline.has_passed() {
             return ended;
         }
     }
