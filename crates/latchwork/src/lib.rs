@@ -54,6 +54,8 @@ pub mod spin;
 pub(crate) mod sys;
 #[cfg_attr(loom, path = "task_loom.rs")]
 pub(crate) mod task;
+#[cfg(not(loom))]
+mod text;
 pub mod time;
 
 #[cfg(not(loom))]

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::SpawnError;
-use super::record::whole_characters;
 use crate::region::Orphans;
 use crate::sys::process::Sharing;
 use crate::sys::scheduling::{CpuMask, MAX_CPUS, Policy};
 use crate::sys::sockets::MAX_DESCRIPTORS;
 use crate::sys::{limits, proc_file, process, scheduling};
+use crate::text::whole_characters;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -376,11 +376,11 @@ impl Settings {
     /// The default ones.
     pub(super) fn named(text: &str) -> Self {
         let mut name = [0; NAME_BYTES];
-        let name_length = whole_characters(text, NAME_BYTES);
-        name[..name_length].copy_from_slice(&text.as_bytes()[..name_length]);
+        let kept = whole_characters(text, NAME_BYTES);
+        name[..kept.len()].copy_from_slice(kept.as_bytes());
         Self {
             name,
-            name_length,
+            name_length: kept.len(),
             address_space: None,
             core_size: None,
             cpu_time: None,

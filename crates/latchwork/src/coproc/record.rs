@@ -33,6 +33,7 @@ use crate::sys::futex::{self, Sharing};
 use crate::sys::limits::Usage;
 use crate::sys::sockets::MAX_DESCRIPTORS;
 use crate::sys::{process, thread};
+use crate::text::whole_characters;
 use core::alloc::Layout;
 use core::cell::UnsafeCell;
 use core::num::NonZero;
@@ -376,11 +377,12 @@ impl Record {
 
     pub(super) fn set_message(&self, message: &str) {
         let kept = whole_characters(message, MESSAGE_BYTES);
-        for (place, byte) in self.message.iter().zip(message.bytes().take(kept)) {
+        for (place, byte) in self.message.iter().zip(kept.bytes()) {
             // Relaxed: before `DONE`.
             place.store(byte, Ordering::Relaxed);
         }
-        self.message_length.store(kept as u32, Ordering::Relaxed);
+        self.message_length
+            .store(kept.len() as u32, Ordering::Relaxed);
     }
 
     pub(super) fn message(&self) -> String {
@@ -395,13 +397,4 @@ impl Record {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The most bytes of `text` that are whole characters and at most `max`.
-pub(super) fn whole_characters(text: &str, max: usize) -> usize {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
 }

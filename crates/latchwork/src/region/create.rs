@@ -8,6 +8,7 @@ use super::registry::{self, Gate};
 use super::{AttachError, CreateError, Inner, NameError, Region};
 use crate::atomic::Ordering;
 use crate::sys::memory::{self, FileLock, Mapping};
+use crate::text::whole_characters;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -91,11 +92,7 @@ impl RegionOptions {
 
     /// What `latchwork ps` calls an anonymous region. At most 63 bytes are kept, in whole characters.
     pub fn label(mut self, label: &str) -> Self {
-        let mut end = label.len().min(header::LABEL_BYTES - 1);
-        while !label.is_char_boundary(end) {
-            end -= 1;
-        }
-        label[..end].clone_into(&mut self.label);
+        whole_characters(label, header::LABEL_BYTES - 1).clone_into(&mut self.label);
         self
     }
 

@@ -50,6 +50,7 @@ use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::Node;
 use crate::task::Me;
+use crate::text::whole_characters;
 
 /// Bytes of a task's name that are kept.
 pub(super) const NAME_BYTES: usize = 32;
@@ -223,20 +224,10 @@ impl Slot {
     }
 
     pub(crate) fn set_name(&self, name: &str) {
-        let mut end = name.len().min(NAME_BYTES);
-        while !name.is_char_boundary(end) {
-            end -= 1;
-        }
-        // Relaxed: a name read while it changes is garbled, which harms nobody.
-        for (index, place) in self.name.iter().enumerate() {
-            place.store(
-                name.as_bytes()
-                    .get(index)
-                    .copied()
-                    .filter(|_| index < end)
-                    .unwrap_or(0),
-                Ordering::Relaxed,
-            );
+        let mut bytes = whole_characters(name, NAME_BYTES).bytes();
+        for place in &self.name {
+            // Relaxed: a name read while it changes is garbled, which harms nobody.
+            place.store(bytes.next().unwrap_or(0), Ordering::Relaxed);
         }
     }
 
