@@ -12,6 +12,7 @@
 //! and no hand but that user's, or root's, or one that its mode lets in, has been on it.
 #![allow(unsafe_code)]
 
+use super::error::WAITV;
 use super::header::Identity;
 use super::heap::SPAN_BYTES;
 use super::registry::{self, Gate};
@@ -34,7 +35,7 @@ pub(super) fn attach(
     trusts_any_owner: bool,
 ) -> Result<Region, AttachError> {
     if !crate::sys::futex::has_wait_many() {
-        return Err(AttachError::Kernel(super::create::WAITV));
+        return Err(AttachError::Kernel(WAITV));
     }
     // First of all: from here on `gc` leaves the file alone. Who gets the exclusive lock is the
     // only process that has the region, and can look at it more closely.

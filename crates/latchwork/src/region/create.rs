@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::attach::attach;
+use super::error::WAITV;
 use super::header::{self, Header, Identity, Layout};
 use super::heap::SPAN_BYTES;
 use super::registry::{self, Gate};
@@ -332,8 +333,6 @@ impl RegionOptions {
         Err(CreateError::NoAddress(bytes))
     }
 }
-
-pub(super) const WAITV: &str = "futex_waitv (Linux 5.16)";
 
 fn in_range(what: &'static str, given: u64, min: u64, max: u64) -> Result<(), CreateError> {
     if (min..=max).contains(&given) {

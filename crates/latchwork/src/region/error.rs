@@ -5,6 +5,9 @@ use super::heap::AllocError;
 use crate::task::TaskError;
 use rustix::io::Errno;
 
+/// Without it nobody in a region could sleep.
+pub(super) const WAITV: &str = "futex_waitv (Linux 5.16)";
+
 /// Why a region could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
