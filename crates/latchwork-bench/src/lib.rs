@@ -21,6 +21,7 @@
 //! ```
 
 mod args;
+mod contestant;
 mod histogram;
 mod machine;
 mod measure;
@@ -110,7 +111,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         .iter()
         .map(|name| find(name))
         .collect::<Result<Vec<_>, _>>()?;
-    let plan = Plan::new(options, &chosen)?;
+    let plan = scenarios::plan(options, &chosen)?;
     let json_error = |source| Error::Write {
         path: options.json.clone().unwrap_or_default(),
         source,
@@ -151,7 +152,7 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
 /// As [`run`].
 pub fn measure(scenario: &str, options: &Options) -> Result<ScenarioResult, Error> {
     let scenario = find(scenario)?;
-    let plan = Plan::new(options, &[scenario])?;
+    let plan = scenarios::plan(options, &[scenario])?;
     Ok(measure_scenario(scenario, &plan))
 }
 
@@ -173,7 +174,7 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
     let mut warnings = machine::warnings();
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
-            && plan.wants(scenario, contestant.name)
+            && plan.wants(scenario.base(), contestant.name)
         {
             warnings.push(Warning::Skipped {
                 text: format!("{} skipped: {absent}", contestant.name),

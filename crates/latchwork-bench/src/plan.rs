@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::args::Options;
-use crate::scenarios::Scenario;
 
 /// Rounds below which a median and a range mean little.
 const FEWEST_ROUNDS: u32 = 5;
@@ -26,35 +25,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Checks `options` against the scenarios they are for.
-    pub(crate) fn new(options: &Options, chosen: &[&dyn Scenario]) -> Result<Self, Error> {
+    /// What `options` ask for, whatever the scenarios they are for.
+    pub(crate) fn new(options: &Options) -> Result<Self, Error> {
         let rounds = options.rounds.unwrap_or(FEWEST_ROUNDS);
         if rounds == 0 || rounds < FEWEST_ROUNDS && !options.quick {
             return Err(Error::TooFewRounds { rounds });
-        }
-        if let Some(scenario) = chosen.first()
-            && !options.tasks.is_empty()
-            && !chosen.iter().any(|scenario| scenario.varies_tasks())
-        {
-            return Err(Error::TasksDoNotApply {
-                scenario: scenario.name(),
-            });
-        }
-        let mut known: Vec<&'static str> = Vec::new();
-        for contestant in chosen.iter().flat_map(|scenario| scenario.contestants()) {
-            if !known.contains(&contestant.name) {
-                known.push(contestant.name);
-            }
-        }
-        if let Some(name) = options
-            .only
-            .iter()
-            .find(|name| !known.contains(&name.as_str()))
-        {
-            return Err(Error::UnknownContestant {
-                name: name.clone(),
-                known,
-            });
         }
         Ok(Self {
             quick: options.quick,
@@ -72,9 +47,9 @@ impl Plan {
     }
 
     /// Whether `contestant` runs; the base always does, since the ratios need it.
-    pub(crate) fn wants(&self, scenario: &dyn Scenario, contestant: &str) -> bool {
+    pub(crate) fn wants(&self, base: &str, contestant: &str) -> bool {
         self.only.is_empty()
-            || contestant == scenario.base()
+            || contestant == base
             || self.only.iter().any(|name| name == contestant)
     }
 

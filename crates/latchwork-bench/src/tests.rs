@@ -187,16 +187,16 @@ fn an_unknown_contestant_is_an_error_that_lists_the_known() {
 fn only_keeps_the_base() {
     let Args { options, .. } = parse("bench spawn --only fork");
     let scenario = find("spawn").unwrap();
-    let plan = Plan::new(&options, &[scenario]).unwrap();
-    assert!(plan.wants(scenario, "fork") && plan.wants(scenario, "pthread_create"));
-    assert!(!plan.wants(scenario, "posix_spawn"));
+    let plan = Plan::new(&options).unwrap();
+    assert!(plan.wants(scenario.base(), "fork") && plan.wants(scenario.base(), "pthread_create"));
+    assert!(!plan.wants(scenario.base(), "posix_spawn"));
 }
 
 #[test]
 fn fewer_than_five_rounds_need_quick() {
     let rounds = |line: &str| {
         let Args { options, .. } = parse(line);
-        Plan::new(&options, &[find("heap").unwrap()]).map(|plan| plan.rounds)
+        Plan::new(&options).map(|plan| plan.rounds)
     };
     assert!(matches!(
         rounds("bench heap --rounds 4"),

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, sched_param};
 
-use super::locks::{BELOW_CEILING, CEILING};
-use super::{RawLock, cvt};
+use super::{BELOW_CEILING, CEILING, RawLock, cvt};
 
 /// Two inlined atomic read-modify-writes, which nobody could wait for. It is no lock: a second task
 /// would spin for ever should the first be preempted by it.

@@ -10,14 +10,8 @@ use libc::c_int;
 use super::dynamic::{self, Functions};
 use super::ours::{KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
-use super::{Lock, Raw, floor, on_thread, placed, semaphore};
-use crate::plan::Plan;
-use crate::scenarios::{Absent, Contestant, Scenario};
-
-/// The ceiling of priority protection, and the priority of tasks below it. Both far below what
-/// watchdogs use.
-pub(crate) const CEILING: c_int = 20;
-pub(crate) const BELOW_CEILING: c_int = 10;
+use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
+use crate::contestant::{Absent, Contestant};
 
 /// A lock that scenarios compare with others.
 pub(crate) struct Peer {
@@ -269,19 +263,6 @@ impl Peer {
             }),
         }
     }
-}
-
-/// Those of `peers` that `plan` wants and that are available: who is absent has been named.
-pub(crate) fn available<'a>(
-    peers: &'a [&'a Peer],
-    scenario: &dyn Scenario,
-    plan: &Plan,
-) -> impl Iterator<Item = &'a Peer> {
-    peers
-        .iter()
-        .copied()
-        .filter(|peer| plan.wants(scenario, peer.name))
-        .filter(|peer| peer.contestant().absent.is_none())
 }
 
 /// Locks and unlocks once.

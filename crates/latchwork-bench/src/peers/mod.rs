@@ -19,8 +19,8 @@ pub(crate) mod step;
 pub(crate) use place::Place;
 pub(crate) use raw::{Raw, RawLock};
 pub(crate) use sched::{
-    burn, enter_fifo, libc_name, minor_faults, on_thread, pin_to, scheduler_class, sleep_until,
-    voluntary_switches,
+    BELOW_CEILING, CEILING, burn, enter_fifo, libc_name, minor_faults, on_thread, pin_to,
+    scheduler_class, sleep_until, voluntary_switches,
 };
 
 use std::io;

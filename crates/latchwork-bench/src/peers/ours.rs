@@ -17,8 +17,7 @@ use latchwork::sharing::{Private, Sharing};
 use latchwork::time::Deadline;
 
 use super::heap::{ALIGNMENT, Heap};
-use super::locks::CEILING;
-use super::{Lock, broken};
+use super::{CEILING, Lock, broken};
 
 impl<S: Sharing + Send + Sync> Lock for Mutex<u64, WaitWake<S>> {
     type Held<'a> = MutexGuard<'a, u64, WaitWake<S>>;

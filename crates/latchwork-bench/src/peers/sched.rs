@@ -12,6 +12,11 @@ use rustix::thread::CpuSet;
 
 use super::errno;
 
+/// The ceiling of priority protection, and the priority of tasks below it. Both far below what
+/// watchdogs use.
+pub(crate) const CEILING: c_int = 20;
+pub(crate) const BELOW_CEILING: c_int = 10;
+
 /// Runs `work` on a thread of its own, in SCHED_FIFO if there is a `priority`, on `cpu` if there is
 /// one: the caller's class and placement stay as they are. Without either, on the calling thread.
 ///

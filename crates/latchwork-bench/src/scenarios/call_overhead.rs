@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use libc::c_int;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
 use crate::measure::{Case, Pace, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, on_thread, placed};
@@ -68,8 +68,8 @@ impl Scenario for CallOverhead {
         locks::GLIBC.name
     }
 
-    fn contestants(&self) -> Vec<Contestant> {
-        PEERS.iter().map(|peer| peer.contestant()).collect()
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -77,7 +77,9 @@ impl Scenario for CallOverhead {
             tasks: Some(1),
             ..Params::default()
         };
-        let cases = locks::available(PEERS, self, plan)
+        let cases = self
+            .available(plan)
+            .into_iter()
             .filter_map(|peer| {
                 let one_task = OneTask {
                     sample: plan.sample,

@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use latchwork::coproc::{Attributes, Coproc, Coprocs, descriptors};
 use latchwork::region::{Region, RegionOptions};
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::machine;
 use crate::measure::{Case, Pace, Sample};
 use crate::peers::{pin_to, process};

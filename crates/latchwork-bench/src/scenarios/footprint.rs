@@ -21,7 +21,7 @@ use std::thread;
 
 use libc::c_int;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
 use crate::measure::{Case, Sample};
 use crate::peers::code::{Executable, FastPath};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -69,8 +69,8 @@ impl Scenario for Footprint {
         locks::GLIBC.name
     }
 
-    fn contestants(&self) -> Vec<Contestant> {
-        PEERS.iter().map(|peer| peer.contestant()).collect()
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -79,7 +79,7 @@ impl Scenario for Footprint {
         // By reason.
         let mut unlisted: Vec<(String, Vec<&str>)> = Vec::new();
         let mut rows = Vec::new();
-        for peer in locks::available(PEERS, self, plan) {
+        for peer in self.available(plan) {
             let Ok(code) = peer.visit(Between::Threads, Look(peer.priority)) else {
                 continue;
             };

@@ -19,7 +19,7 @@ use std::ptr;
 use std::time::Duration;
 
 use super::contention::{self, Turn, USUAL_LOAD, Watch, Work, Worker};
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::{Lock, Place, placed};
@@ -82,14 +82,14 @@ impl Scenario for FutexLock {
         true
     }
 
-    fn contestants(&self) -> Vec<Contestant> {
-        PEERS.iter().map(|peer| peer.contestant()).collect()
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let tasks = contention::tasks(plan, &mut prepared.warnings);
-        let peers: Vec<&Peer> = locks::available(PEERS, self, plan).collect();
+        let peers = self.available(plan);
         for (work, tasks) in setups(plan, &tasks) {
             for peer in &peers {
                 let contend = Contend {

@@ -9,7 +9,8 @@
 use std::time::Duration;
 
 use super::contention::{self, Turn, USUAL_LOAD, Watch, Work, Worker};
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
 use crate::peers::rwlocks::{self, Peer, Visitor, placed};
 use crate::peers::{Place, RwLock};
@@ -49,7 +50,7 @@ impl Scenario for FutexRwLock {
         for read_pct in READ_PCT {
             for &tasks in &tasks {
                 for peer in rwlocks::ALL.iter() {
-                    if !plan.wants(self, peer.name()) {
+                    if !plan.wants(self.base(), peer.name()) {
                         continue;
                     }
                     let params = Params {

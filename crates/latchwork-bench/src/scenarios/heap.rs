@@ -11,9 +11,10 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Absent, Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
 use latchwork::region::{Region, RegionOptions};
 
+use crate::contestant::{Absent, Contestant};
 use crate::machine;
 use crate::measure::{Case, Pace, Sample};
 use crate::peers::heap::{self, Malloc};
@@ -61,7 +62,7 @@ impl Scenario for Heap {
         let mut prepared = Prepared::default();
         let tasks = tasks(plan, &mut prepared.warnings);
         // One region for all cases, as a program would have.
-        let region = if plan.wants(self, "latchwork heap") {
+        let region = if plan.wants(self.base(), "latchwork heap") {
             region(tasks.iter().copied().max().unwrap_or(1)).ok()
         } else {
             None

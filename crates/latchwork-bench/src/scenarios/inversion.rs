@@ -24,12 +24,15 @@ use latchwork::time::Deadline;
 use libc::c_int;
 
 use super::start::Start;
-use super::{Absent, Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::{Absent, Contestant};
 use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
-use crate::peers::locks::{self, BELOW_CEILING, Between, CEILING, Peer, Visitor};
-use crate::peers::{Lock, Place, burn, enter_fifo, on_thread, pin_to, placed, sleep_until};
+use crate::peers::locks::{self, Between, Peer, Visitor};
+use crate::peers::{
+    BELOW_CEILING, CEILING, Lock, Place, burn, enter_fifo, on_thread, pin_to, placed, sleep_until,
+};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Sched, Unit, Variant};
 
@@ -70,6 +73,10 @@ impl Scenario for Inversion {
         locks::GLIBC.name
     }
 
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
+    }
+
     fn contestants(&self) -> Vec<Contestant> {
         let absent = on_thread(Some(HIGH), None, || Ok(()))
             .err()
@@ -95,7 +102,7 @@ impl Scenario for Inversion {
             return prepared;
         }
         let cpu = machine::cpus().last().copied().unwrap_or(0);
-        let peers: Vec<&Peer> = locks::available(PEERS, self, plan).collect();
+        let peers = self.available(plan);
         for case in [Variant::Undisturbed, Variant::Disturbed] {
             let params = Params {
                 case: Some(case),

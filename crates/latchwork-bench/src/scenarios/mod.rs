@@ -14,9 +14,12 @@ mod start;
 mod wait_wakeup;
 
 use std::any::Any;
-use std::fmt;
 
+use crate::Error;
+use crate::args::Options;
+use crate::contestant::Contestant;
 use crate::measure::Case;
+use crate::peers::locks::Peer;
 use crate::plan::Plan;
 use crate::result::Warning;
 
@@ -50,42 +53,26 @@ pub(crate) trait Scenario: Sync {
         false
     }
 
+    /// The mutual-exclusion locks that it compares, if any.
+    fn locks(&self) -> &'static [&'static Peer] {
+        &[]
+    }
+
+    /// Those of the locks that `plan` wants and that are available: who is absent has been named.
+    fn available(&self, plan: &Plan) -> Vec<&'static Peer> {
+        let wanted = |peer: &&Peer| plan.wants(self.base(), peer.name);
+        let available = |peer: &&Peer| peer.contestant().absent.is_none();
+        let locks = self.locks().iter().copied();
+        locks.filter(wanted).filter(available).collect()
+    }
+
     /// Who takes part, available or not.
-    fn contestants(&self) -> Vec<Contestant>;
+    fn contestants(&self) -> Vec<Contestant> {
+        self.locks().iter().map(|peer| peer.contestant()).collect()
+    }
 
     /// Sets up every case of the contestants that the plan wants and that are available.
     fn prepare(&self, plan: &Plan) -> Prepared;
-}
-
-/// A contestant and whether it is available here.
-pub(crate) struct Contestant {
-    pub(crate) name: &'static str,
-    pub(crate) absent: Option<Absent>,
-}
-
-impl Contestant {
-    /// One that every machine has.
-    pub(crate) fn ready(name: &'static str) -> Self {
-        Self { name, absent: None }
-    }
-}
-
-/// Why a contestant is not available.
-#[derive(Debug, Clone)]
-pub(crate) struct Absent {
-    pub(crate) reason: String,
-    /// The Debian package that brings it.
-    pub(crate) package: Option<&'static str>,
-}
-
-impl fmt::Display for Absent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)?;
-        match self.package {
-            Some(package) => write!(f, "; the Debian package {package} brings it"),
-            None => Ok(()),
-        }
-    }
 }
 
 /// What a scenario is about to measure.
@@ -95,4 +82,31 @@ pub(crate) struct Prepared {
     pub(crate) warnings: Vec<Warning>,
     /// What has to live while the cases run.
     pub(crate) company: Option<Box<dyn Any>>,
+}
+
+/// Plans a run, if all that `options` name is known to the scenarios they are for.
+pub(crate) fn plan(options: &Options, chosen: &[&dyn Scenario]) -> Result<Plan, Error> {
+    let plan = Plan::new(options)?;
+    if let Some(scenario) = chosen.first()
+        && !options.tasks.is_empty()
+        && !chosen.iter().any(|scenario| scenario.varies_tasks())
+    {
+        return Err(Error::TasksDoNotApply {
+            scenario: scenario.name(),
+        });
+    }
+    let mut known: Vec<&'static str> = Vec::new();
+    for contestant in chosen.iter().flat_map(|scenario| scenario.contestants()) {
+        if !known.contains(&contestant.name) {
+            known.push(contestant.name);
+        }
+    }
+    let unknown = |name: &&String| !known.contains(&name.as_str());
+    match options.only.iter().find(unknown) {
+        Some(name) => Err(Error::UnknownContestant {
+            name: name.clone(),
+            known,
+        }),
+        None => Ok(plan),
+    }
 }

@@ -21,12 +21,13 @@ use latchwork::condvar::{Condvar, Waited};
 use latchwork::mutex::Mutex;
 use latchwork::time::Deadline;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
-use crate::peers::locks::{self, BELOW_CEILING, Between, Peer, Visitor};
-use crate::peers::{Lock, on_thread, placed, sleep_until};
+use crate::peers::locks::{self, Between, Peer, Visitor};
+use crate::peers::{BELOW_CEILING, Lock, on_thread, placed, sleep_until};
 use crate::plan::Plan;
 use crate::result::{Params, Sched, Unit, Warning};
 
@@ -64,6 +65,10 @@ impl Scenario for RtLatency {
         SLEEP
     }
 
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
+    }
+
     fn contestants(&self) -> Vec<Contestant> {
         let waits = [SLEEP, CONDVAR, COMPLETION].map(Contestant::ready);
         let locks = PEERS.iter().map(|peer| peer.contestant());
@@ -93,8 +98,8 @@ impl Scenario for RtLatency {
                 (CONDVAR, timer.waits_for_a_condition()),
                 (COMPLETION, timer.waits_for_completion()),
             ];
-            samplers.retain(|(name, _)| plan.wants(self, name));
-            samplers.extend(locks::available(PEERS, self, plan).filter_map(|peer| {
+            samplers.retain(|(name, _)| plan.wants(self.base(), name));
+            samplers.extend(self.available(plan).into_iter().filter_map(|peer| {
                 let sampler = peer.visit(Between::Threads, timer).ok()?;
                 Some((peer.name, sampler))
             }));

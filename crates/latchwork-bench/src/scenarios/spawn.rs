@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use latchwork::coproc::{Attributes, Coprocs, Options};
 use latchwork::time::Deadline;
 
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::machine;
 use crate::measure::{Case, Pace};
 use crate::peers::{ours, process};
@@ -159,7 +160,7 @@ impl Scenario for Spawn {
                 ..Params::default()
             };
             for (index, (name, measured)) in (0..).zip(ENTRIES) {
-                if !plan.wants(self, name) {
+                if !plan.wants(self.base(), name) {
                     continue;
                 }
                 let worker = Rc::clone(&worker);

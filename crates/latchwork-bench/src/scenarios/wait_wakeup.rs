@@ -22,12 +22,12 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::start::Start;
-use super::{Contestant, Prepared, Scenario};
+use super::{Prepared, Scenario};
 use crate::machine;
 use crate::measure::{Case, Pace, Sampler};
-use crate::peers::locks::{self, BELOW_CEILING, Between, Peer, Visitor};
+use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::peers::process::{self, Child};
-use crate::peers::{Lock, Place, enter_fifo, on_thread, pin_to, placed};
+use crate::peers::{BELOW_CEILING, Lock, Place, enter_fifo, on_thread, pin_to, placed};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Sched, Unit, Warning};
 
@@ -67,8 +67,8 @@ impl Scenario for WaitWakeup {
         locks::GLIBC.name
     }
 
-    fn contestants(&self) -> Vec<Contestant> {
-        PEERS.iter().map(|peer| peer.contestant()).collect()
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -92,7 +92,7 @@ impl Scenario for WaitWakeup {
                 text: "1 CPU: tasks on different CPUs are left out".into(),
             });
         }
-        let peers: Vec<&Peer> = locks::available(PEERS, self, plan).collect();
+        let peers = self.available(plan);
         for kind in [Kind::Threads, Kind::Processes] {
             for (placement, cpus) in &placements {
                 for (sched, priority) in &classes {
