@@ -10,6 +10,7 @@
 //! | [`RegionOptions`] | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
 //! | registry | `registry.rs` | the regions of this process, by address |
 //! | header and layout | `header.rs` | where everything lies, fingerprint |
+//! | task | `task.rs` | the calling thread joins, and leaves |
 //! | task table | `task_table.rs` | slots, life-words, generations |
 //! | `park` | `park.rs` | sleep for another's progress, and learn of its death |
 //! | sweep | `sweep.rs` | settle what dead tasks left |
@@ -48,6 +49,7 @@ mod registry;
 mod shareable;
 mod string;
 mod sweep;
+mod task;
 mod task_table;
 mod undo;
 mod vec;
@@ -69,25 +71,24 @@ pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
 pub(crate) use park::Parked;
-pub(crate) use task_table::Slot;
+pub(crate) use task::Task;
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::sys::memory::Mapping;
-use crate::task::{Attachment, Me, TaskError};
+use crate::task::{Me, TaskError};
 use core::alloc::Layout as MemoryLayout;
 use core::fmt;
 use core::mem::ManuallyDrop;
-use core::num::NonZero;
 use core::pin::Pin;
 use core::ptr::{self, NonNull};
 use header::{Header, Identity, Layout};
-use heap::{Heap, Owner, TaskRef};
+use heap::Heap;
 use names::Entry;
 use registry::Gate;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use task_table::Life;
+use task_table::{Life, Slot};
 
 /// A handle on a region; clones refer to the same mapping.
 ///
@@ -125,25 +126,6 @@ pub(crate) struct Inner {
     entered: AtomicBool,
 }
 
-/// The calling thread as a task of a region.
-#[derive(Clone, Copy)]
-pub(crate) struct Task<'r> {
-    pub(crate) slot: &'r Slot,
-    owner: Owner,
-}
-
-impl Task<'_> {
-    /// Slot and generation: this task for ever.
-    pub(crate) fn owner(self) -> Owner {
-        self.owner
-    }
-
-    fn heap_task(&self) -> TaskRef<'_> {
-        // SAFETY: this is the slot's task, on its own thread.
-        unsafe { TaskRef::new(self.owner(), &self.slot.heap) }
-    }
-}
-
 impl Inner {
     fn header(&self) -> &Header {
         // SAFETY: the mapping begins with the header, whose mutable parts are atomics and locks.
@@ -175,162 +157,6 @@ impl Inner {
         self.mapping.addresses()
     }
 
-    pub(crate) fn owner_of(&self, index: u16) -> Owner {
-        // Relaxed: read by the slot's own task, or behind an Acquire of its life-word.
-        let generation = self.slots()[usize::from(index)]
-            .generation
-            .load(Ordering::Relaxed);
-        Owner::new(
-            index,
-            NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN),
-        )
-    }
-
-    /// Whether the calling thread is this task. Not so in the child of a fork; still so in a thread that
-    /// is about to end, after it has forgotten its attachments.
-    pub(crate) fn is_me(&self, owner: Owner) -> bool {
-        let life = self.slots()[usize::from(owner.slot())].life();
-        // The life-word is the authority (a thread that is known here has an ID other than 0).
-        Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
-    }
-
-    /// Whether the task that this was still lives.
-    pub(crate) fn is_alive(&self, owner: Owner) -> bool {
-        let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
-            return false;
-        };
-        // The life-word first: its Acquire orders the generation behind it.
-        matches!(slot.life(), Life::Alive(_))
-            && slot.generation.load(Ordering::Relaxed) == owner.generation()
-    }
-
-    /// The calling thread as a task; attaches it at first use.
-    #[inline]
-    pub(crate) fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
-        let me = Me::get()?;
-        match self.known_task(me) {
-            Some(task) => Ok(task),
-            None => self.attach_thread(me),
-        }
-    }
-
-    #[inline]
-    fn known_task(&self, me: Me) -> Option<Task<'_>> {
-        let base = self.base().addr().get();
-        let attachment = me
-            .attachments()
-            .find(|attachment| attachment.base == base)?;
-        Some(self.task_of(&attachment))
-    }
-
-    /// As [`Self::task`], where it takes one comparison.
-    #[inline(always)]
-    fn task_at_hand(&self) -> Option<Task<'_>> {
-        let attachment = Me::whoever().first_attachment()?;
-        (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
-    }
-
-    /// The task that an attachment to this region made.
-    #[inline]
-    fn task_of(&self, attachment: &Attachment) -> Task<'_> {
-        // SAFETY: attachments hold slots of the region that they name, and tags that are owners.
-        let (slot, owner) = unsafe {
-            (
-                attachment.slot.cast().as_ref(),
-                Owner::from_raw(attachment.tag).unwrap_unchecked(),
-            )
-        };
-        Task { slot, owner }
-    }
-
-    #[cold]
-    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, AttachError> {
-        if me.is_ending() {
-            return Err(AttachError::ThreadEnding);
-        }
-        if !me.can_attach() {
-            leave_unused(me);
-        }
-        if !me.can_attach() {
-            leave_unused(me);
-        }
-        if !me.can_attach() {
-            return Err(AttachError::TooManyRegions);
-        }
-        // A successor finds what its predecessor left settled: messages in their places, free slots.
-        // If it cannot sweep, others will.
-        let _ = self.sweep();
-        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull {
-            tasks: self.slots().len(),
-        })?;
-        let slot = &self.slots()[index];
-        slot.settle_in(crate::sys::thread::process_id());
-        // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        for other in self.slots()[..used]
-            .iter()
-            .filter(|other| !ptr::eq(*other, slot))
-        {
-            slot.meet(other);
-        }
-        slot.attached_at
-            .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
-        slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
-        slot.forget_messages();
-        slot.set_name(&crate::sys::thread::name());
-        self.use_begins();
-        let addresses = self.addresses();
-        let owner = self.owner_of(index as u16);
-        me.attach(Attachment {
-            base: addresses.start,
-            end: addresses.end,
-            slot: NonNull::from(slot).cast(),
-            life: slot.life.link(),
-            tail: slot.tail.link(),
-            tag: owner.raw(),
-            // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
-            context: unsafe {
-                NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
-            },
-            detach: detach_thread,
-        });
-        Ok(Task { slot, owner })
-    }
-
-    /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
-    /// killed in its first instructions is found, too.
-    fn use_slot(&self, index: usize) -> bool {
-        let used = index as u32 + 1;
-        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
-        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
-            crate::sys::futex::wake(
-                &raw const self.header().slots_used,
-                u32::MAX,
-                crate::sys::futex::Sharing::Shared,
-            );
-        }
-        true
-    }
-
-    fn occupy_slot(&self, me: Me) -> Option<usize> {
-        // A generation of 0 would look like no owner; a fresh slot gets its first one here, before
-        // anybody can have named it.
-        self.slots().iter().enumerate().position(|(index, slot)| {
-            slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
-                if slot.generation.load(Ordering::Relaxed) == 0 {
-                    slot.generation.store(1, Ordering::Relaxed);
-                }
-                true
-            }
-        })
-    }
-
-    /// Robust locks of this region that the calling thread holds.
-    fn locks_held(&self, me: Me) -> usize {
-        let addresses = self.addresses();
-        me.locks().filter(|link| addresses.contains(link)).count()
-    }
-
     /// The region of this process that contains an address.
     pub(crate) fn containing(address: usize) -> Option<Arc<Self>> {
         registry::find(address)
@@ -346,57 +172,7 @@ impl Inner {
     fn was_entered(&self) -> bool {
         self.entered.load(Ordering::Relaxed)
     }
-}
 
-/// Ends the calling thread's part in regions that this process has no handle on any more. Should
-/// containers still use one, the thread becomes a task of it again.
-fn leave_unused(me: Me) {
-    let unused = |attachment: &Attachment| {
-        // SAFETY: an attachment's context is its region, which it keeps.
-        let inner: &Inner = unsafe { attachment.context.cast().as_ref() };
-        // Relaxed: a handle that is made meanwhile finds the thread gone, or not.
-        inner.handles.load(Ordering::Relaxed) == 0
-            && inner.locks_held(me) == 0
-            && inner.task_of(attachment).slot.messages() == 0
-    };
-    while let Some(attachment) = me.attachments().find(unused) {
-        // SAFETY: this thread's attachment, which `detach` forgets.
-        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
-    }
-}
-
-/// # Safety
-/// `context` came from an attachment of the calling thread in `slot`, and is not used again.
-unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
-    // SAFETY: made by `attach_thread` with `Arc::into_raw`.
-    let inner = unsafe { Arc::from_raw(context.cast::<Inner>().as_ptr()) };
-    // SAFETY: a slot of this region, which `inner` keeps mapped.
-    let slot: &Slot = unsafe { slot.cast().as_ref() };
-    let Ok(me) = Me::get() else { return };
-    let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
-    inner.release_heap(index as u16);
-    let holds = inner.locks_held(me) != 0 || slot.messages() != 0;
-    me.forget(inner.base().addr().get());
-    if holds {
-        // The kernel ends this life, and what it finds on its way is still mapped then.
-        inner.make_lasting();
-    } else {
-        // SAFETY: the calling thread occupies the slot, and has forgotten it.
-        unsafe { slot.vacate(me) };
-    }
-    inner.use_ends();
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // SAFETY: not used again. No handle and no attachment is left, references borrow from
-        // handles, and whatever else may refer to the region has made it lasting.
-        let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
-        registry::leave(self, mapping);
-    }
-}
-
-impl Inner {
     fn use_begins(&self) {
         // Relaxed: who begins a use has one, or the only reference there is.
         self.uses.fetch_add(1, Ordering::Relaxed);
@@ -429,6 +205,15 @@ impl Inner {
             core::mem::forget(Arc::clone(self));
             registry::stays(self.base().addr().get());
         }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: not used again. No handle and no attachment is left, references borrow from
+        // handles, and whatever else may refer to the region has made it lasting.
+        let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
+        registry::leave(self, mapping);
     }
 }
 

@@ -65,7 +65,7 @@ impl Inner {
         for (word, value) in words {
             watch(word, *value);
         }
-        // Acquire: pairs with the Release of `attach_thread`.
+        // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire);
         watch(&self.header().slots_used, used);
         let used = used as usize;

@@ -65,7 +65,7 @@ impl Region {
 impl Inner {
     /// Whether a task died whose slot nobody has swept.
     pub(crate) fn has_unswept(&self) -> bool {
-        // Acquire: pairs with the Release of `attach_thread`.
+        // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         self.slots()
             .iter()
@@ -100,7 +100,7 @@ impl Inner {
 
     /// The slots of all dead tasks, each reported, and whether the kernel has done with all of them.
     fn outlast_the_dead(&self) -> (Vec<usize>, bool) {
-        // Acquire: pairs with the Release of `attach_thread`.
+        // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
         let slots = &self.slots()[..used.min(self.slots().len())];
         let until = Deadline::after(PATIENCE);

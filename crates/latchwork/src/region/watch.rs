@@ -3,8 +3,8 @@
 
 use super::heap::Owner;
 use super::names::READY;
-use super::task_table::Life;
-use super::{Inner, Region, Shareable, Slot, Task, registry};
+use super::task_table::{Life, Slot};
+use super::{Inner, Region, Shareable, Task, registry};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::task::Me;
 use core::ptr;

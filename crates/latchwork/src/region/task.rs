@@ -1,0 +1,224 @@
+//! The calling thread as a task of a region: it becomes one at its first use, and leaves when it ends.
+#![allow(unsafe_code)]
+
+use super::heap::{Owner, TaskRef};
+use super::task_table::{Life, Orphans, Slot};
+use super::{AttachError, Inner};
+use crate::atomic::Ordering;
+use crate::sys::futex::{self, Sharing};
+use crate::task::{Attachment, Me};
+use core::num::NonZero;
+use core::ptr::{self, NonNull};
+use std::sync::Arc;
+
+/// The calling thread in its slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Task<'r> {
+    pub(crate) slot: &'r Slot,
+    owner: Owner,
+}
+
+impl Task<'_> {
+    /// Slot and generation: this task for ever.
+    #[inline]
+    pub(crate) fn owner(self) -> Owner {
+        self.owner
+    }
+
+    #[inline]
+    pub(super) fn heap_task(&self) -> TaskRef<'_> {
+        // SAFETY: this is the slot's task, on its own thread.
+        unsafe { TaskRef::new(self.owner(), &self.slot.heap) }
+    }
+}
+
+impl Inner {
+    pub(super) fn owner_of(&self, index: u16) -> Owner {
+        // Relaxed: read by the slot's own task, or behind an Acquire of its life-word.
+        let generation = self.slots()[usize::from(index)]
+            .generation
+            .load(Ordering::Relaxed);
+        Owner::new(
+            index,
+            NonZero::new(generation).unwrap_or(NonZero::<u32>::MIN),
+        )
+    }
+
+    /// Whether the calling thread is this task. Not so in the child of a fork; still so in a thread that
+    /// is about to end, after it has forgotten its attachments.
+    pub(crate) fn is_me(&self, owner: Owner) -> bool {
+        let life = self.slots()[usize::from(owner.slot())].life();
+        // The life-word is the authority (a thread that is known here has an ID other than 0).
+        Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
+    }
+
+    /// Whether the task that this was still lives.
+    pub(crate) fn is_alive(&self, owner: Owner) -> bool {
+        let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
+            return false;
+        };
+        // The life-word first: its Acquire orders the generation behind it.
+        matches!(slot.life(), Life::Alive(_))
+            && slot.generation.load(Ordering::Relaxed) == owner.generation()
+    }
+
+    /// The calling thread as a task; attaches it at first use.
+    #[inline]
+    pub(crate) fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
+        let me = Me::get()?;
+        match self.known_task(me) {
+            Some(task) => Ok(task),
+            None => self.attach_thread(me),
+        }
+    }
+
+    #[inline]
+    fn known_task(&self, me: Me) -> Option<Task<'_>> {
+        let base = self.base().addr().get();
+        let attachment = me
+            .attachments()
+            .find(|attachment| attachment.base == base)?;
+        Some(self.task_of(&attachment))
+    }
+
+    /// As [`Self::task`], where it takes one comparison.
+    #[inline(always)]
+    pub(super) fn task_at_hand(&self) -> Option<Task<'_>> {
+        let attachment = Me::whoever().first_attachment()?;
+        (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
+    }
+
+    /// The task that an attachment to this region made.
+    #[inline]
+    pub(super) fn task_of(&self, attachment: &Attachment) -> Task<'_> {
+        // SAFETY: attachments hold slots of the region that they name, and tags that are owners.
+        let (slot, owner) = unsafe {
+            (
+                attachment.slot.cast().as_ref(),
+                Owner::from_raw(attachment.tag).unwrap_unchecked(),
+            )
+        };
+        Task { slot, owner }
+    }
+
+    #[cold]
+    fn attach_thread(self: &Arc<Self>, me: Me) -> Result<Task<'_>, AttachError> {
+        if me.is_ending() {
+            return Err(AttachError::ThreadEnding);
+        }
+        if !me.can_attach() {
+            leave_unused(me);
+        }
+        if !me.can_attach() {
+            return Err(AttachError::TooManyRegions);
+        }
+        // A successor finds what its predecessor left settled: messages in their places, free slots.
+        // If it cannot sweep, others will.
+        let _ = self.sweep();
+        let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull {
+            tasks: self.slots().len(),
+        })?;
+        let slot = &self.slots()[index];
+        slot.settle_in(crate::sys::thread::process_id());
+        // Acquire: pairs with the Release of `use_slot`.
+        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
+        for other in self.slots()[..used]
+            .iter()
+            .filter(|other| !ptr::eq(*other, slot))
+        {
+            slot.meet(other);
+        }
+        slot.attached_at
+            .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
+        slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
+        slot.forget_messages();
+        slot.set_name(&crate::sys::thread::name());
+        self.use_begins();
+        let addresses = self.addresses();
+        let owner = self.owner_of(index as u16);
+        me.attach(Attachment {
+            base: addresses.start,
+            end: addresses.end,
+            slot: NonNull::from(slot).cast(),
+            life: slot.life.link(),
+            tail: slot.tail.link(),
+            tag: owner.raw(),
+            // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
+            context: unsafe {
+                NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
+            },
+            detach: detach_thread,
+        });
+        Ok(Task { slot, owner })
+    }
+
+    /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
+    /// killed in its first instructions is found, too.
+    fn use_slot(&self, index: usize) -> bool {
+        let used = index as u32 + 1;
+        // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
+        if self.header().slots_used.fetch_max(used, Ordering::Release) < used {
+            let used = &raw const self.header().slots_used;
+            futex::wake(used, u32::MAX, Sharing::Shared);
+        }
+        true
+    }
+
+    fn occupy_slot(&self, me: Me) -> Option<usize> {
+        // A generation of 0 would look like no owner; a fresh slot gets its first one here, before
+        // anybody can have named it.
+        self.slots().iter().enumerate().position(|(index, slot)| {
+            slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
+                if slot.generation.load(Ordering::Relaxed) == 0 {
+                    slot.generation.store(1, Ordering::Relaxed);
+                }
+                true
+            }
+        })
+    }
+
+    /// Robust locks of this region that the calling thread holds.
+    pub(super) fn locks_held(&self, me: Me) -> usize {
+        let addresses = self.addresses();
+        me.locks().filter(|link| addresses.contains(link)).count()
+    }
+}
+
+/// Ends the calling thread's part in regions that this process has no handle on any more. Should
+/// containers still use one, the thread becomes a task of it again.
+fn leave_unused(me: Me) {
+    let unused = |attachment: &Attachment| {
+        // SAFETY: an attachment's context is its region, which it keeps.
+        let inner: &Inner = unsafe { attachment.context.cast().as_ref() };
+        // Relaxed: a handle that is made meanwhile finds the thread gone, or not.
+        inner.handles.load(Ordering::Relaxed) == 0
+            && inner.locks_held(me) == 0
+            && inner.task_of(attachment).slot.messages() == 0
+    };
+    while let Some(attachment) = me.attachments().find(unused) {
+        // SAFETY: this thread's attachment, which `detach` forgets.
+        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+    }
+}
+
+/// # Safety
+/// `context` came from an attachment of the calling thread in `slot`, and is not used again.
+unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
+    // SAFETY: made by `attach_thread` with `Arc::into_raw`.
+    let inner = unsafe { Arc::from_raw(context.cast::<Inner>().as_ptr()) };
+    // SAFETY: a slot of this region, which `inner` keeps mapped.
+    let slot: &Slot = unsafe { slot.cast().as_ref() };
+    let Ok(me) = Me::get() else { return };
+    let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
+    inner.release_heap(index as u16);
+    let holds = inner.locks_held(me) != 0 || slot.messages() != 0;
+    me.forget(inner.base().addr().get());
+    if holds {
+        // The kernel ends this life, and what it finds on its way is still mapped then.
+        inner.make_lasting();
+    } else {
+        // SAFETY: the calling thread occupies the slot, and has forgotten it.
+        unsafe { slot.vacate(me) };
+    }
+    inner.use_ends();
+}
