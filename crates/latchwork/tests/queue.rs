@@ -1,4 +1,4 @@
-//! Messages in flight: whose they are, and what becomes of them. (`kill_queue.rs` kills.)
+//! Messages in flight: whose they are, and what becomes of them. (`kill_queue` kills.)
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 

@@ -1,0 +1,96 @@
+//! Updates that are undone unless they are committed.
+
+use super::region;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use latchwork::mutex::Mutex;
+use latchwork::region::{HashMap, Region, Undo, UndoError, Vec};
+
+#[test]
+fn an_update_is_undone_unless_it_is_committed() {
+    // A reference that lives for ever can be captured by what picks a cell.
+    let region: &Region = Box::leak(Box::new(region()));
+    type Cells = Undo<HashMap<u32, AtomicU64>, 3>;
+    let cells = region
+        .object("cells", || {
+            Mutex::robust(Cells::new(HashMap::new_in(region)))
+        })
+        .unwrap();
+    let mut cells = cells.lock().unwrap();
+    for key in 0..5 {
+        cells.get_mut().insert(key, AtomicU64::new(0)).unwrap();
+    }
+    let all = |cells: &Cells| {
+        (0..5)
+            .map(|key| cells.get().get(&key).unwrap().load(Relaxed))
+            .collect::<std::vec::Vec<_>>()
+    };
+
+    let mut update = cells.begin();
+    update.store_at(|cells| cells, &0, 1).unwrap();
+    update.store_at(|cells| cells, &1, 2).unwrap();
+    update.store_at(|cells| cells, &1, 3).unwrap();
+    assert_eq!(
+        update.store_at(|cells| cells, &2, 4),
+        Err(UndoError::Full { capacity: 3 })
+    );
+    assert_eq!(update.get().get(&1).unwrap().load(Relaxed), 3);
+    drop(update);
+    assert_eq!(all(&cells), [0, 0, 0, 0, 0]);
+
+    let mut update = cells.begin();
+    update.store_at(|cells| cells, &0, 1).unwrap();
+    update.commit();
+    assert_eq!(all(&cells), [1, 0, 0, 0, 0]);
+
+    // What a dead owner leaves, as far as the log can tell.
+    let mut update = cells.begin();
+    update.store_at(|cells| cells, &4, 9).unwrap();
+    core::mem::forget(update);
+    assert_eq!(all(&cells), [1, 0, 0, 0, 9]);
+    assert!(cells.roll_back());
+    assert!(!cells.roll_back());
+    assert_eq!(all(&cells), [1, 0, 0, 0, 0]);
+
+    // A cell elsewhere could not be restored by another process.
+    static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+    assert_eq!(
+        cells.begin().store(|_| &ELSEWHERE, 1),
+        Err(UndoError::Outside)
+    );
+    // One that is in the region, but not in the data, could go before the log does.
+    type Other = (Vec<AtomicU64>, HashMap<u32, AtomicU64>);
+    let mut other: Other = (Vec::new_in(region), HashMap::new_in(region));
+    other.0.push(AtomicU64::new(0)).unwrap();
+    other.1.insert(7, AtomicU64::new(0)).unwrap();
+    let other: &Other = Box::leak(Box::new(other));
+    let mut update = cells.begin();
+    let outside = Err(UndoError::Outside);
+    assert_eq!(update.store(|_| &other.0[0], 1), outside);
+    assert_eq!(update.store_at(|_| &other.0, &0, 1), outside);
+    assert_eq!(update.store_at(|_| &other.1, &7, 1), outside);
+    let none = Err(UndoError::NoCell);
+    assert_eq!(update.store_at(|cells| cells, &7, 1), none);
+    drop(update);
+    let mut nowhere = Undo::<AtomicU64>::new(AtomicU64::new(0));
+    assert_eq!(
+        nowhere.begin().store(|cell| cell, 1),
+        Err(UndoError::Outside)
+    );
+}
+
+#[test]
+fn a_moved_log_rolls_back_nothing() {
+    let region = region();
+    let log = region
+        .object("log", || {
+            Mutex::robust(Undo::<AtomicU64>::new(AtomicU64::new(1)))
+        })
+        .unwrap();
+    let mut log = log.lock().unwrap();
+    let mut update = log.begin();
+    update.store(|cell| cell, 2).unwrap();
+    core::mem::forget(update);
+    let mut moved = core::mem::replace(&mut *log, Undo::new(AtomicU64::new(5)));
+    assert!(!moved.roll_back());
+    assert_eq!((moved.get().load(Relaxed), log.get().load(Relaxed)), (2, 5));
+}

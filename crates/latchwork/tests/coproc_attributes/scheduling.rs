@@ -1,0 +1,99 @@
+//! Policy, niceness and affinity.
+
+use super::coproc_support::isolated;
+use super::{counted, drop_privileges, refused, returned};
+use latchwork::coproc::{Attributes, Outcome, Scheduling, SpawnError};
+use latchwork::region::Region;
+
+#[test]
+fn real_time_and_less_niceness_without_privilege_are_refused_by_name() {
+    isolated(|| {
+        drop_privileges();
+        let counted = counted();
+        for (scheduling, name, errno) in [
+            (Scheduling::Fifo { priority: 10 }, "scheduling", libc::EPERM),
+            (
+                Scheduling::RoundRobin { priority: 1 },
+                "scheduling",
+                libc::EPERM,
+            ),
+            (Scheduling::Other { nice: -20 }, "nice", libc::EACCES),
+        ] {
+            let attributes = Attributes::new().scheduling(scheduling);
+            refused(&counted, &attributes, name, errno);
+        }
+    });
+}
+
+#[test]
+fn impossible_scheduling_and_affinity_are_refused_by_name() {
+    let counted = counted();
+    for (scheduling, name) in [
+        (Scheduling::Fifo { priority: 0 }, "scheduling"),
+        (Scheduling::Other { nice: 20 }, "nice"),
+    ] {
+        let attributes = Attributes::new().scheduling(scheduling);
+        refused(&counted, &attributes, name, libc::EINVAL);
+    }
+    // In the third, one that is there does not excuse one that is not.
+    for cpus in [&[][..], &[1023], &[0, 1023], &[5000]] {
+        let attributes = Attributes::new().affinity(cpus.iter().copied());
+        refused(&counted, &attributes, "affinity", libc::EINVAL);
+    }
+}
+
+#[test]
+fn policy_niceness_and_affinity_take_effect() {
+    fn report(_: &Region, (): ()) -> i32 {
+        // SAFETY: these calls ask about the calling process.
+        unsafe { libc::sched_getscheduler(0) * 100 + libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+    fn cpus(_: &Region, (): ()) -> i32 {
+        // SAFETY: the kernel fills in the set.
+        unsafe {
+            let mut set: libc::cpu_set_t = core::mem::zeroed();
+            libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set);
+            libc::CPU_COUNT(&set)
+        }
+    }
+    let (_region, coprocs) = counted();
+    let report = |scheduling| {
+        returned(
+            &coprocs,
+            report,
+            (),
+            &Attributes::new().scheduling(scheduling),
+        )
+    };
+    assert_eq!(report(Scheduling::Other { nice: 4 }), 4);
+    assert_eq!(
+        report(Scheduling::Batch { nice: 7 }),
+        libc::SCHED_BATCH * 100 + 7
+    );
+    assert_eq!(report(Scheduling::Idle) / 100, libc::SCHED_IDLE);
+    assert_eq!(
+        returned(&coprocs, cpus, (), &Attributes::new().affinity([0])),
+        1
+    );
+}
+
+#[test]
+fn a_real_time_policy_takes_effect_where_it_is_allowed() {
+    fn policy(_: &Region, (): ()) -> i32 {
+        // SAFETY: asks about the calling process.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+    let (_region, coprocs) = counted();
+    let attributes = Attributes::new().scheduling(Scheduling::Fifo { priority: 1 });
+    match coprocs.spawn_value(policy, (), &attributes) {
+        Ok(coproc) => assert_eq!(
+            coproc.join().unwrap().outcome,
+            Outcome::Returned(libc::SCHED_FIFO)
+        ),
+        Err(SpawnError::Attribute {
+            attribute: "scheduling",
+            error,
+        }) => eprintln!("skipped: SCHED_FIFO: {error}"),
+        Err(error) => panic!("{error}"),
+    }
+}

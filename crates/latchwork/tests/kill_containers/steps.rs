@@ -1,0 +1,299 @@
+//! Each operation, killed at each of its instructions.
+
+use super::World;
+use super::things::Things;
+use latchwork::region::{Box, Region, String, Vec};
+use latchwork_testkit::Trial;
+use latchwork_testkit::step::{self, Point};
+
+/// An operation, and whether it is all or nothing (or so for each element).
+struct Operation {
+    name: &'static str,
+    setup: fn(&mut Things, &Region),
+    run: fn(&mut Things, &Region),
+    whole: bool,
+}
+
+fn numbers(count: u64) -> impl Fn(&mut Things) {
+    move |things| (0..count).for_each(|number| things.numbers.push(number * 3).unwrap())
+}
+
+fn counts(things: &mut Things, count: u64) {
+    (0..count).for_each(|key| assert!(things.counts.insert(key, key * 5).is_ok()));
+}
+
+fn index(things: &mut Things, region: &Region) {
+    for key in ["Ada", "Grace", "Barbara"] {
+        things
+            .index
+            .get_or_insert_str_with(key, || Vec::new_in(region))
+            .unwrap()
+            .push(key.len() as u64)
+            .unwrap();
+    }
+}
+
+fn jobs(things: &mut Things, _: &Region) {
+    (0..3).for_each(|job| things.jobs.push_back(job).unwrap());
+}
+
+fn names(things: &mut Things, region: &Region) {
+    for name in ["Karl", "Olga", "Marie"] {
+        things
+            .names
+            .push_back(String::from_str_in(name, region).unwrap())
+            .unwrap();
+        things
+            .words
+            .push(String::from_str_in(name, region).unwrap())
+            .unwrap();
+    }
+}
+
+const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "vec push into nothing",
+        setup: |_, _| (),
+        run: |things, _| things.numbers.push(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec push that grows",
+        setup: |things, _| {
+            numbers(1)(things);
+            while things.numbers.len() < things.numbers.capacity() {
+                things.numbers.push(1).unwrap();
+            }
+        },
+        run: |things, _| things.numbers.push(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec push with room",
+        setup: |things, _| things.numbers.reserve(9).unwrap(),
+        run: |things, _| things.numbers.push(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec pop",
+        setup: |things, _| numbers(3)(things),
+        run: |things, _| assert_eq!(things.numbers.pop(), Some(6)),
+        whole: true,
+    },
+    Operation {
+        name: "vec swap_remove of numbers",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| assert_eq!(things.numbers.swap_remove(1), 3),
+        whole: true,
+    },
+    Operation {
+        name: "vec insert",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| things.numbers.insert(2, 7).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec remove",
+        setup: |things, _| numbers(5)(things),
+        run: |things, _| assert_eq!(things.numbers.remove(2).unwrap(), 6),
+        whole: true,
+    },
+    Operation {
+        name: "vec of strings clear",
+        setup: names,
+        run: |things, _| things.words.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "string push_str",
+        setup: |things, _| things.text.push_str("abc").unwrap(),
+        run: |things, _| things.text.push_str("üöä").unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "string push_str that grows",
+        setup: |things, _| things.text.push_str("abc").unwrap(),
+        run: |things, _| things.text.push_str(&"ü".repeat(99)).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "string pop",
+        setup: |things, _| things.text.push_str("abcü").unwrap(),
+        run: |things, _| assert_eq!(things.text.pop(), Some('ü')),
+        whole: true,
+    },
+    Operation {
+        name: "map insert into nothing",
+        setup: |_, _| (),
+        run: |things, _| counts(things, 1),
+        whole: true,
+    },
+    Operation {
+        name: "map insert",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None),
+        whole: true,
+    },
+    Operation {
+        name: "map insert that grows",
+        setup: |things, _| counts(things, 7),
+        run: |things, _| assert_eq!(things.counts.insert(9, 9).unwrap(), None),
+        whole: true,
+    },
+    Operation {
+        name: "map replace",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.insert(1, 9).unwrap(), Some(5)),
+        whole: true,
+    },
+    Operation {
+        name: "map remove",
+        setup: |things, _| counts(things, 2),
+        run: |things, _| assert_eq!(things.counts.remove(&1), Some(5)),
+        whole: true,
+    },
+    Operation {
+        name: "map clear",
+        setup: |things, _| counts(things, 3),
+        run: |things, _| things.counts.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "map of strings insert_str",
+        setup: index,
+        run: |things, region| {
+            assert!(
+                things
+                    .index
+                    .insert_str("Emmy", Vec::new_in(region))
+                    .unwrap()
+                    .is_none()
+            )
+        },
+        whole: true,
+    },
+    Operation {
+        name: "map of strings push to a value",
+        setup: index,
+        run: |things, _| things.index.get_mut("Ada").unwrap().push(5).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "map of strings clear",
+        setup: index,
+        run: |things, _| things.index.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "list push_back into nothing",
+        setup: |_, _| (),
+        run: |things, _| things.jobs.push_back(1).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list push_back",
+        setup: jobs,
+        run: |things, _| things.jobs.push_back(9).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list push_front",
+        setup: jobs,
+        run: |things, _| things.jobs.push_front(9).unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "list pop_front",
+        setup: jobs,
+        run: |things, _| assert_eq!(things.jobs.pop_front(), Some(0)),
+        whole: true,
+    },
+    Operation {
+        name: "list pop_back",
+        setup: jobs,
+        run: |things, _| assert_eq!(things.jobs.pop_back(), Some(2)),
+        whole: true,
+    },
+    Operation {
+        name: "list retain in the middle",
+        setup: names,
+        run: |things, _| things.names.retain(|name| *name != "Olga"),
+        whole: true,
+    },
+    Operation {
+        name: "list clear",
+        setup: names,
+        run: |things, _| things.names.clear(),
+        whole: false,
+    },
+    Operation {
+        name: "undo, committed",
+        setup: |_, _| (),
+        run: |things, _| {
+            let mut update = things.cells.begin();
+            for cell in 0..3 {
+                update.store(|cells| &cells[cell], 7).unwrap();
+            }
+            update.commit();
+        },
+        whole: true,
+    },
+    Operation {
+        name: "undo, rolled back",
+        setup: |_, _| (),
+        run: |things, _| {
+            let mut update = things.cells.begin();
+            update.store(|cells| &cells[0], 7).unwrap();
+            update.store(|cells| &cells[2], 7).unwrap();
+            update.roll_back();
+        },
+        whole: true,
+    },
+];
+
+#[test]
+fn an_operation_killed_at_any_instruction_is_done_or_not() {
+    let trial = Trial::begin("an_operation_killed_at_any_instruction_is_done_or_not");
+    let world = World::new();
+    for operation in OPERATIONS {
+        let things = world.things();
+        (operation.setup)(&mut world.lock(things), &world.region);
+        let before = world.lock(things).look();
+        (operation.run)(&mut world.lock(things), &world.region);
+        let after = world.lock(things).look();
+        let covered = step::each_instruction(
+            &trial,
+            operation.name,
+            || {
+                world.reset();
+                (operation.setup)(&mut world.lock(things), &world.region);
+            },
+            |(), span| {
+                let mut things = world.lock(things);
+                // What a task does once is not what is tested here: that it attaches, and takes its
+                // first block of a size. (These are private, and go with it.)
+                macro_rules! warm {
+                    ($($bytes:literal)*) => {$(
+                        core::mem::forget(Box::new_in([0u8; $bytes], &world.region).unwrap());
+                    )*};
+                }
+                warm!(16 32 48 64 80 96 112 128 160 192 224 256 320 384 512);
+                span.run(|| (operation.run)(&mut things, &world.region));
+            },
+            |()| false,
+            |(), point| {
+                let found = world.lock(things).look();
+                let done = found == after
+                    || (point != Point::Finished && (found == before || !operation.whole));
+                assert!(done, "{} at {point:?}: {found:?}", operation.name);
+                // The successor goes on.
+                (operation.setup)(&mut world.lock(things), &world.region);
+                world.lock(things).look();
+            },
+        );
+        world.reset();
+        if covered.is_none() {
+            return;
+        }
+    }
+}

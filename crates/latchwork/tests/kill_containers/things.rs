@@ -1,0 +1,100 @@
+//! One of each container, and the same in std's types.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use latchwork::region::{HashMap, List, Region, Shareable, String, TornSafe, Undo, Vec};
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Shareable, TornSafe)]
+#[repr(C)]
+pub(super) struct Things {
+    pub(super) numbers: Vec<u64>,
+    pub(super) words: Vec<String>,
+    pub(super) text: String,
+    pub(super) counts: HashMap<u64, u64>,
+    pub(super) index: HashMap<String, Vec<u64>>,
+    pub(super) jobs: List<u64>,
+    pub(super) names: List<String>,
+    pub(super) cells: Undo<[AtomicU64; 3], 4>,
+}
+
+impl Things {
+    pub(super) fn new(region: &Region) -> Self {
+        Self {
+            numbers: Vec::new_in(region),
+            words: Vec::new_in(region),
+            text: String::new_in(region),
+            counts: HashMap::new_in(region),
+            index: HashMap::new_in(region),
+            jobs: List::new_in(region),
+            names: List::new_in(region),
+            cells: Undo::new([const { AtomicU64::new(0) }; 3]),
+        }
+    }
+
+    /// What a successor does.
+    pub(super) fn repair(&mut self) {
+        self.numbers.repair();
+        self.words.repair();
+        self.text.repair();
+        self.counts.repair();
+        self.index.repair();
+        self.jobs.repair();
+        self.names.repair();
+        self.cells.roll_back();
+    }
+
+    /// Looks at everything in every way there is.
+    pub(super) fn look(&self) -> Model {
+        let Self {
+            numbers,
+            words,
+            text,
+            counts,
+            index,
+            jobs,
+            names,
+            cells,
+        } = self;
+        assert_eq!(counts.iter().count(), counts.len());
+        assert_eq!(index.iter().count(), index.len());
+        assert!(
+            counts
+                .iter()
+                .all(|(key, value)| counts.get(key) == Some(value))
+        );
+        assert!(
+            index
+                .iter()
+                .all(|(key, value)| index.get(&**key) == Some(value))
+        );
+        let back: VecDeque<u64> = jobs.iter().rev().copied().collect();
+        assert!(back.iter().rev().eq(jobs.iter()) && back.len() == jobs.len());
+        assert_eq!(names.iter().rev().count(), names.len());
+        Model {
+            numbers: numbers.to_vec(),
+            words: words.iter().map(ToString::to_string).collect(),
+            text: core::str::from_utf8(text.as_bytes()).unwrap().to_owned(),
+            counts: counts.iter().map(|(key, value)| (*key, *value)).collect(),
+            index: index
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_vec()))
+                .collect(),
+            jobs: jobs.iter().copied().collect(),
+            names: names.iter().map(ToString::to_string).collect(),
+            cells: cells.get().each_ref().map(|cell| cell.load(Relaxed)),
+        }
+    }
+}
+
+/// The same in std's types.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Model {
+    pub(super) numbers: std::vec::Vec<u64>,
+    pub(super) words: std::vec::Vec<std::string::String>,
+    pub(super) text: std::string::String,
+    pub(super) counts: BTreeMap<u64, u64>,
+    pub(super) index: BTreeMap<std::string::String, std::vec::Vec<u64>>,
+    pub(super) jobs: VecDeque<u64>,
+    pub(super) names: std::vec::Vec<std::string::String>,
+    pub(super) cells: [u64; 3],
+}

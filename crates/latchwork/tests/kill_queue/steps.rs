@@ -1,0 +1,187 @@
+//! Operations of a queue that are killed at each instruction.
+
+use super::journal::{compose, read};
+use super::{MAX_MESSAGE, check_capacity, drain, region};
+use latchwork::queue::{Queue, QueueOptions};
+use latchwork_testkit::step;
+use latchwork_testkit::{Child, Trial};
+
+/// Kills an operation at its instructions; after each kill the queue must be whole, and hold one of
+/// the numbers of messages.
+fn step_through(
+    trial: &Trial,
+    name: &str,
+    capacity: u32,
+    filled: u32,
+    operation: impl Fn(Queue<'_>),
+    unblock: impl Fn(Queue<'_>) -> bool,
+    left: &[u32],
+) {
+    let region = region();
+    let queue = Queue::create(
+        &region,
+        "queue",
+        &QueueOptions::new(capacity, MAX_MESSAGE as u32),
+    )
+    .unwrap();
+    let mut message = Vec::new();
+    step::each_instruction(
+        trial,
+        name,
+        || {
+            for number in 0..filled {
+                compose(
+                    &mut message,
+                    0,
+                    number,
+                    16 + number as usize * 1500 % MAX_MESSAGE,
+                );
+                queue.send(&message).unwrap();
+            }
+        },
+        |(), span| {
+            region.join("stepped").unwrap();
+            span.run(|| operation(queue));
+        },
+        |()| unblock(queue),
+        |(), point| {
+            // A dead task's messages come again in their places once its death is known.
+            region.sweep().unwrap();
+            let mut ids = Vec::new();
+            let count = drain(queue, |message| {
+                ids.push(read(&message));
+                message.done();
+            });
+            assert!(
+                left.contains(&count),
+                "{name}, killed at {point:?}: {count} messages are left"
+            );
+            assert!(
+                ids.is_sorted(),
+                "{name}, killed at {point:?}: out of order: {ids:?}"
+            );
+            check_capacity(queue);
+        },
+    );
+}
+
+#[test]
+fn send_is_all_or_nothing_at_every_instruction() {
+    let trial = Trial::begin("send_is_all_or_nothing_at_every_instruction");
+    let send = |length: usize| {
+        move |queue: Queue<'_>| {
+            let mut message = Vec::new();
+            compose(&mut message, 1, 7, length);
+            queue.send(&message).unwrap();
+        }
+    };
+    let never = |_: Queue<'_>| false;
+    step_through(&trial, "send, small", 3, 1, send(64), never, &[1, 2]);
+    step_through(&trial, "send, large", 3, 1, send(600), never, &[1, 2]);
+    let make_room = |queue: Queue<'_>| {
+        queue
+            .try_receive_held()
+            .map(|message| message.done())
+            .is_ok()
+    };
+    step_through(
+        &trial,
+        "send to a full queue",
+        2,
+        2,
+        send(600),
+        make_room,
+        &[1, 2],
+    );
+}
+
+#[test]
+fn receive_is_all_or_nothing_at_every_instruction() {
+    let trial = Trial::begin("receive_is_all_or_nothing_at_every_instruction");
+    let never = |_: Queue<'_>| false;
+    let receive = |queue: Queue<'_>| {
+        queue.receive(&mut [0; MAX_MESSAGE]).unwrap();
+    };
+    step_through(&trial, "receive, small", 3, 1, receive, never, &[0, 1]);
+    step_through(
+        &trial,
+        "receive_held and done",
+        3,
+        2,
+        |queue| queue.receive_held().unwrap().done(),
+        never,
+        &[1, 2],
+    );
+    step_through(
+        &trial,
+        "receive_held and give back",
+        3,
+        2,
+        |queue| drop(queue.receive_held().unwrap()),
+        never,
+        &[2],
+    );
+    let fill = |queue: Queue<'_>| {
+        let mut message = Vec::new();
+        compose(&mut message, 1, 7, 700);
+        queue.try_send(&message).is_ok()
+    };
+    step_through(
+        &trial,
+        "receive, large, from an empty queue",
+        3,
+        0,
+        receive,
+        fill,
+        &[0, 1],
+    );
+}
+
+/// A dead sender and a dead receiver are found by a task that is killed while it recovers them.
+#[test]
+fn recovery_of_a_queue_can_be_repeated_from_every_instruction() {
+    let trial = Trial::begin("recovery_of_a_queue_can_be_repeated_from_every_instruction");
+    let region = region();
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(4, MAX_MESSAGE as u32)).unwrap();
+    let mut message = Vec::new();
+    step::each_instruction(
+        &trial,
+        "sweep and recovery of a queue",
+        || {
+            for number in 0..3 {
+                compose(&mut message, 0, number, 100);
+                queue.send(&message).unwrap();
+            }
+            Child::fork(|| {
+                core::mem::forget(queue.receive_held().unwrap());
+                core::mem::forget(queue.receive_held().unwrap());
+                // Not in good order: the region learns of it by the kernel alone.
+                die();
+            })
+            .wait();
+        },
+        |(), span| {
+            span.run(|| {
+                region.sweep().unwrap();
+                assert!(queue.is_consistent().unwrap());
+            });
+        },
+        |()| false,
+        |(), point| {
+            region.sweep().unwrap();
+            let mut ids = Vec::new();
+            drain(queue, |message| {
+                ids.push(read(&message).1);
+                message.done();
+            });
+            assert_eq!(ids, [0, 1, 2], "killed at {point:?}");
+            check_capacity(queue);
+        },
+    );
+}
+
+#[allow(unsafe_code)]
+fn die() {
+    // SAFETY: ends the calling process, which is a child of the test.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
