@@ -3,8 +3,16 @@
 
 use core::pin::Pin;
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::region::{CreateError, ObjectError, RegionOptions, Shareable};
+use latchwork::region::{CreateError, ObjectError, Region, RegionOptions, Shareable};
 use latchwork_testkit::{Child, Trial};
+
+/// A small one.
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap()
+}
 
 static LOCK: Mutex<u32, Robust> = Mutex::robust(0);
 
@@ -48,10 +56,7 @@ fn an_object_is_made_once_and_found_again() {
 /// A container borrows from no handle: it must not be left without its memory.
 #[test]
 fn a_container_outlives_all_handles() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     let mut numbers = latchwork::region::Vec::new_in(&region);
     numbers.push(7u64).unwrap();
     region.detach().unwrap();
@@ -63,10 +68,7 @@ fn a_container_outlives_all_handles() {
 #[test]
 fn regions_come_and_go() {
     for round in 0..200u32 {
-        let region = RegionOptions::new()
-            .max_bytes(1 << 20)
-            .create_anonymous()
-            .unwrap();
+        let region = region();
         assert_eq!(
             *region
                 .object("round", || Mutex::robust(round))
@@ -105,10 +107,7 @@ fn the_name_goes_with_the_last_use_if_asked() {
 
 #[test]
 fn a_thread_that_holds_a_lock_cannot_leave() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     let other = region.clone();
     let lock = other.object("lock", || Mutex::robust(())).unwrap();
     let held = lock.lock().unwrap();
@@ -128,10 +127,7 @@ fn a_thread_that_holds_a_lock_cannot_leave() {
 #[test]
 fn the_child_of_a_fork_does_not_finish_its_parents_object() {
     let _trial = Trial::begin("the_child_of_a_fork_does_not_finish_its_parents_object");
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     // SAFETY: no preconditions.
     let parent = unsafe { libc::getpid() };
     for panics in [false, true] {
@@ -302,10 +298,7 @@ fn types_of_other_values_or_representation_are_other_types() {
     assert_ne!(one::Pair::FINGERPRINT, other::Pair::FINGERPRINT);
     assert_eq!(one::Sign::FINGERPRINT, again::Sign::FINGERPRINT);
     assert_eq!(size_of::<one::Pair>(), size_of::<other::Pair>());
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     region.object("colour", || one::Colour::Green).unwrap();
     assert!(matches!(
         region.find::<other::Colour>("colour"),

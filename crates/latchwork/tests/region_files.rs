@@ -6,9 +6,10 @@ mod coproc_support;
 use coproc_support::{fork, isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Outcome, descriptors};
+use latchwork::mutex::{Mutex, Robust};
 use latchwork::region::leftovers::{self, remove_unused};
-use latchwork::region::{Region, RegionOptions};
-use latchwork_testkit::{Leftover, Page};
+use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork_testkit::{Child, Leftover, Page};
 
 fn options() -> RegionOptions {
     RegionOptions::new().max_bytes(1 << 20)
@@ -19,6 +20,27 @@ fn name(what: &str) -> (String, Leftover) {
     let name = format!("test-{what}-{}", std::process::id());
     let file = Leftover::new(format!("/dev/shm/latchwork-{name}"));
     (name, file)
+}
+
+/// A named region whose name goes with its last user.
+fn unlinked_at_last(name: &str) -> Region {
+    let options = options().unlink_at_last_detach(true);
+    options.create_named(name).unwrap()
+}
+
+fn reached(step: &AtomicU32, number: u32) {
+    until(|| step.load(Ordering::Acquire) == number);
+}
+
+/// Attaches by the name at step 1, which makes it step 2, and leaves in good order at step 3.
+fn visitor(name: &str, step: &AtomicU32) -> Child {
+    fork(|| {
+        reached(step, 1);
+        let region = options().attach(name).unwrap();
+        step.store(2, Ordering::Release);
+        reached(step, 3);
+        drop(region);
+    })
 }
 
 fn collect(name: &str) -> leftovers::Outcome {
@@ -32,7 +54,7 @@ fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
         let file = descriptors().remove(0);
         let region = RegionOptions::new().attach_file(file).unwrap();
         *region
-            .find::<latchwork::mutex::Mutex<i32, latchwork::mutex::Robust>>("value")
+            .find::<Mutex<i32, Robust>>("value")
             .unwrap()
             .lock()
             .unwrap()
@@ -45,9 +67,7 @@ fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
         let named = options().create_named(&name).unwrap();
         let anonymous = options().create_anonymous().unwrap();
         for region in [&named, &anonymous] {
-            region
-                .object("value", || latchwork::mutex::Mutex::robust(7))
-                .unwrap();
+            region.object("value", || Mutex::robust(7)).unwrap();
             let file = region.file().try_clone_to_owned().unwrap();
             let attributes = Attributes::new().descriptor(file);
             let coproc = coprocs.spawn_value(attach, (), &attributes).unwrap();
@@ -64,7 +84,7 @@ fn a_descriptor_of_ones_own_is_attached_and_others_can_still_attach() {
         let (name, _file) = name("own");
         let ready = Page::<AtomicU32>::new();
         let other = fork(|| {
-            until(|| ready.load(Ordering::Acquire) == 1);
+            reached(&ready, 1);
             options().attach(&name).unwrap();
         });
         let region = options().create_named(&name).unwrap();
@@ -88,10 +108,7 @@ fn a_descriptor_of_something_else_is_no_region() {
         std::fs::File::open("/dev/shm").unwrap().into(),
     ] {
         let attached = RegionOptions::new().attach_file(file);
-        assert!(matches!(
-            attached,
-            Err(latchwork::region::AttachError::NotARegion)
-        ));
+        assert!(matches!(attached, Err(AttachError::NotARegion)));
     }
 }
 
@@ -100,27 +117,16 @@ fn the_name_stays_while_a_fork_has_the_region() {
     isolated(|| {
         let (name, file) = name("fork");
         let step = Page::<AtomicU32>::new();
-        let reached = |number| until(|| step.load(Ordering::Acquire) == number);
-        // Attaches by the name, and is the last to leave in good order.
-        let visitor = fork(|| {
-            reached(1);
-            let region = options().attach(&name).unwrap();
-            step.store(2, Ordering::Release);
-            reached(3);
-            drop(region);
-        });
-        let region = options()
-            .unlink_at_last_detach(true)
-            .create_named(&name)
-            .unwrap();
+        let visitor = visitor(&name, &step);
+        let region = unlinked_at_last(&name);
         // Has the region mapped, and is no task of it yet.
         let heir = fork(|| {
-            reached(4);
+            reached(&step, 4);
             region.join("heir").unwrap();
             region.object("value", || 7u32).unwrap();
         });
         step.store(1, Ordering::Release);
-        reached(2);
+        reached(&step, 2);
         drop(region);
         assert!(file.path().exists());
         step.store(3, Ordering::Release);
@@ -138,22 +144,12 @@ fn a_mapping_that_is_used_again_is_in_use() {
     isolated(|| {
         let (name, file) = name("again");
         let step = Page::<AtomicU32>::new();
-        let reached = |number| until(|| step.load(Ordering::Acquire) == number);
-        let visitor = fork(|| {
-            reached(1);
-            let region = options().attach(&name).unwrap();
-            step.store(2, Ordering::Release);
-            reached(3);
-            drop(region);
-        });
-        let region = options()
-            .unlink_at_last_detach(true)
-            .create_named(&name)
-            .unwrap();
+        let visitor = visitor(&name, &step);
+        let region = unlinked_at_last(&name);
         // Keeps the mapping.
         let numbers = latchwork::region::Vec::<u64>::new_in(&region);
         step.store(1, Ordering::Release);
-        reached(2);
+        reached(&step, 2);
         region.detach().unwrap();
         assert!(file.path().exists());
         let region = options().attach(&name).unwrap();

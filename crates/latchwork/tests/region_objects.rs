@@ -1,17 +1,22 @@
 //! Named objects: what can be pinned, and what panics leave behind.
 
 use latchwork::mutex::{Mutex, Robust, WaitWake};
-use latchwork::region::{ObjectError, RegionOptions, Shareable, each_pinned};
+use latchwork::region::{ObjectError, Region, RegionOptions, Shareable, each_pinned};
 use latchwork::sharing::Shared;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// A small one.
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(1 << 20)
+        .create_anonymous()
+        .unwrap()
+}
 
 /// `mem::replace` moves what a guard lends: it must not be pinned.
 #[test]
 fn only_a_whole_named_object_can_be_pinned() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     let object = region.object("object", || Mutex::robust(1u32)).unwrap();
     assert_eq!(*region.pin(object.get_ref()).lock().unwrap(), 1);
     let nested = region
@@ -29,10 +34,7 @@ fn only_a_whole_named_object_can_be_pinned() {
 
 #[test]
 fn each_lock_of_an_array_can_be_used() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     let locks = region
         .object::<[Mutex<usize, Robust>; 5]>("locks", || [const { Mutex::robust(0) }; 5])
         .unwrap();
@@ -45,10 +47,7 @@ fn each_lock_of_an_array_can_be_used() {
 
 #[test]
 fn an_object_whose_maker_panics_leaves_nothing() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     region.join("test").unwrap();
     let before = region.heap_stats().allocated_bytes;
     for _ in 0..100 {
@@ -78,10 +77,7 @@ impl Drop for Unwilling {
 #[test]
 #[allow(unsafe_code)]
 fn an_object_whose_drop_panics_is_removed() {
-    let region = RegionOptions::new()
-        .max_bytes(1 << 20)
-        .create_anonymous()
-        .unwrap();
+    let region = region();
     region.join("test").unwrap();
     let before = region.heap_stats().allocated_bytes;
     region.object("object", || Unwilling(1)).unwrap();
