@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{command, json, run, stdout, watched};
-use std::os::unix::process::CommandExt;
+use common::{command, json, run, run_as_nobody, stdout};
+use latchwork_testkit::output_of;
 
 #[test]
 fn doctor_is_content_with_the_machine_of_its_tests() {
@@ -57,16 +57,9 @@ fn an_unprivileged_user_is_told_what_follows() {
         eprintln!("skipped: needs root, to become somebody else");
         return;
     }
-    let Ok(child) = command()
-        .args(["doctor", "--json"])
-        .uid(65534)
-        .gid(65534)
-        .spawn()
-    else {
-        eprintln!("skipped: the command lies where others cannot run it");
+    let Some(output) = run_as_nobody(&["doctor", "--json"]) else {
         return;
     };
-    let output = watched(child);
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     let status = |name: &str| {
         let features = report["features"].as_array().unwrap();
@@ -118,7 +111,7 @@ fn bench_reaches_the_experiments() {
 fn a_reader_that_has_had_enough_is_no_error() {
     let mut child = command().arg("doctor").spawn().unwrap();
     drop(child.stdout.take());
-    let output = watched(child);
+    let output = output_of(child);
     assert_eq!(
         (output.status.code(), output.stderr.as_slice()),
         (Some(0), &b""[..])

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Holder, Named, command, gc, json, region_bytes, run, stdout, unique, watched};
+use common::{Holder, Named, command, gc, json, region_bytes, run, run_as_nobody, stdout, unique};
 use latchwork::region::{AttachError, RegionOptions};
+use latchwork_testkit::output_of;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 /// The outcome after this process has given up its lock. A child that another test is just starting
@@ -135,7 +135,7 @@ fn collecting_and_attaching_never_split_a_region_in_two() {
         let collector = command().args(["gc", &named.0]).spawn().unwrap();
         let options = RegionOptions::new().max_bytes(1 << 20);
         let region = options.attach_or_create(&named.0).unwrap();
-        watched(collector);
+        output_of(collector);
         let there = rustix::fs::stat(named.path())
             .unwrap_or_else(|error| panic!("round {round}: the name is gone: {error}"));
         let mine = rustix::fs::fstat(region.file()).unwrap();
@@ -158,16 +158,9 @@ fn files_that_may_not_be_touched_are_named() {
     std::fs::set_permissions(unreadable.path(), std::fs::Permissions::from_mode(0o600)).unwrap();
     std::fs::set_permissions(readable.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
     for (named, call) in [(&unreadable, "open"), (&readable, "unlink")] {
-        let Ok(child) = command()
-            .args(["gc", "--json", &named.0])
-            .uid(65534)
-            .gid(65534)
-            .spawn()
-        else {
-            eprintln!("skipped: the command lies where others cannot run it");
+        let Some(output) = run_as_nobody(&["gc", "--json", &named.0]) else {
             return;
         };
-        let output = watched(child);
         assert_eq!(output.status.code(), Some(1));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         let file = &report["files"][0];

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Named, gc, region, region_bytes, run};
+use latchwork_testkit::Seed;
 use rustix::fs::{CWD, FileType, Mode};
 use std::os::unix::fs::symlink;
 
@@ -21,36 +22,16 @@ fn assert_seen(named: &Named, error: &str, outcome: &str) {
     assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
 }
 
-struct Random(u64);
-
-impl Random {
-    /// Printed, so that a failure can be repeated.
-    fn new() -> Self {
-        let seed = std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap()
-            .as_nanos() as u64
-            | 1;
-        eprintln!("seed {seed:#x}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| (self.next() >> 32) as u8).collect()
-    }
+fn noise() -> Vec<u8> {
+    let mut noise = vec![0; 20_000];
+    Seed::announced().rng(0).fill(&mut noise);
+    noise
 }
 
 #[test]
 fn random_bytes_are_no_region() {
     assert_seen(
-        &Named::file("random", &Random::new().bytes(20_000)),
+        &Named::file("random", &noise()),
         "not a latchwork region",
         "foreign",
     );
@@ -58,7 +39,7 @@ fn random_bytes_are_no_region() {
 
 #[test]
 fn random_bytes_behind_our_magic_are_another_builds_or_damaged() {
-    let mut bytes = Random::new().bytes(20_000);
+    let mut bytes = noise();
     bytes[..8].copy_from_slice(b"latchwrk");
     assert_seen(&Named::file("magic", &bytes), "layout", "removable");
 }
@@ -127,15 +108,12 @@ fn a_sparse_giant_is_read_in_no_time() {
 fn garbage_in_the_tables_is_shown_and_harms_nobody() {
     let model = region_bytes();
     let identity = 120;
-    let mut random = Random::new();
+    let mut random = Seed::announced().rng(0);
     for fill in [Some(0xff), Some(0x80), Some(0x40), None] {
         let mut bytes = model.clone();
         match fill {
             Some(byte) => bytes[identity..].fill(byte),
-            None => {
-                let garbage = random.bytes(bytes.len() - identity);
-                bytes[identity..].copy_from_slice(&garbage);
-            }
+            None => random.fill(&mut bytes[identity..]),
         }
         let named = Named::file("garbage", &bytes);
         let seen = region(&named.0);
@@ -170,9 +148,9 @@ fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             use std::os::unix::fs::FileExt;
-            let mut random = Random::new();
+            let mut random = Seed::announced().rng(0);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                file.set_len(random.next() % model.len() as u64).unwrap();
+                file.set_len(random.u64(..model.len() as u64)).unwrap();
                 file.write_all_at(&model, 0).unwrap();
             }
         });

@@ -7,6 +7,7 @@
 //! | [`Storm`] | children at work, killed at random moments and replaced |
 //! | [`step`] | one operation, killed at every instruction |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
+//! | [`output_of`] | a program that must end by itself |
 //! | [`Leftover`] | a file that is gone when the test is over, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
@@ -22,6 +23,7 @@
 mod child;
 mod leftover;
 mod page;
+mod program;
 mod seed;
 pub mod step;
 mod storm;
@@ -32,6 +34,7 @@ pub use child::{Child, Exit};
 pub use fastrand;
 pub use leftover::Leftover;
 pub use page::Page;
+pub use program::output_of;
 pub use seed::Seed;
 pub use storm::{Storm, Worker};
 pub use trial::Trial;

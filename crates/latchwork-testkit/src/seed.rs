@@ -23,6 +23,17 @@ impl Seed {
         Self(number.unwrap_or_else(|error| panic!("LATCHWORK_SEED={text} is no number: {error}")))
     }
 
+    /// As [`Self::from_env`]; printed, so that a failure can be repeated.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn announced() -> Self {
+        let seed = Self::from_env();
+        println!("LATCHWORK_SEED={seed}");
+        seed
+    }
+
     /// A generator; each `stream` of a seed is another one.
     #[must_use]
     pub fn rng(self, stream: u64) -> fastrand::Rng {

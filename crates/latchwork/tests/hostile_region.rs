@@ -4,15 +4,13 @@
 
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{AttachError, Region, RegionOptions};
+use latchwork_testkit::{Seed, output_of};
 use rustix::fs::{CWD, FileType, Mode};
-use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::{FileExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc;
-use std::time::Duration;
 
 /// Where the identity's fields lie in the file: frozen, since builds tell each other apart by them.
 mod at {
@@ -106,15 +104,7 @@ fn attach_as(role: &str, named: &Named) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let pid = Pid::from_child(&child);
-    let (send, receive) = mpsc::channel();
-    let waiter = std::thread::spawn(move || send.send(child.wait_with_output()));
-    let output = receive.recv_timeout(Duration::from_secs(120));
-    if output.is_err() {
-        kill_process(pid, Signal::KILL).unwrap();
-    }
-    waiter.join().unwrap().unwrap_or_default();
-    let output = output.expect("the attach hangs").unwrap();
+    let output = output_of(child);
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
@@ -181,32 +171,6 @@ fn attach_process() {
     drop(occupant);
 }
 
-struct Random(u64);
-
-impl Random {
-    /// Printed, so that a failure can be repeated.
-    fn new() -> Self {
-        let seed = std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap()
-            .as_nanos() as u64
-            | 1;
-        eprintln!("seed {seed:#x}");
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| (self.next() >> 32) as u8).collect()
-    }
-}
-
 #[test]
 fn a_sound_file_is_attached() {
     assert_eq!(attach(&Named::file("sound", &region_bytes())), "attached");
@@ -214,12 +178,14 @@ fn a_sound_file_is_attached() {
 
 #[test]
 fn what_does_not_begin_like_a_region_is_none() {
+    let mut noise = [0; 20_000];
+    Seed::announced().rng(0).fill(&mut noise);
     for bytes in [
         &b""[..],
         b"latchwrk",
         b"somebody else's data",
         &[0; 8192],
-        &Random::new().bytes(20_000),
+        &noise,
     ] {
         assert_eq!(attach(&Named::file("foreign", bytes)), "NotARegion");
     }
@@ -532,17 +498,17 @@ fn a_dead_tasks_record_that_leads_out_of_the_region_is_damage() {
 #[test]
 fn mutated_tables_are_refused_or_attached() {
     let sound = region_bytes();
-    let mut random = Random::new();
+    let mut random = Seed::announced().rng(0);
     for _ in 0..40 {
         let mut bytes = sound.clone();
         bytes[FIRST_SLOT..FIRST_SLOT + 4].copy_from_slice(&DEAD.to_ne_bytes());
         for _ in 0..6 {
-            let place = at::END + random.next() as usize % (bytes.len() - at::END - 8);
-            let word = match random.next() % 4 {
-                0 => random.next(),
+            let place = random.usize(at::END..bytes.len() - 8);
+            let word = match random.u32(..4) {
+                0 => random.u64(..),
                 1 => u64::MAX,
-                2 => random.next() % 64,
-                _ => 1 << (random.next() % 64),
+                2 => random.u64(..64),
+                _ => 1 << random.u32(..64),
             };
             bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
         }

@@ -1,0 +1,26 @@
+//! Programs that must end by themselves.
+
+use core::time::Duration;
+use std::process::{Child, Output};
+use std::sync::mpsc;
+
+/// What a program has written to the pipes that it was started with, and how it ended.
+///
+/// # Panics
+/// If it has not ended after two minutes; it is killed then.
+#[allow(unsafe_code)]
+pub fn output_of(program: Child) -> Output {
+    let pid = program.id();
+    let (send, receive) = mpsc::channel();
+    let waiter = std::thread::spawn(move || send.send(program.wait_with_output()));
+    let output = receive.recv_timeout(Duration::from_secs(120));
+    if output.is_err() {
+        // SAFETY: our child, which the other thread has not reaped yet.
+        unsafe { libc::kill(pid.cast_signed(), libc::SIGKILL) };
+    }
+    let _ = waiter.join();
+    match output {
+        Ok(output) => output.unwrap_or_else(|error| panic!("no output: {error}")),
+        Err(_) => panic!("the program hangs"),
+    }
+}
