@@ -3,7 +3,7 @@
 
 mod coproc_support;
 
-use coproc_support::{children, isolated, region, until};
+use coproc_support::{blocks, children, isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{
@@ -404,7 +404,7 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
     isolated(|| {
         let region = region();
         region.join("creator").unwrap();
-        let before = region.heap_stats();
+        let before = blocks(&region);
         {
             let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
             for round in 0..1000 {
@@ -434,11 +434,7 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
             drop(Coprocs::new(&region).unwrap());
             children().is_empty()
         });
-        let after = region.heap_stats();
-        assert_eq!(
-            (before.private_blocks, before.shared_blocks),
-            (after.private_blocks, after.shared_blocks)
-        );
+        assert_eq!(blocks(&region), before);
         region.check_heap().unwrap();
     });
 }

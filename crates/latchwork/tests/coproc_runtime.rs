@@ -4,7 +4,7 @@
 
 mod coproc_support;
 
-use coproc_support::{children, fork, isolated, proc_file, region, runs, status_of, until};
+use coproc_support::{blocks, children, fork, isolated, proc_file, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::mutex::{LockError, Mutex, Robust};
@@ -37,13 +37,17 @@ fn zygote() -> u32 {
     zygotes()[0]
 }
 
-/// Those that are called so: the zygote, and for a moment each process that it makes.
-fn zygotes() -> Vec<u32> {
-    children()
-        .into_iter()
-        .map(|(pid, _)| pid)
-        .filter(|pid| proc_file(*pid, "comm") == "zygote\n")
+/// Children that ps shows under this name.
+fn called(name: &str) -> Vec<u32> {
+    let children = children().into_iter().map(|(pid, _)| pid);
+    children
+        .filter(|pid| proc_file(*pid, "comm").trim_end() == name)
         .collect()
+}
+
+/// The zygote, and for a moment each process that it makes.
+fn zygotes() -> Vec<u32> {
+    called("zygote")
 }
 
 #[test]
@@ -223,7 +227,7 @@ fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
         let seed = Seed::from_env();
         let region = region();
         region.object("lock", || Mutex::robust(0u64)).unwrap();
-        let before = region.heap_stats();
+        let before = blocks(&region);
         {
             let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
             let done = AtomicU32::new(0);
@@ -272,11 +276,7 @@ fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
         assert_eq!(children(), []);
         region.sweep().unwrap();
         region.check_heap().unwrap();
-        let after = region.heap_stats();
-        assert_eq!(
-            (before.private_blocks, before.shared_blocks),
-            (after.private_blocks, after.shared_blocks)
-        );
+        assert_eq!(blocks(&region), before);
     });
 }
 
@@ -285,13 +285,7 @@ fn signals_for_the_terminals_group_pass_the_helpers_by() {
     isolated(|| {
         let region = region();
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
-        until(|| {
-            children()
-                .iter()
-                .filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n")
-                .count()
-                == 3
-        });
+        until(|| called("ready").len() == 3);
         for (pid, _) in children() {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
                 // SAFETY: our child, which lives.
@@ -433,16 +427,10 @@ fn helpers_end_with_a_host_that_is_killed() {
     let pids = region
         .object("pids", || [const { AtomicU32::new(0) }; 8])
         .unwrap();
-    let before = region.heap_stats();
+    let before = blocks(&region);
     let mut host = fork(|| {
         let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
-        until(|| {
-            children()
-                .iter()
-                .filter(|(pid, _)| proc_file(*pid, "comm") == "ready\n")
-                .count()
-                == 3
-        });
+        until(|| called("ready").len() == 3);
         for (place, (pid, _)) in pids.iter().zip(children()) {
             place.store(pid, Ordering::Relaxed);
         }
@@ -457,11 +445,7 @@ fn helpers_end_with_a_host_that_is_killed() {
         until(|| !runs(pid));
     }
     region.sweep().unwrap();
-    let after = region.heap_stats();
-    assert_eq!(
-        (before.private_blocks, before.shared_blocks),
-        (after.private_blocks, after.shared_blocks)
-    );
+    assert_eq!(blocks(&region), before);
 }
 
 #[test]

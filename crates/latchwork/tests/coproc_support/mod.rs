@@ -13,6 +13,12 @@ pub fn region() -> Region {
         .unwrap()
 }
 
+/// Private and shared blocks of a region.
+pub fn blocks(region: &Region) -> (usize, usize) {
+    let stats = region.heap_stats();
+    (stats.private_blocks, stats.shared_blocks)
+}
+
 /// Runs a test in a process of its own, with one thread, and under a watchdog.
 pub fn isolated(test: impl FnOnce()) {
     let child = fork(test);
