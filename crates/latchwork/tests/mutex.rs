@@ -63,36 +63,23 @@ trait IsShared {
     const SHARED: bool;
     fn make() -> Self;
 }
-impl IsShared for WaitWake<Private> {
-    const SHARED: bool = false;
-    fn make() -> Self {
-        Self::new()
-    }
+macro_rules! is_shared {
+    ($($raw:ty: $shared:literal),*) => {$(
+        impl IsShared for $raw {
+            const SHARED: bool = $shared;
+            fn make() -> Self {
+                Self::new()
+            }
+        }
+    )*};
 }
-impl IsShared for WaitWake<Shared> {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self::new()
-    }
-}
-impl IsShared for Throughput<Private> {
-    const SHARED: bool = false;
-    fn make() -> Self {
-        Self::new()
-    }
-}
-impl IsShared for Throughput<Shared> {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self::new()
-    }
-}
-impl IsShared for Spin {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self::new()
-    }
-}
+is_shared!(
+    WaitWake<Private>: false,
+    WaitWake<Shared>: true,
+    Throughput<Private>: false,
+    Throughput<Shared>: true,
+    Spin: true
+);
 
 impl<P: RawLock + IsShared + Send + Sync> Contestant for Mutex<Halves, P> {
     const SHARED: bool = P::SHARED;

@@ -144,43 +144,13 @@ macro_rules! plain {
 
 macro_rules! torn_safe {
     ($($ty:ty),* $(,)?) => {$(
+        plain!($ty);
         // SAFETY: every bit pattern is valid, or the value is one byte and cannot be torn.
         unsafe impl TornSafe for $ty {}
     )*};
 }
 
-plain!(
-    (),
-    bool,
-    char,
-    u8,
-    u16,
-    u32,
-    u64,
-    u128,
-    usize,
-    i8,
-    i16,
-    i32,
-    i64,
-    i128,
-    isize,
-    f32,
-    f64
-);
-plain!(
-    core_atomic::AtomicBool,
-    core_atomic::AtomicU8,
-    core_atomic::AtomicU16,
-    core_atomic::AtomicU32,
-    core_atomic::AtomicU64,
-    core_atomic::AtomicUsize,
-    core_atomic::AtomicI8,
-    core_atomic::AtomicI16,
-    core_atomic::AtomicI32,
-    core_atomic::AtomicI64,
-    core_atomic::AtomicIsize,
-);
+plain!(char);
 torn_safe!(
     (),
     bool,
@@ -197,9 +167,7 @@ torn_safe!(
     i128,
     isize,
     f32,
-    f64
-);
-torn_safe!(
+    f64,
     core_atomic::AtomicBool,
     core_atomic::AtomicU8,
     core_atomic::AtomicU16,
