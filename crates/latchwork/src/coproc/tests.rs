@@ -70,7 +70,7 @@ fn what_was_asked_for_stays_if_more_cannot_be_asked_for() {
     // Room for a few messages, and no waiting for more.
     rustix::net::sockopt::set_socket_send_buffer_size(&ours, 1).unwrap();
     rustix::io::ioctl_fionbio(&ours, true).unwrap();
-    let mut pool = Pool::new(SIZE);
+    let mut pool = Pool::new(SIZE, false);
     pool.refill(&Zygote::deaf(ours), request, &chain);
     let (ready, coming) = pool.count();
     assert_eq!(ready, 0);
