@@ -4,10 +4,12 @@
 mod coproc_support;
 
 use coproc_support::{children, isolated, proc_file, region, runs, until};
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome};
-use latchwork::region::RegionOptions;
+use latchwork::region::{Region, RegionOptions};
 use latchwork::time::Deadline;
+use std::thread;
 
 fn works(coprocs: &Coprocs) {
     let exit = coprocs
@@ -85,6 +87,66 @@ fn ready_coprocs_that_were_killed_are_passed_over() {
             until(|| !runs(pid));
         }
         for _ in 0..8 {
+            works(&coprocs);
+        }
+    });
+}
+
+#[test]
+fn in_a_burst_from_several_threads_each_spawn_runs_once() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(24)).unwrap();
+        assert_eq!(coprocs.fill(far()).unwrap(), 24);
+        let runs = region.object("runs", || AtomicU32::new(0)).unwrap();
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..40 {
+                        let started = coprocs.spawn(count, runs.get_ref(), &Attributes::new());
+                        assert!(started.unwrap().join().unwrap().is_success());
+                    }
+                });
+            }
+        });
+        assert_eq!(runs.load(Ordering::Relaxed), 120);
+    });
+
+    fn count(_: &Region, runs: &AtomicU32) -> i32 {
+        runs.fetch_add(1, Ordering::Relaxed);
+        0
+    }
+}
+
+#[test]
+fn who_was_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
+        assert_eq!(coprocs.fill(far()).unwrap(), 8);
+        for _ in 0..3 {
+            works(&coprocs);
+        }
+        drop(coprocs);
+        until(|| children().is_empty());
+    });
+}
+
+#[test]
+fn who_is_killed_awake_is_passed_over() {
+    isolated(|| {
+        let region = region();
+        let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
+        for _ in 0..20 {
+            assert_eq!(coprocs.fill(far()).unwrap(), 8);
+            for _ in 0..2 {
+                works(&coprocs);
+            }
+            // One of them may be awake.
+            for pid in named("ready") {
+                kill(pid);
+                until(|| !runs(pid));
+            }
             works(&coprocs);
         }
     });
