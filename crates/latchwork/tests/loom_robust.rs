@@ -10,101 +10,14 @@
 //! spin before the sleep, a victim that is killed asleep (which is a victim that never slept, or one
 //! that was woken), more than two survivors.
 #![cfg(loom)]
-#![allow(unsafe_code)]
 
-use latchwork::model::{RobustLock, SOON, Scene, Taken, WakeOrder, as_task, somebody_died, step};
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
+use latchwork::model::{Scene, WakeOrder};
+use latchwork::sharing;
 
-struct Shared {
-    lock: RobustLock,
-    torn: UnsafeCell<bool>,
-}
+mod loom_robust_support;
+use loom_robust_support::{Shared, at_every_step, unrepaired_is_lost};
 
-// SAFETY: the data is touched under the lock only; that is what the model checks.
-unsafe impl Sync for Shared {}
-// SAFETY: as above.
-unsafe impl Send for Shared {}
-
-impl Shared {
-    fn set_torn(&self, torn: bool) {
-        // SAFETY: called with the lock held; loom reports two at once.
-        self.torn.with_mut(|data| unsafe { *data = torn });
-    }
-
-    fn work_and_unlock(&self) {
-        self.set_torn(true);
-        step();
-        self.set_torn(false);
-        // SAFETY: called with the lock held.
-        unsafe { self.lock.unlock() };
-    }
-
-    fn enter(&self) {
-        match self.lock.lock(None) {
-            Taken::Clean => {
-                // SAFETY: the lock is held.
-                let torn = self.torn.with(|data| unsafe { *data });
-                assert!(!torn, "torn data, and nobody said so");
-            }
-            Taken::OwnerDied => {
-                self.set_torn(false);
-                self.lock.mark_consistent();
-            }
-            other => panic!("{other:?}"),
-        }
-        self.work_and_unlock();
-    }
-
-    /// A victim that gives up at its deadline.
-    fn try_enter(&self) {
-        if self.lock.lock(Some(SOON)) == Taken::Clean {
-            self.work_and_unlock();
-        }
-    }
-}
-
-fn spawn(
-    shared: &Arc<Shared>,
-    number: usize,
-    life: Option<usize>,
-    body: fn(&Shared),
-) -> JoinHandle<()> {
-    let shared = Arc::clone(shared);
-    thread::spawn(move || {
-        as_task(number, life, || body(&shared));
-    })
-}
-
-/// A victim and `survivors` others.
-fn somebody_dies(survivors: usize, life: usize, victim: fn(&Shared)) {
-    let shared = Arc::new(Shared {
-        lock: RobustLock::default(),
-        torn: UnsafeCell::new(false),
-    });
-    let mut threads = vec![spawn(&shared, 1, Some(life), victim)];
-    threads.extend((0..survivors).map(|number| spawn(&shared, 2 + number, None, Shared::enter)));
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
-    // As the last: whatever state they left, it can be entered.
-    as_task(0, None, || shared.enter());
-}
-
-/// The model for each step at which the victim can die, until it has none left.
-fn at_every_step(scene: Scene, preemptions: usize, survivors: usize, victim: fn(&Shared)) {
-    for life in 0.. {
-        somebody_died();
-        scene.explore(Some(preemptions), move || {
-            somebody_dies(survivors, life, victim)
-        });
-        if !somebody_died() {
-            assert!(life > 5, "the victim has more steps than that");
-            return;
-        }
-    }
-}
+type WaitWake = latchwork::mutex::WaitWake<sharing::Shared>;
 
 #[test]
 fn one_survivor_gets_in_whenever_the_owner_dies() {
@@ -116,7 +29,7 @@ fn one_survivor_gets_in_whenever_the_owner_dies() {
             },
             3,
             1,
-            Shared::enter,
+            Shared::<WaitWake>::enter,
         );
     }
 }
@@ -131,39 +44,19 @@ fn two_survivors_get_in_whenever_the_owner_dies() {
             },
             2,
             2,
-            Shared::enter,
+            Shared::<WaitWake>::enter,
         );
     }
 }
 
 #[test]
 fn two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
-    at_every_step(Scene::default(), 2, 2, Shared::try_enter);
+    at_every_step(Scene::default(), 2, 2, Shared::<WaitWake>::try_enter);
 }
 
 #[test]
 fn unrepaired_means_not_recoverable_for_everybody() {
-    Scene::default().explore(Some(3), || {
-        let shared = Arc::new(Shared {
-            lock: RobustLock::default(),
-            torn: UnsafeCell::new(false),
-        });
-        assert!(!as_task(1, Some(4), || {
-            shared.lock.lock(None);
-            step();
-            step();
-        }));
-        let give_up = |shared: &Shared| match shared.lock.lock(None) {
-            // SAFETY: the lock is held.
-            Taken::OwnerDied => unsafe { shared.lock.unlock() },
-            other => assert_eq!(other, Taken::NotRecoverable),
-        };
-        let threads = [2, 3].map(|number| spawn(&shared, number, None, give_up));
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
-        assert_eq!(shared.lock.lock(None), Taken::NotRecoverable);
-    });
+    unrepaired_is_lost::<WaitWake>(Scene::default(), 3);
 }
 
 /// All steps of the victim in one model after the other, for a twin.
@@ -187,47 +80,47 @@ twin!(
     RobustNotAnnounced,
     "deadlock",
     1,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_announcement_that_ends_before_the_wake_is_found,
     RobustSettlesBeforeWake,
     "deadlock",
     2,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_taker_that_forgets_the_sleepers_is_found,
     RobustTakerForgetsSleepers,
     "deadlock",
     2,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_unlock_that_forgets_the_sleepers_is_found,
     RobustUnlockForgetsSleepers,
     "deadlock",
     2,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_death_that_is_hidden_is_found,
     RobustHidesDeath,
     "nobody said so",
     1,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_kernel_that_swallows_a_wake_is_found,
     KernelSwallowsWake,
     "deadlock",
     2,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );
 twin!(
     twin_unlock_without_release_is_found,
     RobustUnlockRelaxed,
     "Causality violation",
     1,
-    Shared::enter
+    Shared::<WaitWake>::enter
 );

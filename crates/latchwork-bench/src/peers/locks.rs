@@ -36,6 +36,9 @@ enum Make {
     Protect,
     KeptProtect,
     Robust,
+    RobustInherit,
+    RobustProtect,
+    RobustThroughput,
     Glibc(Attributes),
     Std,
     ParkingLot,
@@ -104,6 +107,12 @@ pub(crate) const PROTECT_AT_CEILING: &Peer =
 pub(crate) const PROTECT_KEPT: &Peer =
     &Peer::new("latchwork protect-kept", Make::KeptProtect).at(BELOW_CEILING);
 pub(crate) const ROBUST: &Peer = &Peer::new("latchwork robust", Make::Robust);
+pub(crate) const ROBUST_INHERIT: &Peer =
+    &Peer::new("latchwork robust-inherit", Make::RobustInherit);
+pub(crate) const ROBUST_PROTECT: &Peer =
+    &Peer::new("latchwork robust-protect", Make::RobustProtect).at(BELOW_CEILING);
+pub(crate) const ROBUST_THROUGHPUT: &Peer =
+    &Peer::new("latchwork robust-throughput", Make::RobustThroughput);
 
 pub(crate) const GLIBC: &Peer = &Peer::glibc("glibc normal", Attributes::NORMAL);
 pub(crate) const GLIBC_ADAPTIVE: &Peer = &Peer::glibc(
@@ -207,6 +216,9 @@ impl Peer {
             }
             Make::Protect => visitor.visit(|| Ok(Mutex::protect(PROTECT_CEILING, 0))),
             Make::Robust => visitor.visit(|| Ok(Mutex::robust(0))),
+            Make::RobustInherit => visitor.visit(|| Ok(Mutex::robust_inherit(0))),
+            Make::RobustProtect => visitor.visit(|| Ok(Mutex::robust_protect(PROTECT_CEILING, 0))),
+            Make::RobustThroughput => visitor.visit(|| Ok(Mutex::robust_throughput(0))),
             Make::Glibc(attributes) => {
                 let attributes = Attributes {
                     shared,

@@ -40,6 +40,8 @@ const PEERS: &[&Peer] = &[
     locks::INHERIT_PLAIN,
     locks::PROTECT,
     locks::ROBUST,
+    locks::ROBUST_INHERIT,
+    locks::ROBUST_THROUGHPUT,
     locks::GLIBC,
     locks::GLIBC_ADAPTIVE,
     locks::GLIBC_ROBUST,

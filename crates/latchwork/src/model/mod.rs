@@ -8,6 +8,8 @@ pub(crate) mod mortal;
 
 pub use mortal::{as_task, somebody_died, step};
 
+use crate::mutex::{RobustProtocol, WaitWake};
+use crate::sharing::Shared;
 use crate::sys::futex;
 use crate::time::Deadline;
 use std::cell::Cell;
@@ -65,6 +67,12 @@ pub enum Fault {
     KernelSwallowsWake,
     /// The state does not tell of the death.
     RobustHidesDeath,
+    /// Who takes a free robust lock of the kernel's does not look at the state.
+    RobustTrustsWord,
+    /// A robust lock that inherits priority is released as if nobody slept.
+    RobustInheritIgnoresSleepers,
+    /// A robust throughput lock whose holder asks the kernel to wake nobody.
+    RobustThroughputWakesNobody,
     /// An inheriting lock is taken without Acquire, where nobody holds it.
     InheritLockRelaxed,
     /// An inheriting lock for which nobody sleeps is released without Release.
@@ -231,9 +239,9 @@ pub enum Taken {
 
 /// A robust lock without data and guards, for a death that runs no destructor.
 #[derive(Default)]
-pub struct RobustLock(crate::mutex::Robust);
+pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
 
-impl RobustLock {
+impl<P: RobustProtocol + Default> RobustLock<P> {
     /// Takes the lock.
     ///
     /// # Panics

@@ -96,16 +96,20 @@ fn walk(record: &Record) {
 /// `handle_futex_death` of Linux.
 ///
 /// # Safety
-/// `node` is the address of a living node.
+/// `node` is the address of a living node, with or without the mark.
 #[allow(unsafe_code)]
 unsafe fn bury(node: usize, tid: u32, announced: bool) {
+    let inherits = node & robust_list::PI != 0;
     use crate::atomic::Ordering::SeqCst;
     use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
     // SAFETY: by the contract.
-    let word = unsafe { robust_list::word_of(node) };
+    let word = unsafe { robust_list::word_of(node & !robust_list::PI) };
     let mut value = word.for_kernel().load(SeqCst);
     loop {
-        if announced && value & unless_fault!(KernelSwallowsWake, TID_MASK, u32::MAX) == 0 {
+        if announced
+            && !inherits
+            && value & unless_fault!(KernelSwallowsWake, TID_MASK, u32::MAX) == 0
+        {
             futex::wake(word, 1, Sharing::Shared);
             return;
         }
@@ -122,7 +126,7 @@ unsafe fn bury(node: usize, tid: u32, announced: bool) {
             Err(now) => value = now,
         }
     }
-    if value & WAITERS != 0 {
+    if value & WAITERS != 0 && !inherits {
         futex::wake(word, 1, Sharing::Shared);
     }
 }

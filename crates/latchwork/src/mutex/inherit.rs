@@ -5,7 +5,7 @@
 //! | [`InheritPlain`] | the word | every waiter, on the word |
 //! | [`Inherit`] | the word, the gate | one waiter on the word; the others on the gate |
 //!
-//! Not robust, not recursive; locking again reports [`InheritFault::Deadlock`], as does any other
+//! Not robust (see [`Robust`](super::Robust)), not recursive; locking again reports [`InheritFault::Deadlock`], as does any other
 //! circle of such waits. Source: `Documentation/locking/pi-futex.rst` of Linux, whose futexes the word
 //! and the gate are. The kernel alone knows who waits; it passes a word for which tasks sleep on to
 //! the first of them, so that with one word each hand-over costs a sleep. The gate is the remedy:
@@ -90,37 +90,23 @@
 #![allow(unsafe_code)]
 
 mod gate;
+mod way;
 mod word;
 
 #[cfg(not(loom))]
 use super::Mutex;
 use super::{Protocol, WAITERS};
-use crate::atomic::{const_unless_loom, unless_fault};
+use crate::atomic::const_unless_loom;
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
-use gate::Gate;
-use word::{Word, task_id};
-
-/// Polls of every task: half a microsecond.
-const FIRST_POLLS: u32 = if cfg!(loom) { 0 } else { 20 };
-/// Further ones of a task that is not a real-time one: as for the wait-wake mutex.
-const POLLS: u32 = if cfg!(loom) { 0 } else { 180 };
-/// So often a task gives way before it goes to the gate, so that a holder that was preempted goes on
-/// without everybody going to sleep. With 36 tasks on 2 processors the slowest then makes 0.6 to 0.7 of
-/// the average in a second; without, 0.3 to 0.4.
-#[cfg(not(loom))]
-const WAYS_GIVEN: u32 = 16;
-/// Polls after each.
-#[cfg(not(loom))]
-const POLLS_AFTER: u32 = 50;
-/// The end of giving way: others may have more to do than to take this lock.
-#[cfg(not(loom))]
-const GIVING_WAY: core::time::Duration = core::time::Duration::from_millis(1);
-/// Polls of the gate's owner. 1,000 are no better.
-const POLLS_IN_TURN: u32 = if cfg!(loom) { 0 } else { 200 };
+pub(super) use gate::Gate;
+pub(super) use way::Way;
+use way::{FIRST_POLLS, POLLS};
+use word::task_id;
+pub(super) use word::{Word, release_by_kernel};
 
 /// Why a lock that inherits priority was not taken. It never will be taken by waiting longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -228,63 +214,7 @@ impl<S: Sharing> Inherit<S> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        let me = task_id();
-        if self.word.poll(me, FIRST_POLLS, 0)? {
-            return Ok(true);
-        }
-        if futex_pi::is_real_time() {
-            return self.word.sleep::<S>(deadline);
-        }
-        // Also while somebody sleeps on the word: the kernel passes it on once, and then it is free.
-        if self.word.poll(me, POLLS, 0)? || self.give_way(me, deadline)? {
-            return Ok(true);
-        }
-        self.wait_in_turn(me, deadline)
-    }
-
-    /// Lets others of the same priority run, and looks at the word in between; whether it was taken.
-    /// (Left out of the models: they have no clock.)
-    #[cfg(not(loom))]
-    fn give_way(&self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        let end = Deadline::after(GIVING_WAY);
-        let end = deadline.map_or(end, |deadline| deadline.min(end));
-        for _ in 0..WAYS_GIVEN {
-            futex_pi::yield_cpu();
-            if self.word.poll(me, POLLS_AFTER, 0)? {
-                return Ok(true);
-            }
-            if end.has_passed() {
-                break;
-            }
-        }
-        Ok(false)
-    }
-
-    #[cfg(loom)]
-    #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    fn give_way(&self, _: u32, _: Option<Deadline>) -> Result<bool, InheritFault> {
-        Ok(false)
-    }
-
-    /// The way by the gate.
-    fn wait_in_turn(&self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
-        let Some(passed) = self.gate.pass::<S>(me, deadline) else {
-            return self.word.sleep::<S>(deadline);
-        };
-        let waited = match self.word.poll(me, POLLS_IN_TURN, WAITERS) {
-            Ok(false) => self.word.sleep::<S>(deadline),
-            ended => ended,
-        };
-        unless_fault!(InheritKeepsGate, drop(passed), core::mem::forget(passed));
-        match waited {
-            // The circle may have been that of another task, which waits at the gate.
-            Err(InheritFault::Deadlock) => unless_fault!(
-                InheritBlamesGate,
-                self.word.sleep::<S>(deadline),
-                Err(InheritFault::Deadlock)
-            ),
-            waited => waited,
-        }
+        Way::<S, false>::new(&self.word, &self.gate).go(task_id(), deadline)
     }
 }
 

@@ -8,8 +8,9 @@
 //! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the holder runs at a priority ceiling |
 //! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to all who come | real-time tasks: the holder runs at the priority of who waits |
 //! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
+//! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next one | the same, as their protocol says |
 //!
-//! [`RecursiveMutex`] lets its holder take it again, with any protocol that has no robust form.
+//! [`RecursiveMutex`] lets its holder take it again, with any protocol but [`Robust`].
 //!
 //! ```
 //! use latchwork::mutex::Mutex;

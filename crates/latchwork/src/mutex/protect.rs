@@ -1,6 +1,6 @@
 //! The priority-protect mutex: who holds it runs at its ceiling (immediate ceiling protocol).
 //!
-//! Not robust, not recursive. Source: POSIX `PTHREAD_PRIO_PROTECT`; unlike glibc's it serves tasks of
+//! Not robust (see [`Robust`](super::Robust)), not recursive. Source: POSIX `PTHREAD_PRIO_PROTECT`; unlike glibc's it serves tasks of
 //! every policy but `SCHED_DEADLINE`, and changes of priority from outside are not undone.
 //!
 //! | field | meaning | changed by |
@@ -189,7 +189,7 @@ impl<S: Sharing> Protect<S> {
 }
 
 /// Panics unless it is a ceiling.
-const fn check(ceiling: u8) {
+pub(super) const fn check(ceiling: u8) {
     assert!(
         1 <= ceiling && ceiling <= HIGHEST,
         "a priority ceiling is 1 to 99"

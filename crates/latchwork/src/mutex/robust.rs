@@ -3,6 +3,16 @@
 //! Source: `Documentation/locking/robust-futex-ABI.rst` of Linux; POSIX `PTHREAD_MUTEX_ROBUST` for
 //! the semantics. Not recursive, but locking again reports [`LockError::Deadlock`].
 //!
+//! What stands here is true of each protocol's robust form, and of the wait-wake one to the letter. What is
+//! different in the others stands at the head of their files:
+//!
+//! | protocol | what it has of its own |
+//! | --- | --- |
+//! | [`WaitWake`] | nothing |
+//! | [`Protect`](super::Protect) | a ceiling, entered before and left after all that stands here |
+//! | [`Throughput`](super::Throughput) | a gate; a word that may be reserved |
+//! | [`Inherit`](super::Inherit) | a gate; the kernel passes the word on, and drops what it says of a death: the state is looked at always |
+//!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
 //! | 0 | free, nobody sleeps | unlock: CAS TID→0, Release; or the kernel, as it wakes all |
@@ -42,7 +52,7 @@
 //! the lock: nobody would know of the other sleepers. Nor could the kernel, which passes the dead
 //! one's wake-up on only if the lock is free. The kernel's wake is never private, so no wait here is.
 //!
-//! *Wake one, or all?* Either is safe. The count of `sleepers` says which is cheap: with more than
+//! *Wake one, or all?* Either is safe. The count of sleepers (`queue`) says which is cheap: with more than
 //! one, one is woken and the bit stays; else all (that is, one or none) are, and the bit goes. The
 //! count is a guess: a task adds itself before each sleep, an unlock takes one off. Sleepers that
 //! were killed or gave up make it too high, for as many unlocks, each of which makes a needless
@@ -72,13 +82,18 @@
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!
-//! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` (a
-//! victim that dies at each of its steps, one and two survivors, negative twins), `tests/robust.rs`
-//! (threads, fork, raw clone, pthread neighbours), `tests/robust_signals.rs` (a handler that locks at
-//! each instruction) and the kill tests.
+//! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` and
+//! `tests/loom_robust_protocols.rs` (a victim that dies at each of its steps, one and two survivors, negative
+//! twins), `tests/robust.rs` (threads, fork, raw clone, pthread neighbours), `tests/robust_protocols.rs` and
+//! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each instruction) and the
+//! kill tests.
 #![allow(unsafe_code)]
 
 mod guard;
+mod inherit;
+#[cfg(not(loom))]
+mod protect;
+mod throughput;
 mod wait_wake;
 
 pub use guard::{LockError, OwnerDied, RobustGuard};
@@ -89,6 +104,7 @@ use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
 use crate::task::{Me, TaskError};
 use crate::time::Deadline;
+use core::convert::Infallible;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
 
@@ -105,10 +121,17 @@ mod sealed {
     use crate::mutex::Protocol;
     use crate::sys::robust_list::{Head, Node};
 
-    /// What a protocol decides of its robust form. All is called with the node announced.
+    /// What a protocol decides of its robust form. All but the ceilings' part is called with the node
+    /// announced.
     pub trait Slow: Protocol {
-        /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called.
-        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError>;
+        /// How links to its nodes are marked.
+        const MARK: usize = 0;
+        /// Whether a lock can be free, by its word, while its data is not whole.
+        const HIDES_STATE: bool = false;
+
+        /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called. If it is not
+        /// taken, what was [entered](Slow::enter) has been left.
+        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
 
         /// Releases a word that is not just `me`'s ID, and settles.
         fn free(node: &Node, head: &Head, before: usize);
@@ -116,6 +139,23 @@ mod sealed {
         /// Releases the word of data that is not whole, whether or not anybody waits, so that the
         /// next taker looks at the state.
         fn pass_on(node: &Node);
+
+        /// In front of everything else: enters the ceiling. Who does not wait may be told at once that
+        /// the lock is held.
+        #[inline(always)]
+        fn enter(_node: &Node, _patience: Patience) -> Result<(), RawError<Self::Fault>> {
+            Ok(())
+        }
+
+        /// What was entered for a lock, which may be gone when it is left.
+        #[inline(always)]
+        fn ceiling(_node: &Node) -> u8 {
+            0
+        }
+
+        /// After everything else: leaves the ceiling.
+        #[inline(always)]
+        fn leave(_ceiling: u8) {}
     }
 }
 pub(crate) use sealed::Slow;
@@ -130,6 +170,15 @@ impl<P: Slow> RobustProtocol for P {}
 /// held side by side, in any order of release. It must not move while it is in use, hence the
 /// pinned methods: put it in a `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region
 /// ([`Region::pin`](crate::region::Region::pin)), or behind [`std::pin::pin!`].
+///
+/// | `P` | made by | for |
+/// | --- | --- | --- |
+/// | [`WaitWake`] | [`Mutex::robust`](super::Mutex::robust) | most |
+/// | [`Inherit`](super::Inherit) | [`Mutex::robust_inherit`](super::Mutex::robust_inherit) | real-time tasks: the holder runs at the priority of who waits |
+/// | [`Protect`](super::Protect) | [`Mutex::robust_protect`](super::Mutex::robust_protect) | real-time tasks: the holder runs at a ceiling |
+/// | [`Throughput`](super::Throughput) | [`Mutex::robust_throughput`](super::Mutex::robust_throughput) | many tasks, short sections |
+///
+/// Where the protocol can fail, it does so with [`LockError::Refused`].
 ///
 /// ```
 /// use core::pin::Pin;
@@ -164,7 +213,7 @@ pub(crate) enum Acquired {
 
 /// Why a robust lock was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RawError {
+pub enum RawError<F = Infallible> {
     /// See [`LockError`], here and below.
     WouldBlock,
     TimedOut,
@@ -173,9 +222,10 @@ pub enum RawError {
     Deadlock,
     TooManyHeld,
     Unavailable(TaskError),
+    Refused(F),
 }
 
-impl From<Unfinished> for RawError {
+impl<F> From<Unfinished> for RawError<F> {
     fn from(unfinished: Unfinished) -> Self {
         match unfinished {
             Unfinished::TimedOut => Self::TimedOut,
@@ -184,12 +234,22 @@ impl From<Unfinished> for RawError {
     }
 }
 
-impl<P: RobustProtocol> Robust<P> {
+/// For protocols that need not be told anything.
+impl<P: RobustProtocol + Default> Robust<P> {
     const_unless_loom! {
         /// An unlocked lock.
         #[must_use]
         pub fn new() -> Self {
-            Self { node: Node::new(), protocol: PhantomData, pinned: PhantomPinned }
+            Self::with_extra(0)
+        }
+    }
+}
+
+impl<P: RobustProtocol> Robust<P> {
+    const_unless_loom! {
+        /// An unlocked lock, with what its protocol keeps in the node.
+        fn with_extra(extra: u32) -> Self {
+            Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
         }
     }
 
@@ -219,7 +279,10 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
-    pub(crate) unsafe fn lock_raw(&self, deadline: Option<Deadline>) -> Result<Acquired, RawError> {
+    pub(crate) unsafe fn lock_raw(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: by the caller's contract.
         unsafe { self.acquire(Patience::until(deadline)) }
     }
@@ -233,11 +296,11 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // None is left for a thread that is not known, too.
-        if me.budget() <= 0 {
+        if me.budget() <= 0 || P::enter(&self.node, Patience::NONE).is_err() {
             return None;
         }
         let (tid, head) = (me.tid(), me.head());
-        let before = head.announce(&self.node);
+        let before = head.announce(&self.node, P::MARK);
         // Acquire: pairs with the Release in `release_as`. By invariant 5 the data is whole.
         if self
             .node
@@ -246,11 +309,20 @@ impl<P: RobustProtocol> Robust<P> {
             .is_err()
         {
             head.settle(before);
+            P::leave(P::ceiling(&self.node));
             return None;
         }
         // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
         unsafe { self.link(me, head) };
         head.settle(before);
+        // Relaxed: written by holders only.
+        if unless_fault!(RobustTrustsWord, P::HIDES_STATE, false)
+            && self.node.state.load(Ordering::Relaxed) != CONSISTENT
+        {
+            // SAFETY: this task holds the lock.
+            unsafe { self.release_unclean() };
+            return None;
+        }
         Some(tid)
     }
 
@@ -262,7 +334,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn link(&self, me: Me, head: &Head) {
         // SAFETY: by the contract, and the anchor is a place on this thread's list.
-        if unsafe { head.link(&self.node, me.anchor(), me.end()) } {
+        if unsafe { head.link(&self.node, P::MARK, me.anchor(), me.end()) } {
             me.spend();
         }
     }
@@ -283,7 +355,7 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     #[inline]
-    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError> {
+    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: by the caller's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
@@ -296,7 +368,7 @@ impl<P: RobustProtocol> Robust<P> {
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
-    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError> {
+    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -308,10 +380,11 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[cold]
-    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError> {
+    unsafe fn acquire_slowly(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
+        P::enter(&self.node, patience)?;
         let head = me.head();
-        let before = head.announce(&self.node);
+        let before = head.announce(&self.node, P::MARK);
         if let Err(error) = P::take(&self.node, me, patience) {
             head.settle(before);
             return Err(error);
@@ -336,7 +409,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(always)]
     unsafe fn release_as(&self, me: Me) {
         let head = me.head();
-        let before = head.announce(&self.node);
+        let before = head.announce(&self.node, P::MARK);
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { self.unlink(me) };
         self.release_word(me.tid(), head, before);
@@ -345,6 +418,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// Frees the word of a lock that is announced, and ends the announcement.
     #[inline(always)]
     fn release_word(&self, tid: u32, head: &Head, before: usize) {
+        let ceiling = P::ceiling(&self.node);
         // Release: pairs with the Acquire of the next taker.
         let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
         if self
@@ -357,6 +431,7 @@ impl<P: RobustProtocol> Robust<P> {
         } else {
             head.settle(before);
         }
+        P::leave(ceiling);
     }
 
     /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
@@ -374,7 +449,7 @@ impl<P: RobustProtocol> Robust<P> {
             return unsafe { self.release_guarded_slowly(owner) };
         }
         let head = me.head();
-        let before = head.announce(&self.node);
+        let before = head.announce(&self.node, P::MARK);
         // SAFETY: held by this task, hence on its list, announced, and not followed.
         unsafe { head.unlink_last(&self.node, end) };
         self.release_word(owner, head, before);
@@ -404,11 +479,13 @@ impl<P: RobustProtocol> Robust<P> {
     unsafe fn release_unclean(&self) {
         let me = Me::whoever();
         let head = me.head();
-        let before = head.announce(&self.node);
+        let before = head.announce(&self.node, P::MARK);
         // SAFETY: held by this task, hence on its list, and announced.
         unsafe { self.unlink(me) };
+        let ceiling = P::ceiling(&self.node);
         P::pass_on(&self.node);
         head.settle(before);
+        P::leave(ceiling);
     }
 
     /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
@@ -472,7 +549,7 @@ fn not_the_owner() -> ! {
     ))
 }
 
-impl<P: RobustProtocol> Default for Robust<P> {
+impl<P: RobustProtocol + Default> Default for Robust<P> {
     fn default() -> Self {
         Self::new()
     }

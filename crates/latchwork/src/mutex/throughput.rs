@@ -1,7 +1,7 @@
 //! The throughput lock: most work done with many tasks at it, and nobody left behind.
 //!
-//! Not robust, not recursive, no priority inheritance. Source: W. Long, *throughput-optimized (TP)
-//! futexes*, patches to Linux of 2017, here in user space. Newcomers steal; who is not lucky queues up
+//! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
+//! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space. Newcomers steal; who is not lucky queues up
 //! at the *gate*; only the *top waiter*, who has passed the gate, goes on polling, as long as the
 //! holder runs. So an unlock finds nobody asleep on the word, and makes no system call, but when the
 //! holder did not run.
@@ -98,12 +98,14 @@ use crate::sharing::{Private, Sharing};
 use crate::sys::futex;
 use crate::task::Me;
 use crate::time::Deadline;
+pub(super) use contended::Words;
+pub(super) use contended::take;
 use core::fmt;
 use core::marker::PhantomData;
-use gate::Gate;
+pub(super) use gate::Gate;
 
 /// Microseconds.
-const DEFAULT_THRESHOLD: u32 = 5_000;
+pub(super) const DEFAULT_THRESHOLD: u32 = 5_000;
 /// What stands for "never" where the threshold does.
 const NEVER: u32 = u32::MAX;
 
@@ -252,27 +254,39 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     fn take_free(&self) -> bool {
         let tid = Me::whoever().tid();
         // A thread that is not known would take it for nobody.
-        tid != 0 && self.take(tid, 0)
+        tid != 0 && take(&self.word, tid, 0)
     }
 
-    /// Takes a word without a TID, and keeps what else it has.
-    #[inline(always)]
-    fn take(&self, me: u32, word: u32) -> bool {
-        let kept = unless_fault!(ThroughputTakerForgetsSleepers, word & WAITERS, 0);
-        // Acquire: pairs with the Release in `unlock`.
-        let acquire = unless_fault!(ThroughputLockRelaxed, Ordering::Acquire, Ordering::Relaxed);
-        self.word
-            .compare_exchange(word, me | kept, acquire, Ordering::Relaxed)
-            .is_ok()
+    fn words(&self) -> Words<'_, S, C, false> {
+        Words {
+            word: &self.word,
+            gate: &self.gate,
+            request: &self.request,
+            threshold: self.threshold(),
+            counts: &self.counts,
+            sharing: PhantomData,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
+        let is_known = Me::whoever().tid() != 0;
+        let me = task_id();
+        // The first lock call of a thread.
+        if !is_known && take(&self.word, me, 0) {
+            return Ok(Acquisition::FREE);
+        }
+        self.words().lock(me, patience)
     }
 
     /// A `try_lock` that did not find a 0.
     #[cold]
     #[inline(never)]
     fn try_lock_contended(&self) -> bool {
-        // Relaxed: the compare-and-swap looks again. What is reserved is free if nobody is to get it.
+        // Relaxed: the compare-and-swap looks again.
         let word = self.word.load(Ordering::Relaxed);
-        (word == 0 || word == WAITERS && self.gate.is_free()) && self.take(task_id(), word)
+        self.words().is_for_all(word) && take(&self.word, task_id(), word)
     }
 
     /// # Safety

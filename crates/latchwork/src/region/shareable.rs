@@ -1,7 +1,9 @@
 //! What may live in a region.
 #![allow(unsafe_code)]
 
-use crate::mutex::{Mutex, Protect, Robust, RobustProtocol, WaitWake};
+use crate::mutex::{
+    Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
+};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 use core::pin::Pin;
@@ -212,6 +214,16 @@ unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
     const OWNS_BLOCKS: bool = false;
 }
+macro_rules! kernel_words {
+    ($($lock:ident),*) => {$(
+        // SAFETY: as above.
+        unsafe impl Shareable for $lock<Shared> {
+            const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
+            const OWNS_BLOCKS: bool = false;
+        }
+    )*};
+}
+kernel_words!(Inherit, InheritPlain, Throughput);
 // SAFETY: as above, and a number.
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);

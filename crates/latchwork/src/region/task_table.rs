@@ -116,7 +116,7 @@ impl Slot {
     /// tail, which comes second: before it the task has nothing in the region.
     pub(super) fn occupy(&self, me: Me) -> bool {
         let head = me.head();
-        let before = head.announce(&self.life);
+        let before = head.announce(&self.life, 0);
         // AcqRel: pairs with `vacate` of the previous owner and with `life`.
         let taken = self
             .life
@@ -126,7 +126,7 @@ impl Slot {
         if taken {
             // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
             // `vacate`, before the region can be unmapped. At the front (invariant 4).
-            unsafe { head.link(&self.life, head.front(), me.end()) };
+            unsafe { head.link(&self.life, 0, head.front(), me.end()) };
             me.spend();
         }
         head.settle(before);
@@ -138,7 +138,7 @@ impl Slot {
 
     fn occupy_tail(&self, me: Me) {
         let head = me.head();
-        let before = head.announce(&self.tail);
+        let before = head.announce(&self.tail, 0);
         // Relaxed: read by others when the kernel has marked the life-word.
         self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
         // SAFETY: this task's and announced; as for the life-word.
@@ -155,13 +155,13 @@ impl Slot {
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.next_generation();
         let head = me.head();
-        let before = head.announce(&self.tail);
+        let before = head.announce(&self.tail, 0);
         // SAFETY: linked by `occupy` of this thread.
         unsafe { head.unlink_tail(&self.tail) };
         self.tail.word.store(0, Ordering::Relaxed);
         head.settle(before);
         me.refund();
-        let before = head.announce(&self.life);
+        let before = head.announce(&self.life, 0);
         // SAFETY: as above.
         unsafe { head.unlink(&self.life, me.end()) };
         // Release: pairs with `life` and the next `occupy`.

@@ -122,7 +122,11 @@ fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
             return Err(Pi::Deadlock);
         }
         if let Some(known) = kernel.owner(place) {
-            return if known == owner {
+            // A dying owner's heir has not been chosen yet: it will be among those who sleep.
+            let is_dying = owner == 0 && value & OWNER_DIED != 0;
+            return if is_dying {
+                Ok(known)
+            } else if known == owner {
                 Ok(owner)
             } else {
                 Err(Pi::Inconsistent)

@@ -57,9 +57,10 @@ pub struct Node {
     pub(crate) word: AtomicU32,
     /// For the lock's own use.
     pub(crate) state: AtomicU32,
-    /// As above.
-    pub(crate) sleepers: AtomicU32,
-    reserved: AtomicU32,
+    /// For its protocol: how many sleep, or the queue that they stand in.
+    pub(crate) queue: AtomicU32,
+    /// As above: a ceiling, or a request.
+    pub(crate) extra: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
     #[cfg(not(target_env = "musl"))]
@@ -79,19 +80,21 @@ const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<N
 
 /// A robust mutex without waiter bookkeeping, as both libcs number it.
 const KIND: u32 = 16;
-const PI: usize = 1;
+/// Bit 0 of a link: what it leads to inherits priority, and the kernel leaves it to its PI state to wake
+/// somebody.
+pub(crate) const PI: usize = 1;
 
 /// How many entries of a dead task's list the kernel looks at (`ROBUST_LIST_LIMIT`).
 pub(crate) const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
     /// An unlocked node that is on no list.
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(extra: u32) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
-            sleepers: AtomicU32::new(0),
-            reserved: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
+            extra: AtomicU32::new(extra),
             kind: AtomicU32::new(KIND),
             #[cfg(not(target_env = "musl"))]
             spins: AtomicU32::new(0),
@@ -203,11 +206,12 @@ unsafe fn prev_of(link: usize) -> *mut usize {
 /// its own.
 impl Head {
     /// Announces that `node` is about to be locked or unlocked; returns what was announced before
-    /// (not nothing, when this is a signal handler that interrupted such an operation).
+    /// (not nothing, when this is a signal handler that interrupted such an operation). `mark` is 0 or
+    /// [`PI`].
     #[inline]
-    pub(crate) fn announce(&self, node: &Node) -> usize {
+    pub(crate) fn announce(&self, node: &Node, mark: usize) -> usize {
         let before = self.pending.load(Ordering::Relaxed);
-        self.pending.store(node.link(), Ordering::Relaxed);
+        self.pending.store(node.link() | mark, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         before
     }
@@ -225,8 +229,8 @@ impl Head {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// Puts a locked node into the list, behind the one whose link is `behind`. Whether there is
-    /// another one behind it, before the `end`.
+    /// Puts a locked node into the list, behind the one whose link is `behind`; `mark` is 0 or [`PI`].
+    /// Whether there is another one behind it, before the `end`.
     ///
     /// The `prev` of what is at the end is left alone: libc has that of the head so that it can write
     /// there, and never reads it. (Should the end be told wrong, one is written in vain.)
@@ -236,7 +240,7 @@ impl Head {
     /// node on it, and no tail's; `node` is locked by this thread, announced, on no list, and stays
     /// where it is until it is unlinked or the thread has ended.
     #[inline(always)]
-    pub(crate) unsafe fn link(&self, node: &Node, behind: usize, end: usize) -> bool {
+    pub(crate) unsafe fn link(&self, node: &Node, mark: usize, behind: usize, end: usize) -> bool {
         let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
         // SAFETY: `behind` is a link of this thread's list; it holds the address of the next one.
         let next = unsafe { *behind_link };
@@ -244,7 +248,7 @@ impl Head {
         node.prev.store(behind, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         // SAFETY: as above. From this store on the kernel finds the node.
-        unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() };
+        unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() | mark };
         compiler_fence(Ordering::SeqCst);
         let is_followed = next != end;
         if is_followed {
@@ -297,7 +301,7 @@ impl Head {
         // does not get to it either.
         let last = self.links().last().unwrap_or(self.front());
         // SAFETY: by the contract; the last node is on the list.
-        unsafe { self.link(tail, last, self.front()) };
+        unsafe { self.link(tail, 0, last, self.front()) };
     }
 
     /// Takes a tail off the list.

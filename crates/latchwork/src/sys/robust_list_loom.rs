@@ -13,17 +13,21 @@ use std::cell::{Cell, RefCell};
 pub struct Node {
     pub(crate) word: AtomicU32,
     pub(crate) state: AtomicU32,
-    pub(crate) sleepers: AtomicU32,
+    pub(crate) queue: AtomicU32,
+    pub(crate) extra: AtomicU32,
 }
 
 pub(crate) const KERNEL_LIMIT: usize = 2048;
+/// Bit 0 of an address: the lock inherits priority.
+pub(crate) const PI: usize = 1;
 
 impl Node {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(extra: u32) -> Self {
         Self {
             word: AtomicU32::new(0),
             state: AtomicU32::new(0),
-            sleepers: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
+            extra: AtomicU32::new(extra),
         }
     }
 }
@@ -51,11 +55,11 @@ pub struct Head {
 }
 
 impl Head {
-    pub(crate) fn announce(&self, node: &Node) -> usize {
+    pub(crate) fn announce(&self, node: &Node, mark: usize) -> usize {
         step();
         self.pending.replace(unless_fault!(
             RobustNotAnnounced,
-            ptr::from_ref(node).expose_provenance(),
+            ptr::from_ref(node).expose_provenance() | mark,
             0
         ))
     }
@@ -73,13 +77,13 @@ impl Head {
 
     /// # Safety
     /// As for the real one.
-    pub(crate) unsafe fn link(&self, node: &Node, behind: usize, _end: usize) -> bool {
+    pub(crate) unsafe fn link(&self, node: &Node, mark: usize, behind: usize, _end: usize) -> bool {
         step();
         // SAFETY: as for the real one.
         let is_followed = !unsafe { self.is_last(behind) };
         self.nodes
             .borrow_mut()
-            .push(ptr::from_ref(node).expose_provenance());
+            .push(ptr::from_ref(node).expose_provenance() | mark);
         is_followed
     }
 
@@ -88,7 +92,7 @@ impl Head {
     pub(crate) unsafe fn unlink(&self, node: &Node, _end: usize) -> bool {
         step();
         let mut nodes = self.nodes.borrow_mut();
-        nodes.retain(|address| *address != ptr::from_ref(node).addr());
+        nodes.retain(|address| *address & !PI != ptr::from_ref(node).addr());
         !nodes.is_empty()
     }
 

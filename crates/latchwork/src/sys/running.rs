@@ -20,16 +20,19 @@ pub(crate) fn cpu_time(thread: u32) -> Option<u64> {
     Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// Whether there is no thread of this ID: none that runs, nor one that has ended and was not waited for.
+pub(crate) fn is_nobody(thread: u32) -> bool {
+    // Linux takes any thread's ID here.
+    rustix::process::Pid::from_raw(thread.cast_signed())
+        .is_none_or(|id| rustix::process::test_kill_process(id) == Err(Errno::SRCH))
+}
+
 /// Whether the thread that had this ID at the time `seen` (since boot, in nanoseconds) has ended: there
 /// is none, or nothing but its exit status, or one that started later.
 ///
 /// False if that cannot be known: with a hidden `/proc` an ID that was used again is not noticed.
 pub(crate) fn has_ended(thread: u32, seen: u64) -> bool {
-    let Some(id) = rustix::process::Pid::from_raw(thread.cast_signed()) else {
-        return true;
-    };
-    // Linux takes any thread's ID here.
-    if rustix::process::test_kill_process(id) == Err(Errno::SRCH) {
+    if is_nobody(thread) {
         return true;
     }
     match super::inspect::thread_started(thread, thread) {

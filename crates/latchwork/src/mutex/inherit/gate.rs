@@ -11,9 +11,15 @@ use crate::time::Deadline;
 use core::marker::PhantomData;
 
 #[repr(transparent)]
-pub(super) struct Gate(AtomicU32);
+pub(in crate::mutex) struct Gate(AtomicU32);
 
 impl Gate {
+    /// A word of a node, as a gate.
+    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
+        // SAFETY: the same, under another name.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
     const_unless_loom! {
         pub(super) fn new() -> Self {
             Self(AtomicU32::new(0))

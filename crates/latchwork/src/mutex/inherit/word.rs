@@ -4,7 +4,7 @@
 
 use super::InheritFault;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
-use crate::mutex::{OWNER_DIED, TID_MASK};
+use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
 use crate::task::Me;
@@ -47,8 +47,9 @@ pub(super) fn is_over(deadline: Option<Deadline>) -> bool {
     deadline.is_some_and(Deadline::has_passed)
 }
 
+/// `ROBUST`: it is on the robust list of its owner, and does not go with that.
 #[repr(transparent)]
-pub(super) struct Word(AtomicU32);
+pub(in crate::mutex) struct Word<const ROBUST: bool = false>(AtomicU32);
 
 impl Word {
     const_unless_loom! {
@@ -56,7 +57,27 @@ impl Word {
             Self(AtomicU32::new(0))
         }
     }
+}
 
+impl Word<true> {
+    /// The word of a node.
+    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
+        // SAFETY: the same, under another name.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
+    /// Takes the word if nobody has it; whether it did.
+    pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
+        // Relaxed: the kernel looks again.
+        match self.0.load(Ordering::Relaxed) & TID_MASK {
+            0 => self.settle(futex_pi::trylock_pi(&self.0, S::FLAG)),
+            owner if owner == me => Err(InheritFault::Deadlock),
+            _ => Ok(false),
+        }
+    }
+}
+
+impl<const ROBUST: bool> Word<ROBUST> {
     pub(super) fn owner(&self) -> Option<u32> {
         // Relaxed: the answer may be stale before it arrives.
         let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
@@ -108,8 +129,8 @@ impl Word {
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {
-                // Only the kernel can take it for a task without an ID.
-                0 if me == 0 => break,
+                // Only the kernel can take it for a task without an ID, or from a dead one.
+                0 if me == 0 || word != 0 => break,
                 0 if self.take_as(me) => return Ok(true),
                 TID_MASK => return Err(InheritFault::OwnerGone),
                 owner if owner == me => return Err(InheritFault::Deadlock),
@@ -127,7 +148,13 @@ impl Word {
     ) -> Result<bool, InheritFault> {
         let mut doubts = 0;
         loop {
-            let ended = futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(deadline));
+            // Only a word that goes with its owner has to be looked at.
+            let end = if ROBUST {
+                deadline
+            } else {
+                end_of_nap(deadline)
+            };
+            let ended = futex_pi::lock_pi(&self.0, S::FLAG, end);
             if self.settle(ended)? {
                 return Ok(true);
             }
@@ -164,13 +191,24 @@ impl Word {
         let word = self.0.load(Ordering::Acquire);
         let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);
         match ended {
-            Pi::Done if word & died == 0 => Ok(true),
+            Pi::Done if ROBUST || word & died == 0 => Ok(true),
             // The last owner died, and this task is its heir.
             Pi::Done => Err(self.bury(word)),
             // Somebody else may have buried it meanwhile.
             _ if word & TID_MASK == TID_MASK => Err(InheritFault::OwnerGone),
             // Free: the owner was alive, in another namespace.
             Pi::OwnerGone if word & TID_MASK == 0 => Ok(false),
+            Pi::OwnerGone if ROBUST => {
+                // Where the kernel did not find the lock on the list, this says what it would have said.
+                // Relaxed: it carries no data. If it fails somebody else has done it.
+                let _ = self.0.compare_exchange(
+                    word,
+                    word & WAITERS | OWNER_DIED,
+                    Ordering::Relaxed,
+                    Ordering::Relaxed,
+                );
+                Ok(false)
+            }
             Pi::OwnerGone => Err(self.bury(word)),
             Pi::Deadlock => Err(InheritFault::Deadlock),
             Pi::NoMemory => Err(InheritFault::NoMemory),
@@ -200,7 +238,7 @@ impl Word {
 /// `word` is the address of a word that the calling task holds.
 #[cold]
 #[inline(never)]
-unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
+pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
     loop {
         // SAFETY: by the caller's contract.
         match unsafe { futex_pi::unlock_pi(word, S::FLAG) } {

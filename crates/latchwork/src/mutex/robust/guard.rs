@@ -33,12 +33,15 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     TimedOut,
     /// A signal handler ran (`lock_interruptible`).
     Interrupted,
-    /// The calling task holds it already.
+    /// The calling task holds it already; or, where priority is inherited, waits for a task that waits
+    /// for the calling one.
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
     TooManyHeld,
     /// The calling thread cannot own robust locks on this system.
     Unavailable(TaskError),
+    /// The protocol cannot do its part: see its own [`Fault`](crate::mutex::Protocol::Fault).
+    Refused(P::Fault),
 }
 
 impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
@@ -49,9 +52,10 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Display for LockError<'_, T, P> {
             Self::WouldBlock => "the lock is held by another task",
             Self::Interrupted => "a signal handler ran",
             Self::TimedOut => "the deadline passed before the lock was free",
-            Self::Deadlock => "the calling task holds the lock already",
+            Self::Deadlock => "waiting for the lock would be a deadlock",
             Self::TooManyHeld => "the calling task holds too many robust locks",
             Self::Unavailable(error) => return error.fmt(formatter),
+            Self::Refused(fault) => return fault.fmt(formatter),
         })
     }
 }
@@ -181,6 +185,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
             Err(RawError::Deadlock) => LockError::Deadlock,
             Err(RawError::TooManyHeld) => LockError::TooManyHeld,
             Err(RawError::Unavailable(error)) => LockError::Unavailable(error),
+            Err(RawError::Refused(fault)) => LockError::Refused(fault),
         })
     }
 }

@@ -16,67 +16,10 @@ const MOST_SLEEPERS: u32 = 64;
 
 impl<S: Sharing> Slow for WaitWake<S> {
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
-        // Relaxed: only a compare-and-swap takes the lock.
-        let mut word = node.word.load(Ordering::Relaxed);
-        let mut spins = SPINS;
-        loop {
-            if word & TID_MASK == 0 {
-                let taken =
-                    me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
-                // Acquire: pairs with the Release of the last holder.
-                match node.word.compare_exchange_weak(
-                    word,
-                    taken,
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                ) {
-                    Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
-                    Ok(_) => {
-                        node.owner_died();
-                        return Ok(());
-                    }
-                    Err(now) => word = now,
-                }
-                continue;
-            }
-            if word & TID_MASK == me.tid() {
-                return Err(RawError::Deadlock);
-            }
-            if patience.is_none() {
-                return Err(RawError::WouldBlock);
-            }
-            // Even if others sleep: the bit outlives their sleep.
-            if spins > 0 {
-                spins -= 1;
-                spin_hint();
-                word = node.word.load(Ordering::Relaxed);
-                continue;
-            }
-            if word & WAITERS == 0 {
-                // Relaxed: the bit carries no data. A lost race is looked at again.
-                if let Err(now) = node.word.compare_exchange_weak(
-                    word,
-                    word | WAITERS,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                ) {
-                    word = now;
-                    continue;
-                }
-                word |= WAITERS;
-            }
-            if node.sleepers.load(Ordering::Relaxed) < MOST_SLEEPERS {
-                node.sleepers.fetch_add(1, Ordering::Relaxed);
-            }
-            patience.check(futex::wait(
-                &node.word,
-                word,
-                Flag::Shared,
-                patience.deadline(),
-            ))?;
-            spins = SPINS;
-            word = node.word.load(Ordering::Relaxed);
-        }
+        take_by(node, me, patience, |expected| {
+            let ended = futex::wait(&node.word, expected, Flag::Shared, patience.deadline());
+            Ok(patience.check(ended)?)
+        })
     }
 
     /// Of a word with `WAITERS`: nobody but the holder changes that word.
@@ -84,8 +27,8 @@ impl<S: Sharing> Slow for WaitWake<S> {
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
         // Relaxed: a guess.
-        if node.sleepers.load(Ordering::Relaxed) > 1 {
-            node.sleepers.fetch_sub(1, Ordering::Relaxed);
+        if node.queue.load(Ordering::Relaxed) > 1 {
+            node.queue.fetch_sub(1, Ordering::Relaxed);
             let address = &raw const node.word;
             // Release: pairs with the Acquire of the next taker.
             node.word.store(
@@ -94,18 +37,85 @@ impl<S: Sharing> Slow for WaitWake<S> {
             );
             futex::wake(address, 1, Flag::Shared);
         } else {
-            node.sleepers.store(0, Ordering::Relaxed);
+            node.queue.store(0, Ordering::Relaxed);
             futex::clear_and_wake_all(&node.word, Flag::Shared);
         }
         head.settle(before);
     }
 
-    /// The word says what the kernel would say.
     fn pass_on(node: &Node) {
-        let address = &raw const node.word;
-        // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
-        // waiter go on seeing its own bit for ever.)
-        node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
-        futex::wake(address, 1, Flag::Shared);
+        pass_on(node);
+    }
+}
+
+/// The word says what the kernel would say.
+pub(super) fn pass_on(node: &Node) {
+    let address = &raw const node.word;
+    // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
+    // waiter go on seeing its own bit for ever.)
+    node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
+    futex::wake(address, 1, Flag::Shared);
+}
+
+/// Takes the word. `sleep` sleeps while the word has the value that it is given, or gives up.
+#[inline]
+pub(super) fn take_by<F>(
+    node: &Node,
+    me: Me,
+    patience: Patience,
+    mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
+) -> Result<(), RawError<F>> {
+    // Relaxed: only a compare-and-swap takes the lock.
+    let mut word = node.word.load(Ordering::Relaxed);
+    let mut spins = SPINS;
+    loop {
+        if word & TID_MASK == 0 {
+            let taken = me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+            // Acquire: pairs with the Release of the last holder.
+            match node
+                .word
+                .compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
+                Ok(_) => {
+                    node.owner_died();
+                    return Ok(());
+                }
+                Err(now) => word = now,
+            }
+            continue;
+        }
+        if word & TID_MASK == me.tid() {
+            return Err(RawError::Deadlock);
+        }
+        if patience.is_none() {
+            return Err(RawError::WouldBlock);
+        }
+        // Even if others sleep: the bit outlives their sleep.
+        if spins > 0 {
+            spins -= 1;
+            spin_hint();
+            word = node.word.load(Ordering::Relaxed);
+            continue;
+        }
+        if word & WAITERS == 0 {
+            // Relaxed: the bit carries no data. A lost race is looked at again.
+            if let Err(now) = node.word.compare_exchange_weak(
+                word,
+                word | WAITERS,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                word = now;
+                continue;
+            }
+            word |= WAITERS;
+        }
+        if node.queue.load(Ordering::Relaxed) < MOST_SLEEPERS {
+            node.queue.fetch_add(1, Ordering::Relaxed);
+        }
+        sleep(word)?;
+        spins = SPINS;
+        word = node.word.load(Ordering::Relaxed);
     }
 }

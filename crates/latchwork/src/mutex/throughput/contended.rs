@@ -1,16 +1,15 @@
 //! The slow path of a throughput lock. The argument stands in [the parent](super).
 
-use super::gate::Passed;
+use super::gate::{Gate, Passed};
 use super::nap::{Nap, sleep};
-use super::owner::{Runs, Watch};
+use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
-use super::{TID_MASK, Throughput, WAITERS, task_id};
-use crate::atomic::{Ordering, spin_hint, unless_fault};
-use crate::mutex::{Patience, Unfinished};
+use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
+use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
-use crate::sys::futex::Sharing as Flag;
+use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::sys::futex_pi::is_real_time;
-use crate::task::Me;
+use core::marker::PhantomData;
 
 /// Polls of a newcomer, 17–27 µs: a holder that runs is done by then, one that does not is waited for
 /// asleep. On a prototype 200 or 400 were no better with 4 tasks, and 3–10 % worse with 16.
@@ -49,14 +48,38 @@ fn begin_turn() {
     STEALS.with(|steals| steals.set(0));
 }
 
-impl<S: Sharing, C: Counting> Throughput<S, C> {
-    #[cold]
-    #[inline(never)]
-    pub(super) fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
+/// The words of a lock, wherever they are. `ROBUST`: the word is on the robust list of its owner; it may
+/// be a dead one's, and is taken from that as if it was free.
+pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
+    pub(in crate::mutex) word: &'a AtomicU32,
+    pub(in crate::mutex) gate: &'a Gate,
+    pub(in crate::mutex) request: &'a AtomicU32,
+    /// When a top waiter asks for the lock, in microseconds; `None`: never.
+    pub(in crate::mutex) threshold: Option<u32>,
+    pub(in crate::mutex) counts: &'a C,
+    pub(in crate::mutex) sharing: PhantomData<S>,
+}
+
+/// Takes a word without a TID, and keeps what else it has: that others may sleep, that its owner died.
+#[inline(always)]
+pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
+    let kept = unless_fault!(ThroughputTakerForgetsSleepers, seen, seen & !WAITERS);
+    // Acquire: pairs with the Release of the unlock.
+    let acquire = unless_fault!(ThroughputLockRelaxed, Ordering::Acquire, Ordering::Relaxed);
+    word.compare_exchange(seen, me | kept, acquire, Ordering::Relaxed)
+        .is_ok()
+}
+
+impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
+    /// Takes the lock for the task `me`.
+    pub(in crate::mutex) fn lock(
+        &self,
+        me: u32,
+        patience: Patience,
+    ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
-        let entered = self.enter(patience, &mut sleeps);
+        let entered = self.enter(me, patience, &mut sleeps);
         let event = match entered {
-            // The first lock call of a thread.
             Ok(Entry::Free) => None,
             Ok(Entry::Stolen) => Some(Event::Stolen),
             Ok(Entry::TopWaiter) => Some(Event::TopWaiter),
@@ -70,22 +93,20 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         entered.map(|entry| Acquisition { entry, sleeps })
     }
 
-    fn enter(&self, patience: Patience, sleeps: &mut u32) -> Result<Entry, Unfinished> {
-        let is_known = Me::whoever().tid() != 0;
-        let me = task_id();
-        if !is_known && self.take(me, 0) {
-            return Ok(Entry::Free);
-        }
+    fn enter(&self, me: u32, patience: Patience, sleeps: &mut u32) -> Result<Entry, Unfinished> {
         let gives_way = turn_is_over() && self.gate.has_sleepers();
         if !gives_way && self.steal(me) {
             return Ok(Entry::Stolen);
         }
-        self.refuse_recursion(me, patience);
+        if !ROBUST {
+            self.refuse_recursion(me, patience);
+        }
         // Real-time tasks sleep on the word: the kernel wakes them in the order of their priorities.
         if !self.gate.is_free() && is_real_time() {
             return self.wait_on_top(me, true, patience, sleeps);
         }
-        let passed = self.gate.enter::<S>(me, gives_way, patience, || {
+        let is_dead = |top_waiter| ROBUST && top_waiter != 0 && owner::is_nobody(top_waiter);
+        let passed = self.gate.enter::<S>(me, gives_way, patience, is_dead, || {
             begin_turn();
             self.counts.count(Event::QueueSleep);
             *sleeps = sleeps.saturating_add(1);
@@ -103,7 +124,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         for left in (0..=POLLS).rev() {
             // Relaxed: only a compare-and-swap takes the lock.
             let word = self.word.load(Ordering::Relaxed);
-            if (word == 0 || word == WAITERS && self.gate.is_free()) && self.take(me, word) {
+            if self.is_for_all(word) && take(self.word, me, word) {
                 return true;
             }
             if left > 0 {
@@ -111,6 +132,11 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             }
         }
         false
+    }
+
+    /// Whether a newcomer may take a word: what is reserved is free if nobody is to get it.
+    pub(super) fn is_for_all(&self, word: u32) -> bool {
+        word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
     }
 
     /// Waits as a top waiter. An `urgent` one has the lock handed off without having waited for long.
@@ -121,7 +147,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         patience: Patience,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
-        let clock = Clock::start(if urgent { Some(0) } else { self.threshold() });
+        let clock = Clock::start(if urgent { Some(0) } else { self.threshold });
         loop {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
                 return Ok(entry);
@@ -145,9 +171,11 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             }
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
-            if let Err(unfinished) = sleep::<S>(&self.word, word | WAITERS, patience, Nap::OnTop) {
+            match sleep::<S>(self.word, word | WAITERS, patience, Nap::OnTop) {
+                Ok(Wait::TimedOut) if ROBUST => self.bury(word | WAITERS),
+                Ok(_) => {}
                 // What was handed off in this moment is taken all the same.
-                return self.look(me).ok_or(unfinished);
+                Err(unfinished) => return self.look(me).ok_or(unfinished),
             }
         }
     }
@@ -182,11 +210,28 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     /// Takes the word if it is free, or reserved for top waiters.
     fn look(&self, me: u32) -> Option<Entry> {
         let word = self.word.load(Ordering::Relaxed);
-        (word & TID_MASK == 0 && self.take(me, word)).then_some(if word & WAITERS == 0 {
+        (word & TID_MASK == 0 && take(self.word, me, word)).then_some(if word & WAITERS == 0 {
             Entry::TopWaiter
         } else {
             Entry::HandedOff
         })
+    }
+
+    /// After a nap at the word `seen`: if no task has its owner's ID, the kernel has not found the lock on
+    /// that one's list, and this says what it would have said. (It would be wrong only if between the look
+    /// and the swap somebody else did so, the kernel gave that ID to a new task, having used up all
+    /// others, and that task took the lock.)
+    #[cold]
+    fn bury(&self, seen: u32) {
+        if owner::is_nobody(seen & TID_MASK) {
+            // Relaxed: it carries no data. If it fails somebody else has done it.
+            let _ = self.word.compare_exchange(
+                seen,
+                WAITERS | OWNER_DIED,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
     }
 
     /// Waiting for oneself has no end. IDs are unique within a process; elsewhere another PID namespace

@@ -1,15 +1,15 @@
 //! The queue before a throughput lock: who passes the gate is the top waiter. The argument stands in
 //! [the parent](super).
+#![allow(unsafe_code)]
 
 use super::nap::{Nap, sleep};
-use super::{TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{Patience, Unfinished};
+use crate::mutex::{Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Wait};
 
 #[repr(transparent)]
-pub(super) struct Gate(AtomicU32);
+pub(in crate::mutex) struct Gate(AtomicU32);
 
 /// How a task came to the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +21,12 @@ pub(super) enum Passed {
 }
 
 impl Gate {
+    /// A word of a node, as a gate.
+    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
+        // SAFETY: the same, under another name.
+        unsafe { &*core::ptr::from_ref(word).cast() }
+    }
+
     const_unless_loom! {
         pub(super) fn new() -> Self {
             Self(AtomicU32::new(0))
@@ -38,12 +44,13 @@ impl Gate {
     }
 
     /// Waits in turn. One that gives way does not take the place of a sleeper that was woken and is not
-    /// there yet. `before_sleep` is called before each sleep.
+    /// there yet. `is_dead` is asked of a top waiter, and `before_sleep` called, before each sleep.
     pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,
         gives_way: bool,
         patience: Patience,
+        is_dead: impl Fn(u32) -> bool,
         mut before_sleep: impl FnMut(),
     ) -> Result<Passed, Unfinished> {
         let mut has_slept = false;
@@ -61,6 +68,12 @@ impl Gate {
             // Nobody sleeps twice behind newcomers: two top waiters do no harm.
             if has_slept {
                 return Ok(Passed::Beside);
+            }
+            if is_dead(gate & TID_MASK) {
+                if self.replace(gate, me | WAITERS) {
+                    return Ok(Passed::Holding);
+                }
+                continue;
             }
             if gate & WAITERS == 0 && !self.replace(gate, gate | WAITERS) {
                 continue;

@@ -1,0 +1,128 @@
+//! The robust form of the ceiling protocol: the word is the wait-wake protocol's, and the ceiling is entered
+//! before all else and left after all else. See the [parent](super), and [`Protect`] for what a ceiling is.
+//!
+//! The ceiling stands in the node, and is for ever: what a task entered is what it leaves.
+//!
+//! *A kill at any instruction* leaves the word as for the wait-wake protocol; the boost dies with its task.
+//! Who recovers the lock does so at the ceiling.
+//!
+//! *Waiting:* a newcomer polls at the ceiling, and leaves it before it sleeps, so that the kernel wakes the
+//! sleepers in the order of their own priorities; it enters again when it is woken, before it looks at the
+//! word. One that may not enter any more passes its wake-up on. A lock call that fails has left.
+//!
+//! *Cost:* the priority is not changed for a lock that is found held: a look at the word comes first.
+#![allow(unsafe_code)]
+
+use super::wait_wake::{pass_on, take_by};
+use super::{RawError, Robust, Slow, TID_MASK};
+use crate::atomic::Ordering;
+use crate::mutex::protect::check;
+use crate::mutex::{Mutex, Patience, Protect, ProtectFault, WaitWake};
+use crate::sharing::{Shared, Sharing};
+use crate::sys::futex::{self, Sharing as Flag};
+use crate::sys::robust_list::{Head, Node};
+use crate::task::{Ceilings, HIGHEST, Me};
+
+impl<S: Sharing> Slow for Protect<S> {
+    fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<ProtectFault>> {
+        let ceiling = Self::ceiling(node);
+        let mut is_inside = true;
+        let taken = take_by(node, me, patience, |expected| {
+            Ceilings::leave_to_sleep(ceiling);
+            is_inside = false;
+            let ended = futex::wait(&node.word, expected, Flag::Shared, patience.deadline());
+            patience.check(ended)?;
+            Ceilings::enter(ceiling).map_err(|fault| {
+                // The wake-up may have been this task's.
+                futex::wake(&raw const node.word, 1, Flag::Shared);
+                RawError::Refused(fault)
+            })?;
+            is_inside = true;
+            Ok(())
+        });
+        if taken.is_err() && is_inside {
+            Ceilings::leave(ceiling);
+        }
+        taken
+    }
+
+    fn free(node: &Node, head: &Head, before: usize) {
+        WaitWake::<S>::free(node, head, before);
+    }
+
+    fn pass_on(node: &Node) {
+        pass_on(node);
+    }
+
+    #[inline(always)]
+    fn enter(node: &Node, patience: Patience) -> Result<(), RawError<ProtectFault>> {
+        if patience.is_none() {
+            // Relaxed: a compare-and-swap looks again.
+            let owner = node.word.load(Ordering::Relaxed) & TID_MASK;
+            if owner != 0 {
+                return Err(if owner == Me::whoever().tid() {
+                    RawError::Deadlock
+                } else {
+                    RawError::WouldBlock
+                });
+            }
+        }
+        Ceilings::enter(Self::ceiling(node)).map_err(RawError::Refused)
+    }
+
+    #[inline(always)]
+    fn ceiling(node: &Node) -> u8 {
+        // Relaxed: never changed. The bounds are for memory that is shared with something broken.
+        node.extra.load(Ordering::Relaxed).clamp(1, HIGHEST.into()) as u8
+    }
+
+    #[inline(always)]
+    fn leave(ceiling: u8) {
+        Ceilings::leave(ceiling);
+    }
+}
+
+impl<S: Sharing> Robust<Protect<S>> {
+    /// An unlocked lock.
+    ///
+    /// # Panics
+    /// If `ceiling` is not 1 to 99.
+    #[must_use]
+    pub const fn with_ceiling(ceiling: u8) -> Self {
+        check(ceiling);
+        Self::with_extra(ceiling as u32)
+    }
+}
+
+impl<T> Mutex<T, Robust<Protect<Shared>>> {
+    /// An unlocked robust mutex with a priority ceiling, for threads and processes alike.
+    ///
+    /// ```no_run
+    /// use core::pin::Pin;
+    /// use latchwork::mutex::{LockError, Mutex, Protect, Robust};
+    /// use latchwork::sharing::Shared;
+    ///
+    /// static LEVEL: Mutex<i32, Robust<Protect<Shared>>> = Mutex::robust_protect(50, 0);
+    /// match Pin::static_ref(&LEVEL).lock() {
+    ///     Ok(mut level) => *level += 1, // at priority 50
+    ///     Err(LockError::OwnerDied(died)) => drop(died.replace(0)),
+    ///     Err(LockError::Refused(fault)) => eprintln!("{fault}"), // no right to priority 50
+    ///     Err(error) => panic!("{error}"),
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If `ceiling` is not 1 to 99.
+    #[must_use]
+    pub const fn robust_protect(ceiling: u8, value: T) -> Self {
+        Self::from_raw(Robust::<Protect<Shared>>::with_ceiling(ceiling), value)
+    }
+}
+
+impl<T: ?Sized, S: Sharing> Mutex<T, Robust<Protect<S>>> {
+    /// The priority ceiling, 1 to 99. It is the same for ever.
+    #[must_use]
+    pub fn ceiling(&self) -> u8 {
+        Protect::<S>::ceiling(&self.raw().node)
+    }
+}

@@ -1,0 +1,175 @@
+//! Models of the robust forms of the inheriting and the throughput mutex: `src/mutex/robust/` under the model
+//! checker, with a kernel that buries the dead as Linux does: first the list, then those who sleep for what
+//! inherits priority.
+//!
+//! Properties: those of `loom_robust.rs`, and that a top waiter, or a gate's owner, that dies keeps nobody
+//! out. Task 3 is a real-time one. Every model has a negative twin.
+//!
+//! Two survivors of a throughput lock are looked at with one preemption; with two it takes four minutes, and
+//! finds nothing.
+//!
+//! Left out: what `loom_robust.rs`, `loom_inherit.rs` and `loom_throughput.rs` leave out; the end of naps on
+//! the word, and owners that the list does not tell of (`robust_special.rs`).
+#![cfg(loom)]
+
+use latchwork::model::{Scene, WakeOrder};
+use latchwork::sharing;
+
+mod loom_robust_support;
+use loom_robust_support::{Shared, at_every_step, unrepaired_is_lost};
+
+type Inherit = latchwork::mutex::Inherit<sharing::Shared>;
+type Throughput = latchwork::mutex::Throughput<sharing::Shared>;
+
+const ORDERS: [WakeOrder; 2] = [WakeOrder::Oldest, WakeOrder::Newest];
+
+/// Naps at the gate end, since a dead top waiter leaves it held.
+fn napping(hands_off: bool) -> Scene {
+    Scene {
+        hands_off,
+        naps_end: true,
+        ..Scene::default()
+    }
+}
+
+#[test]
+fn inherit_one_survivor_gets_in_whenever_the_owner_dies() {
+    for spurious in [0, 1] {
+        let scene = Scene {
+            spurious,
+            ..Scene::default()
+        };
+        at_every_step(scene, 3, 1, Shared::<Inherit>::enter);
+    }
+}
+
+#[test]
+fn inherit_two_survivors_get_in_whenever_the_owner_dies() {
+    for wake_order in ORDERS {
+        let scene = Scene {
+            wake_order,
+            ..Scene::default()
+        };
+        at_every_step(scene, 2, 2, Shared::<Inherit>::enter);
+    }
+}
+
+#[test]
+fn inherit_two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
+    at_every_step(Scene::default(), 2, 2, Shared::<Inherit>::try_enter);
+}
+
+#[test]
+fn inherit_unrepaired_means_not_recoverable_for_everybody() {
+    unrepaired_is_lost::<Inherit>(Scene::default(), 3);
+}
+
+#[test]
+fn throughput_one_survivor_gets_in_whenever_the_owner_dies() {
+    for hands_off in [false, true] {
+        at_every_step(napping(hands_off), 3, 1, Shared::<Throughput>::enter);
+    }
+}
+
+#[test]
+fn throughput_two_survivors_get_in_whenever_the_owner_dies() {
+    for hands_off in [false, true] {
+        at_every_step(napping(hands_off), 1, 2, Shared::<Throughput>::enter);
+    }
+}
+
+#[test]
+fn throughput_two_survivors_get_in_whenever_a_task_dies_that_waits_with_a_deadline() {
+    at_every_step(napping(true), 1, 2, Shared::<Throughput>::try_enter);
+}
+
+#[test]
+fn throughput_unrepaired_means_not_recoverable_for_everybody() {
+    unrepaired_is_lost::<Throughput>(napping(false), 2);
+}
+
+/// All steps of the victim in one model after the other, for a twin.
+macro_rules! twin {
+    ($name:ident, $fault:ident, $expected:expr, $survivors:expr, $victim:expr) => {
+        #[test]
+        fn $name() {
+            let fault = latchwork::model::Fault::$fault;
+            Scene {
+                fault: Some(fault),
+                ..napping(true)
+            }
+            .must_fail(stringify!($name), $expected, |scene| {
+                at_every_step(scene, 2, $survivors, $victim);
+            });
+        }
+    };
+}
+twin!(
+    twin_inherit_unlock_that_ignores_sleepers_is_found,
+    RobustInheritIgnoresSleepers,
+    "deadlock",
+    1,
+    Shared::<Inherit>::enter
+);
+twin!(
+    twin_inherit_death_that_is_hidden_is_found,
+    RobustHidesDeath,
+    "nobody said so",
+    1,
+    Shared::<Inherit>::enter
+);
+twin!(
+    twin_inherit_unlock_without_release_is_found,
+    RobustUnlockRelaxed,
+    "Causality violation",
+    1,
+    Shared::<Inherit>::enter
+);
+twin!(
+    twin_inherit_gate_that_stays_closed_is_found,
+    InheritKeepsGate,
+    "deadlock",
+    2,
+    Shared::<Inherit>::try_enter
+);
+twin!(
+    twin_throughput_lock_without_announcement_is_found,
+    RobustNotAnnounced,
+    "deadlock",
+    1,
+    Shared::<Throughput>::enter
+);
+twin!(
+    twin_throughput_reservation_that_wakes_nobody_is_found,
+    RobustThroughputWakesNobody,
+    "deadlock",
+    1,
+    Shared::<Throughput>::enter
+);
+twin!(
+    twin_throughput_death_that_is_hidden_is_found,
+    RobustHidesDeath,
+    "nobody said so",
+    1,
+    Shared::<Throughput>::enter
+);
+twin!(
+    twin_throughput_taker_that_forgets_the_sleepers_is_found,
+    ThroughputTakerForgetsSleepers,
+    "deadlock",
+    2,
+    Shared::<Throughput>::enter
+);
+
+#[test]
+fn twin_inherit_taker_that_trusts_the_word_is_found() {
+    let scene = Scene {
+        fault: Some(latchwork::model::Fault::RobustTrustsWord),
+        ..Scene::default()
+    };
+    scene.must_fail(
+        "twin_inherit_taker_that_trusts_the_word_is_found",
+        "NotRecoverable",
+        |scene| unrepaired_is_lost::<Inherit>(scene, 2),
+    );
+}
