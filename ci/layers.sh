@@ -17,7 +17,7 @@ not_sys=$(echo "$all" | grep -v "^$src/sys/")
 forbid "a system call outside sys" 'libc::(syscall|mmap|fork|clone|kill|prctl|waitpid|waitid)\(|rustix::(mm|process|thread|net|fs)::[a-z_]+\(' $not_sys
 forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all" | grep -v -e "$src/atomic.rs" -e "$src/region/shareable.rs")
 forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|coproc)::[a-z_]+::|use crate::(queue|coproc)' \
-    $(echo "$all" | grep -E "$src/(sys/|mutex/|atomic|time|sharing|task|sleep|condvar|completion|barrier|once|spin)")
+    $(echo "$all" | grep -E "$src/(sys/|mutex/|rwlock|atomic|time|sharing|task|sleep|condvar|completion|barrier|once|spin)")
 forbid "a region that reaches up" 'use crate::(queue|coproc)' $(find $src/region -name '*.rs')
 forbid "a queue that reaches up" 'use crate::coproc' $(find $src/queue -name '*.rs')
 [ $failed = 0 ] && echo "in order"

@@ -12,7 +12,7 @@ pub(crate) use core::sync::atomic::{
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
-pub(crate) use of_loom::AtomicU32;
+pub(crate) use of_loom::{AtomicU32, AtomicU64};
 
 #[cfg(loom)]
 mod of_loom {
@@ -65,6 +65,29 @@ mod of_loom {
             self.0.fetch_update(order, failure, update)
         }
     }
+
+    /// As above.
+    #[derive(Debug)]
+    pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        #[track_caller]
+        pub(crate) fn new(value: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        /// As above.
+        pub(crate) fn for_kernel(&self) -> &loom::sync::atomic::AtomicU64 {
+            &self.0
+        }
+
+        forward! {
+            load(order: Ordering) -> u64;
+            fetch_sub(value: u64, order: Ordering) -> u64;
+            compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
+            compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
+        }
+    }
 }
 
 /// Declares a function that is `const` except under loom.
@@ -81,6 +104,10 @@ macro_rules! const_unless_loom {
 }
 pub(crate) use const_unless_loom;
 
+/// Loom has none, and reorders nothing within a task that dies.
+#[cfg(loom)]
+pub(crate) fn compiler_fence(_: Ordering) {}
+
 /// One step of a bounded spin.
 #[inline]
 pub(crate) fn spin_hint() {
@@ -88,6 +115,18 @@ pub(crate) fn spin_hint() {
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();
+}
+
+/// Orders a read-modify-write that this task has just made ahead of the loads that follow.
+#[inline]
+pub(crate) fn fence_after_update() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+    // There each read-modify-write is a full barrier by itself.
+    #[cfg(all(not(loom), target_arch = "x86_64"))]
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(all(not(loom), not(target_arch = "x86_64")))]
+    core::sync::atomic::fence(Ordering::SeqCst);
 }
 
 /// The sound expression; under loom the unsound one, in a negative twin that injects this fault.

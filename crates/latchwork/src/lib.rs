@@ -4,6 +4,7 @@
 //! | to | use |
 //! | --- | --- |
 //! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust) or [`Spin`](spin::Spin) |
+//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
 //! | pass messages | [`queue::Queue`] |
@@ -47,6 +48,7 @@ pub mod model;
 pub mod mutex;
 #[cfg(not(loom))]
 pub mod once;
+pub mod rwlock;
 pub mod sharing;
 pub(crate) mod sleep;
 #[cfg(not(loom))]

@@ -3,9 +3,11 @@
 #![cfg(not(loom))]
 #![allow(unsafe_code)]
 
+use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{Mutex, Throughput, Unfinished, WaitWake};
+use latchwork::rwlock::{LockError, RobustRwLock, RwLock};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::Watchdog;
@@ -113,3 +115,47 @@ of_protocol!(wait_wake, Mutex<u32>, Mutex::new(0));
 of_protocol!(throughput, Mutex<u32, Throughput>, Mutex::throughput(0));
 of_protocol!(throughput_shared, Mutex<u32, Throughput<Shared>>, Mutex::from_raw(Throughput::new(), 0));
 of_protocol!(wait_wake_shared, Mutex<u32, WaitWake<Shared>>, Mutex::shared(0));
+
+#[test]
+fn a_handler_ends_an_interruptible_wait_for_a_reader_writer_lock() {
+    let _watchdog = Watchdog::start("interruptible reader/writer lock".into());
+    static LOCK: RwLock<u32> = RwLock::new(0);
+    let held = LOCK.write();
+    let ended = under_signals(|| LOCK.read_interruptible(None).map(drop));
+    assert_eq!(ended, Err(Unfinished::Interrupted));
+    let ended = under_signals(|| LOCK.write_interruptible(None).map(drop));
+    assert_eq!(ended, Err(Unfinished::Interrupted));
+    let soon = Deadline::after(Duration::from_millis(2));
+    let ended = LOCK.read_interruptible(Some(soon)).map(drop);
+    assert_eq!(ended, Err(Unfinished::TimedOut));
+    drop(held);
+    drop(LOCK.write_interruptible(None).unwrap());
+    assert!(LOCK.read_interruptible(None).is_ok());
+}
+
+#[test]
+fn a_handler_ends_an_interruptible_wait_for_a_robust_reader_writer_lock() {
+    let _watchdog = Watchdog::start("interruptible robust reader/writer lock".into());
+    static LOCK: RobustRwLock<u32, 1> = RobustRwLock::new(0);
+    let lock = Pin::static_ref(&LOCK);
+    let interrupted = |error: &LockError<'_, u32, 1>| matches!(error, LockError::Interrupted);
+    let held = lock.read().unwrap();
+    // For the gate's holder, and for a seat.
+    assert!(under_signals(move || {
+        lock.write_interruptible(None)
+            .is_err_and(|error| interrupted(&error))
+    }));
+    assert!(under_signals(move || {
+        lock.read_interruptible(None)
+            .is_err_and(|error| interrupted(&error))
+    }));
+    drop(held);
+    let held = lock.write_interruptible(None).unwrap();
+    // For the gate.
+    assert!(under_signals(move || {
+        lock.read_interruptible(None)
+            .is_err_and(|error| interrupted(&error))
+    }));
+    drop(held);
+    assert!(lock.read_interruptible(None).is_ok());
+}

@@ -13,11 +13,12 @@ use latchwork::mutex::{
     RobustProtocol, Throughput, WaitWake,
 };
 use latchwork::region::{Region, RegionOptions};
+use latchwork::rwlock::{self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 use latchwork::sharing::{Private, Sharing};
 use latchwork::time::Deadline;
 
 use super::heap::{ALIGNMENT, Heap};
-use super::{CEILING, Lock, broken};
+use super::{CEILING, Lock, RwLock, broken};
 
 impl<S: Sharing + Send + Sync> Lock for Mutex<u64, WaitWake<S>> {
     type Held<'a> = MutexGuard<'a, u64, WaitWake<S>>;
@@ -71,6 +72,47 @@ impl Lock for Mutex<u64, Throughput<Private, Counters>> {
         ];
         let counts = names.map(|(name, event)| (name, counters.of(event)));
         counts.to_vec()
+    }
+}
+
+impl<P: Preference> RwLock for rwlock::RwLock<u64, Private, P> {
+    type Reading<'a> = rwlock::ReadGuard<'a, u64, Private, P>;
+    type Writing<'a> = rwlock::WriteGuard<'a, u64, Private, P>;
+
+    #[inline]
+    fn read<'a>(self: Pin<&'a Self>) -> Self::Reading<'a> {
+        Self::read(self.get_ref())
+    }
+
+    #[inline]
+    fn write<'a>(self: Pin<&'a Self>) -> Self::Writing<'a> {
+        Self::write(self.get_ref())
+    }
+}
+
+impl RwLock for RobustRwLock<u64> {
+    type Reading<'a> = RobustReadGuard<'a, u64>;
+    type Writing<'a> = RobustWriteGuard<'a, u64>;
+
+    fn settle(self: Pin<&Self>) -> io::Result<()> {
+        let broken = |error: rwlock::LockError<'_, u64>| io::Error::other(error.to_string());
+        Self::read(self).map(drop).map_err(broken)
+    }
+
+    #[inline]
+    fn read<'a>(self: Pin<&'a Self>) -> Self::Reading<'a> {
+        match Self::read(self) {
+            Ok(held) => held,
+            Err(error) => broken(&error),
+        }
+    }
+
+    #[inline]
+    fn write<'a>(self: Pin<&'a Self>) -> Self::Writing<'a> {
+        match Self::write(self) {
+            Ok(held) => held,
+            Err(error) => broken(&error),
+        }
     }
 }
 

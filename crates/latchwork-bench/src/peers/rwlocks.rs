@@ -2,11 +2,16 @@
 
 use super::pthread::ReadWrite;
 use super::{Place, RwLock};
+use latchwork::rwlock::{self, ReadersFirst, RobustRwLock, WritersFirst};
+use latchwork::sharing::Private;
 use std::io;
 
 /// A reader/writer lock that scenarios compare with others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Peer {
+    WritersFirst,
+    ReadersFirst,
+    Robust,
     Glibc,
     GlibcWritersFirst,
     Std,
@@ -14,6 +19,9 @@ pub(crate) enum Peer {
 }
 
 pub(crate) const ALL: &[Peer] = &[
+    Peer::WritersFirst,
+    Peer::ReadersFirst,
+    Peer::Robust,
     Peer::Glibc,
     Peer::GlibcWritersFirst,
     Peer::Std,
@@ -30,6 +38,9 @@ pub(crate) trait Visitor {
 impl Peer {
     pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::WritersFirst => "latchwork rwlock",
+            Self::ReadersFirst => "latchwork rwlock-readers-first",
+            Self::Robust => "latchwork rwlock-robust",
             Self::Glibc => "glibc rwlock",
             Self::GlibcWritersFirst => "glibc rwlock-writers-first",
             Self::Std => "std",
@@ -39,6 +50,13 @@ impl Peer {
 
     pub(crate) fn visit<V: Visitor>(self, visitor: V) -> V::Output {
         match self {
+            Self::WritersFirst => {
+                visitor.visit(|| rwlock::RwLock::<_, Private, WritersFirst>::new_in(0))
+            }
+            Self::ReadersFirst => {
+                visitor.visit(|| rwlock::RwLock::<_, Private, ReadersFirst>::new_in(0))
+            }
+            Self::Robust => visitor.visit(|| RobustRwLock::<_>::new(0)),
             Self::Glibc => visitor.visit(ReadWrite::<false>::new),
             Self::GlibcWritersFirst => visitor.visit(ReadWrite::<true>::new),
             Self::Std => visitor.visit(|| std::sync::RwLock::new(0)),

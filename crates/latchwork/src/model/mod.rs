@@ -99,6 +99,32 @@ pub enum Fault {
     ThroughputKeepsGate,
     /// The gate of a throughput lock is left without waking anybody.
     ThroughputGateWakesNobody,
+    /// A reader enters without Acquire, where nobody waits.
+    RwLockReadRelaxed,
+    /// A reader leaves without Release.
+    RwLockUnreadRelaxed,
+    /// A writer that enters, or gives up, does not have the others called.
+    RwLockWriterForgetsOthers,
+    /// The last writer that gives up does not call the readers that it kept out.
+    RwLockQuitterForgetsReaders,
+    /// Who has counted itself as starving does not look again.
+    RwLockLooksOnce,
+    /// A release that may be for either kind of waiters does not show that the lock is free.
+    RwLockHidesVacancy,
+    /// A release wakes one kind of waiters only, whether or not there are any.
+    RwLockWakesOneKind,
+    /// A reader of a robust reader/writer lock does not look at the gate when it has its seat.
+    RobustRwLockLooksOnce,
+    /// It looks, but the look may overtake the seat.
+    RobustRwLockReaderUnordered,
+    /// A writer's look at the seats may overtake the gate.
+    RobustRwLockWriterUnordered,
+    /// A writer does not leave word that it is inside.
+    RobustRwLockForgetsWriting,
+    /// Who gets the gate of a writer that died inside takes it as if it was released.
+    RobustRwLockHidesDeath,
+    /// Who gets the gate of any dead task believes that it was inside.
+    RobustRwLockTellsAllDeaths,
 }
 
 /// What holds during one model: the modelled kernel's choices, and a fault.
@@ -112,13 +138,15 @@ pub struct Scene {
     pub hands_off: bool,
     /// Naps at the gate of a throughput lock end at any moment, or none does.
     pub naps_end: bool,
+    /// Waiters of a reader/writer lock starve at any moment, or none ever does.
+    pub starving: bool,
     /// The mistake in the code.
     pub fault: Option<Fault>,
 }
 
 // Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
 std::thread_local! {
-    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, fault: None }) };
+    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, starving: false, fault: None }) };
 }
 
 impl Scene {
@@ -237,6 +265,16 @@ pub enum Taken {
     TimedOut,
 }
 
+impl From<crate::mutex::RawError> for Taken {
+    fn from(error: crate::mutex::RawError) -> Self {
+        match error {
+            crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
+            crate::mutex::RawError::TimedOut => Self::TimedOut,
+            error => panic!("{error:?}"),
+        }
+    }
+}
+
 /// A robust lock without data and guards, for a death that runs no destructor.
 #[derive(Default)]
 pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
@@ -247,14 +285,12 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
     /// # Panics
     /// If the lock answers what is none of [`Taken`].
     pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::{Acquired, RawError};
+        use crate::mutex::Acquired;
         // SAFETY: models keep their locks until all tasks have ended.
         match unsafe { self.0.lock_raw(deadline) } {
             Ok(Acquired::Clean) => Taken::Clean,
             Ok(Acquired::OwnerDied) => Taken::OwnerDied,
-            Err(RawError::NotRecoverable) => Taken::NotRecoverable,
-            Err(RawError::TimedOut) => Taken::TimedOut,
-            Err(error) => panic!("{error:?}"),
+            Err(error) => error.into(),
         }
     }
 
@@ -270,6 +306,87 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
     pub unsafe fn unlock(&self) {
         // SAFETY: by the caller's contract.
         unsafe { self.0.unlock_raw() };
+    }
+}
+
+/// A robust reader/writer lock without data and guards, for a death that runs no destructor.
+pub struct RobustReadWrite<const READERS: usize>(crate::rwlock::RawRobust<READERS>);
+
+impl<const READERS: usize> Default for RobustReadWrite<READERS> {
+    fn default() -> Self {
+        Self(crate::rwlock::RawRobust::new())
+    }
+}
+
+impl<const READERS: usize> RobustReadWrite<READERS> {
+    /// Takes the lock to read: in a seat, or to write if a writer died inside.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    ///
+    /// # Panics
+    /// If the lock answers what is none of [`Taken`].
+    pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
+        use crate::mutex::Patience;
+        use crate::rwlock::Entered;
+        // SAFETY: models keep their locks until all tasks have ended.
+        let entered = unsafe {
+            match self.0.read_free() {
+                Some((seat, _)) => Ok(Entered::Reading(seat)),
+                None => self.0.read(Patience::until(deadline)),
+            }
+        };
+        match entered {
+            Ok(Entered::Reading(seat)) => Ok(seat),
+            Ok(Entered::Torn) => Err(Taken::OwnerDied),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the lock to write.
+    ///
+    /// # Panics
+    /// As for [`Self::read`].
+    pub fn write(&self, deadline: Option<Deadline>) -> Taken {
+        use crate::mutex::{Acquired, Patience};
+        // SAFETY: as above.
+        match unsafe { self.0.write(Patience::until(deadline)) } {
+            Ok(Acquired::Clean) => Taken::Clean,
+            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Declares the data whole.
+    pub fn mark_consistent(&self) {
+        self.0.gate().mark_consistent();
+    }
+
+    /// Releases a seat.
+    ///
+    /// # Safety
+    /// The calling task has it.
+    pub unsafe fn unlock_read(&self, seat: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
+    }
+
+    /// Releases the lock after writing.
+    ///
+    /// # Safety
+    /// The calling task holds it to write.
+    pub unsafe fn unlock_write(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
+    }
+
+    /// Goes on as a reader; in which seat.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_write`].
+    pub unsafe fn downgrade(&self) -> usize {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.downgrade(crate::task::Me::whoever().tid()) }
     }
 }
 

@@ -98,7 +98,7 @@ pub use protect::{KeptBoost, Protect, TrustedPriority};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
-pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS};
+pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;

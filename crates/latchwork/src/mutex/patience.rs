@@ -56,6 +56,17 @@ impl Patience {
         }
     }
 
+    /// Until another deadline, too, if there is one.
+    pub(crate) fn at_most(self, deadline: Option<Deadline>) -> Self {
+        match deadline {
+            Some(deadline) if !self.is_none() => Self {
+                end: self.end.min(deadline.as_nanoseconds()),
+                kind: self.kind | TIMED,
+            },
+            _ => self,
+        }
+    }
+
     /// Whether it only tries.
     pub(crate) const fn is_none(self) -> bool {
         self.kind == NONE

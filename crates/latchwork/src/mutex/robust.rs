@@ -293,7 +293,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[inline(always)]
-    unsafe fn acquire_free(&self) -> Option<u32> {
+    pub(crate) unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
         // None is left for a thread that is not known, too.
         if me.budget() <= 0 || P::enter(&self.node, Patience::NONE).is_err() {
@@ -354,8 +354,15 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
+    /// Beyond the budget, as [`Self::lock_raw`].
+    ///
+    /// # Safety
+    /// As there.
     #[inline]
-    unsafe fn acquire(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    pub(crate) unsafe fn acquire(
+        &self,
+        patience: Patience,
+    ) -> Result<Acquired, RawError<P::Fault>> {
         // SAFETY: by the caller's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
@@ -368,7 +375,10 @@ impl<P: RobustProtocol> Robust<P> {
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
-    unsafe fn acquire_in_budget(&self, patience: Patience) -> Result<Acquired, RawError<P::Fault>> {
+    pub(crate) unsafe fn acquire_in_budget(
+        &self,
+        patience: Patience,
+    ) -> Result<Acquired, RawError<P::Fault>> {
         let me = Me::get().map_err(RawError::Unavailable)?;
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
@@ -441,7 +451,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The guard holds the lock, if it is used in the process that it was made in.
     #[inline(always)]
-    unsafe fn release_guarded(&self, owner: u32) {
+    pub(crate) unsafe fn release_guarded(&self, owner: u32) {
         let me = Me::whoever();
         let end = me.end();
         if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
@@ -529,12 +539,27 @@ impl<P: RobustProtocol> Robust<P> {
     pub(crate) fn mark_consistent(&self) {
         self.node.state.store(CONSISTENT, Ordering::Relaxed);
     }
+
+    /// Whether the last owner died, or the lock was given up.
+    pub(crate) fn is_unclean(&mut self) -> bool {
+        // Relaxed: nobody else has access, here and below.
+        self.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0
+            || self.node.state.load(Ordering::Relaxed) != CONSISTENT
+    }
+
+    /// Makes such a lock usable again.
+    pub(crate) fn make_clean(&mut self) {
+        if self.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
+            self.node.word.store(0, Ordering::Relaxed);
+        }
+        self.mark_consistent();
+    }
 }
 
 /// The calling task, if a guard that was made for `owner` is its own; aborts in the child of a fork,
 /// where it is the parent's. (A thread that ends may drop guards after its record is gone: it then
 /// gets another one.)
-fn owner_of_guard(owner: u32) -> Me {
+pub(crate) fn owner_of_guard(owner: u32) -> Me {
     match Me::get() {
         Ok(me) if me.tid() == owner => me,
         _ => not_the_owner(),

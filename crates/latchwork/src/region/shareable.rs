@@ -4,6 +4,7 @@
 use crate::mutex::{
     Inherit, InheritPlain, Mutex, Protect, Robust, RobustProtocol, Throughput, WaitWake,
 };
+use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 use core::pin::Pin;
@@ -267,6 +268,41 @@ unsafe impl<T: Shareable, P: Shareable> Shareable for Mutex<T, P> {
     const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
+// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
+    const FINGERPRINT: u64 = fingerprint(
+        "RawRwLock",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        // Tasks that see different rules would starve each other.
+        &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
+    );
+    const OWNS_BLOCKS: bool = false;
+}
+
+// SAFETY: the lock gives the data to one task at a time, or a shared reference to several, of whatever
+// process.
+unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
+    const FINGERPRINT: u64 = fingerprint(
+        "RwLock",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, <RawRwLock<Shared, P>>::FINGERPRINT],
+    );
+    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
+}
+
+// SAFETY: as above; made of robust mutexes and a number.
+unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, READERS> {
+    const FINGERPRINT: u64 = fingerprint(
+        "RobustRwLock",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, Robust::<WaitWake<Shared>>::FINGERPRINT],
+    );
+    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -279,6 +315,10 @@ mod tests {
             <[u32; 2]>::FINGERPRINT,
             u64::FINGERPRINT,
             <Mutex<u32, Robust>>::FINGERPRINT,
+            <RwLock<u32, Shared>>::FINGERPRINT,
+            <RwLock<u32, Shared, crate::rwlock::ReadersFirst>>::FINGERPRINT,
+            <RobustRwLock<u32>>::FINGERPRINT,
+            <RobustRwLock<u32, 4>>::FINGERPRINT,
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));

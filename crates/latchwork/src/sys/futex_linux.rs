@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::futex::{Sharing, Wait};
-use crate::atomic::AtomicU32;
+use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
 use core::ptr;
 use rustix::io::Errno;
@@ -77,6 +77,69 @@ pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usiz
             ptr::null::<u8>(),
             ptr::null::<u8>(),
             0,
+        )
+    };
+    usize::try_from(woken).unwrap_or(0)
+}
+
+/// The half of a word of 64 bits that [`wait_high`] compares.
+fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
+    let halves: *const AtomicU32 = word.cast();
+    halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
+}
+
+/// Sleeps while the high half of `word` is that of `expected`, until a wake-up for one of the bits in
+/// `mask`, which is not 0. Also says whether there was one.
+pub(crate) fn wait_high(
+    word: &AtomicU64,
+    expected: u64,
+    mask: u32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    let timeout = deadline.map(timespec);
+    // SAFETY: the kernel reads half of an atomic, and the timeout.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            high_half(word),
+            libc::FUTEX_WAIT_BITSET | private,
+            (expected >> 32) as u32,
+            timeout.as_ref().map_or(ptr::null(), ptr::from_ref),
+            ptr::null::<u8>(),
+            mask,
+        )
+    };
+    if result == 0 {
+        return (Wait::Again, true);
+    }
+    let error = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    (outcome(Err::<(), _>(error)), false)
+}
+
+/// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns how
+/// many. Safe for any address, as [`wake`].
+pub(crate) fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing) -> usize {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    // The kernel reads the count as a signed number.
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: FUTEX_WAKE_BITSET does not access the memory at the address.
+    let woken = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            high_half(word),
+            libc::FUTEX_WAKE_BITSET | private,
+            count,
+            ptr::null::<u8>(),
+            ptr::null::<u8>(),
+            mask,
         )
     };
     usize::try_from(woken).unwrap_or(0)

@@ -6,13 +6,15 @@
 //! (the kernel prefers real-time tasks, whoever came first), and a deadline may pass at any moment.
 
 use super::futex::{Sharing, Wait};
-use crate::atomic::{AtomicU32, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::model::{Fault, WakeOrder, has, scene, step};
 use crate::time::Deadline;
 use loom::sync::{Arc, Condvar, Mutex};
 
 struct Waiter {
     address: usize,
+    /// Which wake-ups are for it.
+    mask: u32,
     id: usize,
     condvar: Arc<Condvar>,
 }
@@ -53,11 +55,50 @@ pub(crate) fn wait(
         kernel.spurious += 1;
         return Wait::Again;
     }
+    sleep(
+        kernel,
+        core::ptr::from_ref(word) as usize,
+        u32::MAX,
+        deadline,
+    )
+}
+
+/// Half of a word cannot be an atomic of its own here: the whole one stands for it.
+pub(crate) fn wait_high(
+    word: &AtomicU64,
+    expected: u64,
+    mask: u32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
+    step();
+    let mut kernel = kernel();
+    // As in `wait`.
+    crate::atomic::fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 {
+        return (Wait::Again, false);
+    }
+    if kernel.spurious < scene().spurious {
+        kernel.spurious += 1;
+        return (Wait::Interrupted, false);
+    }
+    let ended = sleep(kernel, core::ptr::from_ref(word) as usize, mask, deadline);
+    (ended, ended == Wait::Again)
+}
+
+/// Enqueues the calling task and waits until it is woken, or its time has passed.
+fn sleep(
+    mut kernel: loom::sync::MutexGuard<'static, Kernel>,
+    address: usize,
+    mask: u32,
+    deadline: Option<Deadline>,
+) -> Wait {
     let id = kernel.next_id;
     kernel.next_id += 1;
     let condvar = Arc::new(Condvar::new());
     kernel.waiters.push(Waiter {
-        address: core::ptr::from_ref(word) as usize,
+        address,
+        mask,
         id,
         condvar: Arc::clone(&condvar),
     });
@@ -84,21 +125,29 @@ pub(crate) fn wake(word: *const AtomicU32, count: u32, _: Sharing) -> usize {
         crate::task::Me::whoever().head().settle(0);
     }
     step();
-    wake_in(&mut kernel(), word, count as usize)
+    wake_in(&mut kernel(), word as usize, u32::MAX, count as usize)
+}
+
+pub(crate) fn wake_high(word: *const AtomicU64, count: u32, mask: u32, _: Sharing) -> usize {
+    step();
+    wake_in(&mut kernel(), word as usize, mask, count as usize)
 }
 
 pub(crate) fn clear_and_wake_all(word: &AtomicU32, _: Sharing) {
     step();
     let mut kernel = kernel();
     word.for_kernel().swap(0, Ordering::SeqCst);
-    wake_in(&mut kernel, word, usize::MAX);
+    let address = core::ptr::from_ref(word) as usize;
+    wake_in(&mut kernel, address, u32::MAX, usize::MAX);
 }
 
-fn wake_in(kernel: &mut Kernel, word: *const AtomicU32, count: usize) -> usize {
+fn wake_in(kernel: &mut Kernel, address: usize, mask: u32, count: usize) -> usize {
     let mut woken = 0;
     while woken < count {
-        let mut positions =
-            (0..kernel.waiters.len()).filter(|at| kernel.waiters[*at].address == word as usize);
+        let mut positions = (0..kernel.waiters.len()).filter(|at| {
+            let waiter = &kernel.waiters[*at];
+            waiter.address == address && waiter.mask & mask != 0
+        });
         let chosen = match scene().wake_order {
             WakeOrder::Oldest => positions.next(),
             WakeOrder::Newest => positions.next_back(),

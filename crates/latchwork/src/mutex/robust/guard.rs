@@ -7,8 +7,8 @@
 //! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{Acquired, CONSISTENT, OWNER_DIED, RawError, Robust, RobustProtocol, owner_of_guard};
-use crate::atomic::{Ordering, const_unless_loom};
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
+use crate::atomic::const_unless_loom;
 use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
@@ -139,19 +139,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     {
         // SAFETY: nothing is moved out; the data is not pinned structurally.
         let this = unsafe { self.get_unchecked_mut() };
-        // Relaxed: nobody else has access.
-        let died = this.raw.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0;
-        if died || this.raw.node.state.load(Ordering::Relaxed) != CONSISTENT {
+        if this.raw.is_unclean() {
             let place: *mut T = this.data.get_mut();
             // SAFETY: the place is ours; what was there may be no value of `T`.
             unsafe { place.write(value) };
+            this.raw.make_clean();
         } else {
             *this.data.get_mut() = value;
         }
-        if died {
-            this.raw.node.word.store(0, Ordering::Relaxed);
-        }
-        this.raw.mark_consistent();
     }
 
     #[inline(always)]

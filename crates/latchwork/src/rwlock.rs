@@ -1,0 +1,251 @@
+//! Reader/writer locks: many readers at a time, or one writer.
+//!
+//! | lock | size | a holder dies | for |
+//! | --- | --- | --- | --- |
+//! | [`RwLock<T>`](RwLock) | 8 bytes | held for ever | threads of one process |
+//! | [`RwLock<T, Shared>`](RwLock) | 8 bytes | held for ever | processes that cannot be killed, or that die together |
+//! | [`RobustRwLock<T>`](RobustRwLock) | 64 bytes, and 64 for each reader at a time | a writer: reported to the next one; a reader: let go | processes that can be killed at any moment |
+//!
+//! Use one where sections are long, or readers many: for sections below a microsecond a
+//! [`Mutex`](crate::mutex::Mutex) is as fast.
+//!
+//! *Whom it prefers* is a type, [`WritersFirst`] (as it is by default) or [`ReadersFirst`]; *for how
+//! long* is a part of it: whoever has waited for [`Preference::STARVES_AFTER`] has its turn before all
+//! who come later, readers and writers in alternation.
+//!
+//! *Reading while reading.* A task that takes a read lock while it has one waits for ever if a writer
+//! waits in between: always where writers are first, after the threshold where readers are. So does one
+//! that waits, while it reads, for another task to come and read. `try_read` never waits. Writing while reading, or the other way round, always waits for ever.
+//!
+//! ```
+//! use latchwork::rwlock::RwLock;
+//!
+//! static ROUTES: RwLock<Vec<u32>> = RwLock::new(Vec::new());
+//! ROUTES.write().push(7);
+//! assert_eq!(ROUTES.read().first(), Some(&7));
+//! ```
+#![allow(unsafe_code)]
+
+mod guard;
+mod raw;
+mod robust;
+#[cfg(not(loom))]
+mod traits;
+
+pub use guard::{ReadGuard, WriteGuard};
+pub use raw::RawRwLock;
+#[cfg(loom)]
+pub(crate) use robust::{Entered, RawRobust};
+pub use robust::{LockError, OwnerDied, RobustReadGuard, RobustRwLock, RobustWriteGuard};
+
+use crate::atomic::const_unless_loom;
+use crate::mutex::{Patience, Unfinished};
+use crate::sharing::{Private, Sharing};
+use crate::time::Deadline;
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::time::Duration;
+
+/// Whom a reader/writer lock prefers, and for how long. Your own type can say something else:
+///
+/// ```
+/// use core::time::Duration;
+/// use latchwork::rwlock::{Preference, RwLock};
+/// use latchwork::sharing::Private;
+///
+/// struct Patient;
+/// impl Preference for Patient {
+///     const READERS_FIRST: bool = true;
+///     const STARVES_AFTER: Duration = Duration::from_millis(50);
+/// }
+/// static LOCK: RwLock<u32, Private, Patient> = RwLock::new_in(0);
+/// ```
+pub trait Preference: 'static {
+    /// Whether readers that come while a writer waits enter before it.
+    const READERS_FIRST: bool;
+    /// How long others may pass a task that waits. Much shorter values cost throughput when there are
+    /// more tasks than CPUs: a task that only waits for its CPU counts as waiting.
+    const STARVES_AFTER: Duration = Duration::from_millis(5);
+}
+
+/// A reader that comes while a writer waits, waits, too.
+#[derive(Debug)]
+pub struct WritersFirst;
+
+/// A writer waits until no reader is inside.
+#[derive(Debug)]
+pub struct ReadersFirst;
+
+impl Preference for WritersFirst {
+    const READERS_FIRST: bool = false;
+}
+
+impl Preference for ReadersFirst {
+    const READERS_FIRST: bool = true;
+}
+
+/// Data that many tasks may read at a time, or one may change.
+///
+/// A panic while it is held releases it; there is no poisoning. The guards of a private lock must not be
+/// dropped in the child of a fork. The death of a holder leaves it held.
+///
+/// The data lies beside the word of eight bytes. A free lock costs one atomic read-modify-write each way.
+#[repr(C)]
+pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
+    raw: RawRwLock<S, P>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: the lock gives the data to one task at a time, or a shared reference to several.
+unsafe impl<T: ?Sized + Send, S: Sharing, P: Preference> Send for RwLock<T, S, P> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send + Sync, S: Sharing, P: Preference> Sync for RwLock<T, S, P> {}
+
+#[cfg(not(loom))]
+impl<T> RwLock<T> {
+    /// An unlocked one for the threads of this process, writers first.
+    #[must_use]
+    pub const fn new(value: T) -> Self {
+        Self::new_in(value)
+    }
+}
+
+#[cfg(not(loom))]
+impl<T> RwLock<T, crate::sharing::Shared> {
+    /// An unlocked one for every process that maps it, writers first.
+    #[must_use]
+    pub const fn shared(value: T) -> Self {
+        Self::new_in(value)
+    }
+}
+
+impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
+    const_unless_loom! {
+        /// An unlocked one of any kind.
+        #[must_use]
+        pub fn new_in(value: T) -> Self {
+            Self { raw: RawRwLock::new(), data: UnsafeCell::new(value) }
+        }
+    }
+
+    /// The data itself.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.data.into_inner()
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
+    /// The data, without locking: an exclusive reference proves that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
+    /// Whether nothing is left in the word, for models.
+    #[cfg(loom)]
+    pub fn is_unused(&self) -> bool {
+        self.raw.is_unused()
+    }
+
+    /// Takes the lock to read, however long it takes.
+    #[inline]
+    pub fn read(&self) -> ReadGuard<'_, T, S, P> {
+        // Nothing ends it but success.
+        let _ = self.raw.read(Patience::ENDLESS);
+        ReadGuard::new(self)
+    }
+
+    /// Takes the lock to read, if readers may enter at this moment.
+    #[inline]
+    pub fn try_read(&self) -> Option<ReadGuard<'_, T, S, P>> {
+        self.raw.try_read().then(|| ReadGuard::new(self))
+    }
+
+    /// Takes the lock to read, or returns `None` once `deadline` has passed.
+    #[inline]
+    pub fn read_until(&self, deadline: Deadline) -> Option<ReadGuard<'_, T, S, P>> {
+        let taken = self.raw.read(Patience::until(Some(deadline)));
+        taken.is_ok().then(|| ReadGuard::new(self))
+    }
+
+    /// Takes the lock to read, or returns `None` after `timeout`.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn read_for(&self, timeout: Duration) -> Option<ReadGuard<'_, T, S, P>> {
+        self.try_read()
+            .or_else(|| self.read_until(Deadline::after(timeout)))
+    }
+
+    /// Takes the lock to read, unless `deadline` passes, if there is one, or a signal handler runs in
+    /// this thread while it sleeps; see
+    /// [`Mutex::lock_interruptible`](crate::mutex::Mutex::lock_interruptible).
+    ///
+    /// # Errors
+    /// [`Unfinished`]: it is not taken.
+    #[inline]
+    pub fn read_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<ReadGuard<'_, T, S, P>, Unfinished> {
+        self.raw.read(Patience::interruptible(deadline))?;
+        Ok(ReadGuard::new(self))
+    }
+
+    /// Takes the lock to write, however long it takes.
+    #[inline]
+    pub fn write(&self) -> WriteGuard<'_, T, S, P> {
+        // Nothing ends it but success.
+        let _ = self.raw.write(Patience::ENDLESS);
+        WriteGuard::new(self)
+    }
+
+    /// Takes the lock to write, if nobody holds it at this moment.
+    #[inline]
+    pub fn try_write(&self) -> Option<WriteGuard<'_, T, S, P>> {
+        self.raw.try_write().then(|| WriteGuard::new(self))
+    }
+
+    /// Takes the lock to write, or returns `None` once `deadline` has passed.
+    #[inline]
+    pub fn write_until(&self, deadline: Deadline) -> Option<WriteGuard<'_, T, S, P>> {
+        let taken = self.raw.write(Patience::until(Some(deadline)));
+        taken.is_ok().then(|| WriteGuard::new(self))
+    }
+
+    /// Takes the lock to write, or returns `None` after `timeout`.
+    #[cfg(not(loom))]
+    #[inline]
+    pub fn write_for(&self, timeout: Duration) -> Option<WriteGuard<'_, T, S, P>> {
+        self.try_write()
+            .or_else(|| self.write_until(Deadline::after(timeout)))
+    }
+
+    /// Takes the lock to write, as [`Self::read_interruptible`].
+    ///
+    /// # Errors
+    /// [`Unfinished`]: it is not taken.
+    #[inline]
+    pub fn write_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<WriteGuard<'_, T, S, P>, Unfinished> {
+        self.raw.write(Patience::interruptible(deadline))?;
+        Ok(WriteGuard::new(self))
+    }
+}
+
+#[cfg(not(loom))]
+impl<T: Default, S: Sharing, P: Preference> Default for RwLock<T, S, P> {
+    fn default() -> Self {
+        Self::new_in(T::default())
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> fmt::Debug for RwLock<T, S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RwLock")
+            .field("raw", &self.raw)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,116 @@
+//! The guards of the reader/writer lock.
+#![allow(unsafe_code)]
+
+use super::{Preference, RwLock, WritersFirst};
+use crate::sharing::{Private, Sharing};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+
+/// The right to read a lock's data; dropping it releases the lock.
+///
+/// Forgetting it keeps writers out for ever. Not `Send`, as all guards of this crate.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct ReadGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
+    lock: &'a RwLock<T, S, P>,
+    not_send: PhantomData<*const ()>,
+}
+
+/// The right to change a lock's data; dropping it releases the lock.
+///
+/// Forgetting it leaves the lock held. Not `Send`, as all guards of this crate.
+#[must_use = "the lock is released at once when the guard is not kept"]
+pub struct WriteGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
+    lock: &'a RwLock<T, S, P>,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: a shared guard gives `&T` and nothing else.
+unsafe impl<T: ?Sized + Sync, S: Sharing, P: Preference> Sync for ReadGuard<'_, T, S, P> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Sync, S: Sharing, P: Preference> Sync for WriteGuard<'_, T, S, P> {}
+
+impl<'a, T: ?Sized, S: Sharing, P: Preference> ReadGuard<'a, T, S, P> {
+    /// Of a lock that the calling task has just taken to read.
+    #[inline]
+    pub(super) fn new(lock: &'a RwLock<T, S, P>) -> Self {
+        Self {
+            lock,
+            not_send: PhantomData,
+        }
+    }
+}
+
+impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
+    /// Of a lock that the calling task has just taken to write.
+    #[inline]
+    pub(super) fn new(lock: &'a RwLock<T, S, P>) -> Self {
+        Self {
+            lock,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Goes on as a reader. No writer comes in between; readers may come, if they need not give way.
+    pub fn downgrade(this: Self) -> ReadGuard<'a, T, S, P> {
+        let lock = ManuallyDrop::new(this).lock;
+        // SAFETY: the guard holds the lock to write, and is not dropped.
+        unsafe { lock.raw.downgrade() };
+        ReadGuard::new(lock)
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> Deref for ReadGuard<'_, T, S, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard keeps writers out.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> Deref for WriteGuard<'_, T, S, P> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the guard keeps all others out.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> DerefMut for WriteGuard<'_, T, S, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard keeps all others out, and is borrowed exclusively.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock to read, and is gone after this.
+        unsafe { self.lock.raw.unlock_read() }
+    }
+}
+
+impl<T: ?Sized, S: Sharing, P: Preference> Drop for WriteGuard<'_, T, S, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard holds the lock to write, and is gone after this.
+        unsafe { self.lock.raw.unlock_write() }
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, S: Sharing, P: Preference> fmt::Debug for ReadGuard<'_, T, S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug, S: Sharing, P: Preference> fmt::Debug for WriteGuard<'_, T, S, P> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(formatter)
+    }
+}

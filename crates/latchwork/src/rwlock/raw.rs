@@ -1,0 +1,439 @@
+//! The protocol of the reader/writer lock: one word of 64 bits.
+//!
+//! Not recursive for writers, no priority inheritance, not robust. Source of the ideas: W. Long's
+//! shared TP futexes (a count of readers, bounded spinning, hand-off after a time threshold); B.
+//! Brandenburg's phase-fair locks (what it becomes while somebody starves). The form is this crate's.
+//!
+//! | bits | name | meaning | changed by |
+//! | --- | --- | --- | --- |
+//! | 0–23 | `READERS` | readers inside | +1 by a reader that enters, −1 by one that leaves |
+//! | 24–29 | `STARVING` | tasks that have waited for too long | +1 by one before it sleeps again, −1 when it enters or gives up |
+//! | 30 | `OPEN` | free, although the word is not 0 | release; cleared by who enters |
+//! | 31 | `WRITER` | a writer is inside | the writer |
+//! | 32–60 | `WAITING` | writers that wait | +1 before the first sleep, −1 on entering or giving up |
+//! | 61 | `VACANT` | as `OPEN`, and readers or a writer may enter, whoever there is | as `OPEN` |
+//! | 62 | `CALL_WRITER` | the next release is to wake a writer | set by a writer that lies down, or that goes while others wait; cleared by the release |
+//! | 63 | `CALL_READERS` | the next release is to wake readers | set by a reader that lies down; cleared by who wakes them |
+//!
+//! | word | state |
+//! | --- | --- |
+//! | 0, or with `OPEN` | free |
+//! | `READERS` > 0 | held by readers |
+//! | `WRITER` | held by a writer |
+//! | none of these, not 0 | the last reader has left, and is about to say whom it wakes: held by that one |
+//!
+//! Tasks sleep on the *high half*, as one of four groups (readers, writers, starving readers, starving
+//! writers) that the kernel tells apart by a mask.
+//!
+//! Invariants
+//! 1. A task sleeps on a high half that it has looked at when the word did not admit it, counted as
+//!    what it is, with its `CALL_…` bit set. (Whoever has just counted itself looks once more: a free
+//!    lock may admit it now.)
+//! 2. `WAITING` and `STARVING` are exact, among the living: each task takes back what it added, in the
+//!    same step in which it enters or gives up.
+//! 3. If a writer waits and `CALL_WRITER` is clear, one that waits is awake, or the release that cleared
+//!    it is about to wake one. That one enters, lies down, or gives up, and sets the bit each time, if
+//!    others are left.
+//! 4. Who gives up enters instead if the lock is free.
+//!
+//! *No wake-up is lost.* Let a task that waits be asleep, and nobody inside. The lock became free by a
+//! release, one compare-and-swap, followed by a wake-up. *For one kind:* the release took that kind's
+//! `CALL_…` bit away, if there was one, so the high half changed, and the kernel refuses the sleep of
+//! whoever looked before it. (If the half is the same again, somebody lay down since, on a lock that was
+//! held again: that holder's release is yet to come.) Whoever slept is woken, or by 3 a writer is awake.
+//! *For either kind* (somebody starves; or readers come first, and a writer waits): the readers that
+//! were to be called may have given up, so a wake-up that finds none of the kind that is first goes to
+//! the other kind, and the release set `VACANT`, so whoever is on its way to sleep is refused. Others
+//! wait for those. Whoever is woken enters, or finds a holder, whose release is yet to come; by 4 it
+//! does not give up a free lock. Readers kept out by waiting writers alone are woken by a writer's release,
+//! or by the last writer that gives up.
+//!
+//! *Whom a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority,
+//! then first come. While one is on its way (3) the next releases wake nobody.
+//!
+//! *Orderings:* each step that leaves is a Release, and pairs with the Acquire of each that enters;
+//! steps of others between the two are read-modify-writes, which continue the release sequence. Steps
+//! that neither enter nor leave order nothing: the kernel compares under its own lock.
+//!
+//! *After the lock is free* only its address is used, in wake-ups. That is why the last reader leaves in
+//! two steps if anybody waits: what it has to look at, it looks at in between.
+//!
+//! *Progress:* newcomers may pass sleepers; a round of polling is [`SPINS`] long, for the holder's CPU is
+//! not known. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out,
+//! and releases hand the lock to starving readers and writers in alternation, until nobody starves.
+//! At most 63 starve at a time; further ones wait for their turn to. Starving goes before real-time
+//! priority, once for each that starves. (One reader that starves may miss that others have been let
+//! in: it waits until they leave.)
+//!
+//! *Hostile events:* EINTR re-waits. The death of a holder, or of one on its way, leaves the lock as it
+//! is, for good (a [robust mutex](crate::mutex::Robust) reports it). Fork: see [`Private`]. A signal handler
+//! must not take a lock that the code it interrupts may hold.
+//!
+//! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
+//!
+//! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
+//! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both
+//! preferences, deadlines, starvation, spurious wake-ups; negative twins), `tests/rwlock.rs`. The models
+//! leave out polling, more than three tasks, and the order in which the kernel wakes.
+#![allow(unsafe_code)]
+
+mod state;
+
+use self::state::{
+    CALL_READERS, CALL_WRITER, Call, ONE_READER, ONE_STARVING, ONE_WAITING, READERS,
+    SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS, STARVING_WRITERS, State,
+    WAITING, WRITER, Waiter,
+};
+use super::{Preference, WritersFirst};
+use crate::atomic::{AtomicU64, Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::mutex::{Patience, Unfinished};
+use crate::sharing::{Private, Sharing};
+use crate::sys::futex::{self, Wait};
+use crate::time::Deadline;
+use core::marker::PhantomData;
+
+/// Polls in front of each sleep, 3 to 5 µs: as for the wait-wake mutex, and far below the 50 µs that
+/// Long's locks spin for readers, whose progress cannot be seen. Longer rounds gained nothing certain.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
+
+/// A reader/writer lock without data: what [`RwLock`](super::RwLock) is made of, and what other crates
+/// take through [`lock_api`].
+///
+/// Eight bytes; zero is unlocked; movable while unlocked.
+#[repr(C)]
+pub struct RawRwLock<S: Sharing = Private, P: Preference = WritersFirst> {
+    state: AtomicU64,
+    kind: PhantomData<fn() -> (S, P)>,
+}
+
+impl<S: Sharing, P: Preference> RawRwLock<S, P> {
+    const_unless_loom! {
+        /// An unlocked lock.
+        #[must_use]
+        pub fn new() -> Self {
+            Self { state: AtomicU64::new(0), kind: PhantomData }
+        }
+    }
+
+    /// Whether somebody is inside, and whether as a writer.
+    pub(super) fn holders(&self) -> (bool, bool) {
+        // Relaxed: the answer may be stale before it arrives.
+        let state = State(self.state.load(Ordering::Relaxed));
+        (!state.is_free(), state.has(WRITER))
+    }
+
+    #[cfg(loom)]
+    pub(super) fn is_unused(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == 0
+    }
+
+    #[inline]
+    pub(super) fn read(&self, patience: Patience) -> Result<(), Unfinished> {
+        if self.read_free() {
+            Ok(())
+        } else {
+            self.contend::<false>(patience)
+        }
+    }
+
+    #[inline]
+    pub(super) fn write(&self, patience: Patience) -> Result<(), Unfinished> {
+        if self.write_free() {
+            Ok(())
+        } else {
+            self.contend::<true>(patience)
+        }
+    }
+
+    #[inline]
+    pub(super) fn try_read(&self) -> bool {
+        self.read_free() || self.attempt::<false>(Waiter::NEWCOMER).is_ok()
+    }
+
+    #[inline]
+    pub(super) fn try_write(&self) -> bool {
+        self.write_free() || self.attempt::<true>(Waiter::NEWCOMER).is_ok()
+    }
+
+    #[inline]
+    fn read_free(&self) -> bool {
+        // Relaxed: only a compare-and-swap enters.
+        let state = self.state.load(Ordering::Relaxed);
+        // Acquire: pairs with each Release below.
+        let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
+        state < READERS
+            && self
+                .state
+                .compare_exchange_weak(state, state + ONE_READER, acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    #[inline]
+    fn write_free(&self) -> bool {
+        // Acquire: pairs with each Release below.
+        self.state
+            .compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// # Safety
+    /// The calling task holds the lock as a reader.
+    #[inline]
+    pub(super) unsafe fn unlock_read(&self) {
+        // Release: pairs with the Acquire of a writer.
+        let release = unless_fault!(RwLockUnreadRelaxed, Ordering::Release, Ordering::Relaxed);
+        let state = self.state.fetch_sub(ONE_READER, release) - ONE_READER;
+        if state != 0 && state & READERS == 0 {
+            self.release(State(state), false);
+        }
+    }
+
+    /// # Safety
+    /// The calling task holds the lock as a writer.
+    #[inline]
+    pub(super) unsafe fn unlock_write(&self) {
+        // Release: pairs with the Acquire of whoever enters.
+        if let Err(state) =
+            self.state
+                .compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed)
+        {
+            self.release(State(state), true);
+        }
+    }
+
+    /// Enters as soon as the state admits it; the state that does not.
+    fn attempt<const WRITES: bool>(&self, waiter: Waiter) -> Result<(), State> {
+        // Relaxed: only a compare-and-swap enters.
+        let mut state = State(self.state.load(Ordering::Relaxed));
+        while state.admits::<P, WRITES>(waiter) {
+            // Acquire: pairs with the Release of those who left.
+            match self.change(state, state.entered::<WRITES>(waiter), Ordering::Acquire) {
+                Ok(()) => return Ok(()),
+                Err(now) => state = now,
+            }
+        }
+        Err(state)
+    }
+
+    /// One step; what the word is instead if it was another one.
+    fn change(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
+        match self
+            .state
+            .compare_exchange_weak(state.0, to.0, order, Ordering::Relaxed)
+        {
+            Ok(_) => Ok(()),
+            Err(now) => Err(State(now)),
+        }
+    }
+
+    /// Looks again and again, for a moment; whether it has entered.
+    fn poll<const WRITES: bool>(&self, waiter: Waiter) -> bool {
+        let mut left = SPINS;
+        loop {
+            let Err(state) = self.attempt::<WRITES>(waiter) else {
+                return true;
+            };
+            // While others starve it is their turn, and they may need this CPU.
+            if left == 0 || state.has(STARVING) && !waiter.starves() {
+                return false;
+            }
+            left -= 1;
+            spin_hint();
+        }
+    }
+
+    #[cold]
+    fn contend<const WRITES: bool>(&self, patience: Patience) -> Result<(), Unfinished> {
+        let mut me = Waiter::NEWCOMER;
+        let mut starves_at = None;
+        let mut starves = false;
+        loop {
+            if self.poll::<WRITES>(me) {
+                return Ok(());
+            }
+            loop {
+                let Some(state) = self.lie_down::<WRITES>(&mut me, starves) else {
+                    return Ok(());
+                };
+                let end = patience.deadline();
+                let until = if me.starves() {
+                    end
+                } else {
+                    let at = *starves_at.get_or_insert_with(starves_after::<P>);
+                    match (at, end) {
+                        (Some(at), Some(end)) => Some(at.min(end)),
+                        (at, end) => at.or(end),
+                    }
+                };
+                let mask = match (WRITES, me.starves()) {
+                    (false, false) => SLEEPING_READERS,
+                    (true, false) => SLEEPING_WRITERS,
+                    (false, true) => STARVING_READERS,
+                    (true, true) => STARVING_WRITERS,
+                };
+                let (ended, woken) = futex::wait_high(&self.state, state.0, mask, S::FLAG, until);
+                if woken {
+                    me.called = true;
+                    break;
+                }
+                if ended == Wait::TimedOut && until != end {
+                    starves = true;
+                    starves_at = None;
+                } else if let Err(unfinished) = patience.check(ended) {
+                    return self.give_up::<WRITES>(me).then_some(()).ok_or(unfinished);
+                }
+            }
+        }
+    }
+
+    /// Counts the waiter in, and asks to be called; `None` if it has entered instead.
+    fn lie_down<const WRITES: bool>(&self, me: &mut Waiter, starves: bool) -> Option<State> {
+        loop {
+            let Err(state) = self.attempt::<WRITES>(*me) else {
+                return None;
+            };
+            let mut counted = me.counted;
+            if WRITES {
+                counted |= ONE_WAITING;
+            }
+            // Where there is no room, it goes on as it is.
+            if starves && state.0 & STARVING != STARVING {
+                counted |= ONE_STARVING;
+            }
+            let call = if WRITES { CALL_WRITER } else { CALL_READERS };
+            let asked = State((state.0 + (counted - me.counted)) | call);
+            // Only a look that changes nothing is the last one (invariant 1).
+            if asked == state {
+                return Some(asked);
+            }
+            // Relaxed: nothing is entered or left.
+            if self.change(state, asked, Ordering::Relaxed).is_ok() {
+                me.counted = counted;
+                if unless_fault!(RwLockLooksOnce, false, true) {
+                    return Some(asked);
+                }
+            }
+        }
+    }
+
+    /// Counts the waiter out; true if it has entered instead, since the lock is free.
+    fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
+        let mut state = State(self.state.load(Ordering::Relaxed));
+        loop {
+            let free = state.is_free();
+            let to = if free {
+                state.entered::<WRITES>(me)
+            } else {
+                state.left::<WRITES>(me)
+            };
+            // Readers are inside, and others may join them now. (If no writer waits any more the high
+            // half says so, and with the call for readers taken away, too.)
+            let calls = if unless_fault!(RwLockQuitterForgetsReaders, free, true) {
+                None
+            } else {
+                to.with_readers_called::<P>()
+            };
+            let to = calls.map_or(to, |(called, _)| called);
+            // Acquire: it may enter.
+            match self.change(state, to, Ordering::Acquire) {
+                Err(now) => state = now,
+                Ok(()) => {
+                    if let Some((_, mask)) = calls {
+                        wake::<S>(&raw const self.state, mask);
+                    }
+                    return free;
+                }
+            }
+        }
+    }
+
+    /// Releases a lock that somebody waits for, or may.
+    #[cold]
+    fn release(&self, mut state: State, wrote: bool) {
+        let address = &raw const self.state;
+        let call = loop {
+            let (to, call) = state.released::<P>(wrote);
+            // Release: pairs with the Acquire of whoever enters.
+            match self.change(state, to, Ordering::Release) {
+                Ok(()) => break call,
+                Err(now) => state = now,
+            }
+        };
+        let in_turn = |first, second| {
+            if wake::<S>(address, first) == unless_fault!(RwLockWakesOneKind, 0, usize::MAX) {
+                wake::<S>(address, second);
+            }
+        };
+        match call {
+            Call::Nobody => {}
+            Call::Writer => drop(wake::<S>(address, SLEEPING_WRITERS)),
+            Call::Readers if !state.has(WAITING) => drop(wake::<S>(address, SLEEPING_READERS)),
+            Call::Readers => in_turn(SLEEPING_READERS, SLEEPING_WRITERS),
+            Call::Starving {
+                readers_first: true,
+            } => in_turn(STARVING_READERS, STARVING_WRITERS),
+            Call::Starving {
+                readers_first: false,
+            } => in_turn(STARVING_WRITERS, STARVING_READERS),
+        }
+    }
+
+    /// The writer becomes a reader, without a moment in between.
+    ///
+    /// # Safety
+    /// The calling task holds the lock as a writer.
+    pub(super) unsafe fn downgrade(&self) {
+        let mut state = State(WRITER);
+        loop {
+            let to = State(state.0 - WRITER + ONE_READER);
+            let calls = to.with_readers_called::<P>();
+            let to = calls.map_or(to, |(called, _)| called);
+            // Release: pairs with the Acquire of readers.
+            match self.change(state, to, Ordering::Release) {
+                Err(now) => state = now,
+                Ok(()) => {
+                    if let Some((_, mask)) = calls {
+                        wake::<S>(&raw const self.state, mask);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// One writer, or all readers.
+fn wake<S: Sharing>(state: *const AtomicU64, mask: u32) -> usize {
+    let count = if mask & (SLEEPING_WRITERS | STARVING_WRITERS) != 0 {
+        1
+    } else {
+        u32::MAX
+    };
+    futex::wake_high(state, count, mask, S::FLAG)
+}
+
+#[cfg(not(loom))]
+fn starves_after<P: Preference>() -> Option<Deadline> {
+    Some(Deadline::after(P::STARVES_AFTER))
+}
+#[cfg(loom)]
+fn starves_after<P: Preference>() -> Option<Deadline> {
+    crate::model::scene().starving.then_some(crate::model::SOON)
+}
+
+impl<S: Sharing, P: Preference> Default for RawRwLock<S, P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<S: Sharing, P: Preference> core::fmt::Debug for RawRwLock<S, P> {
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (locked, by_writer) = self.holders();
+        formatter
+            .debug_struct("RawRwLock")
+            .field("locked", &locked)
+            .field("by_writer", &by_writer)
+            .finish()
+    }
+}

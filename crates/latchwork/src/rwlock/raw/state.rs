@@ -1,0 +1,187 @@
+//! The word of the reader/writer lock, and all that may become of it; see the [parent](super).
+
+use crate::atomic::unless_fault;
+use crate::rwlock::Preference;
+
+pub(super) const ONE_READER: u64 = 1;
+pub(super) const READERS: u64 = 0xff_ffff;
+pub(super) const ONE_STARVING: u64 = 1 << 24;
+pub(super) const STARVING: u64 = 0x3f << 24;
+pub(super) const OPEN: u64 = 1 << 30;
+pub(super) const WRITER: u64 = 1 << 31;
+pub(super) const ONE_WAITING: u64 = 1 << 32;
+pub(super) const WAITING: u64 = 0x1fff_ffff << 32;
+pub(super) const VACANT: u64 = 1 << 61;
+pub(super) const CALL_WRITER: u64 = 1 << 62;
+pub(super) const CALL_READERS: u64 = 1 << 63;
+
+/// The groups of sleepers.
+pub(super) const SLEEPING_READERS: u32 = 1;
+pub(super) const SLEEPING_WRITERS: u32 = 2;
+pub(super) const STARVING_READERS: u32 = 4;
+pub(super) const STARVING_WRITERS: u32 = 8;
+
+/// The word, as it was or shall be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct State(pub(super) u64);
+
+/// Whom a release wakes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Call {
+    Nobody,
+    Writer,
+    /// All readers; if there is none, a writer.
+    Readers,
+    /// Those that starve, the readers first or a writer.
+    Starving {
+        readers_first: bool,
+    },
+}
+
+/// A task that did not get in at once.
+#[derive(Clone, Copy)]
+pub(super) struct Waiter {
+    /// What it has added to the word: itself as waiting, as starving.
+    pub(super) counted: u64,
+    /// It has been woken. A group of readers that was woken enters, although writers wait.
+    pub(super) called: bool,
+}
+
+impl Waiter {
+    pub(super) const NEWCOMER: Self = Self {
+        counted: 0,
+        called: false,
+    };
+
+    pub(super) fn starves(self) -> bool {
+        self.counted & STARVING != 0
+    }
+}
+
+impl State {
+    pub(super) fn has(self, bits: u64) -> bool {
+        self.0 & bits != 0
+    }
+
+    pub(super) fn is_free(self) -> bool {
+        self.0 == 0 || self.has(OPEN)
+    }
+
+    /// Whether a waiter may enter now.
+    pub(super) fn admits<P: Preference, const WRITES: bool>(self, waiter: Waiter) -> bool {
+        let free = self.is_free();
+        if WRITES {
+            free && (!self.has(STARVING) || waiter.starves())
+        } else {
+            let gives_way = if P::READERS_FIRST {
+                STARVING
+            } else {
+                STARVING | WAITING
+            };
+            (free || self.has(READERS))
+                && (waiter.called
+                    || !self.has(gives_way)
+                    || waiter.starves() && (free || !self.has(WAITING)))
+        }
+    }
+
+    /// After a waiter has entered.
+    pub(super) fn entered<const WRITES: bool>(self, waiter: Waiter) -> Self {
+        let state = State((self.0 & !(OPEN | VACANT)) - waiter.counted);
+        if WRITES {
+            let state = if waiter.counted != 0 {
+                state.with_the_others_called()
+            } else {
+                state
+            };
+            Self(state.0 | WRITER)
+        } else {
+            if state.0 & READERS == READERS {
+                too_many();
+            }
+            Self(state.0 + ONE_READER)
+        }
+    }
+
+    /// After a writer has left their number, who may have been called.
+    pub(super) fn with_the_others_called(self) -> Self {
+        Self(if self.has(WAITING) {
+            self.0 | unless_fault!(RwLockWriterForgetsOthers, CALL_WRITER, 0)
+        } else {
+            self.0 & !CALL_WRITER
+        })
+    }
+
+    /// After a waiter has given up; of a lock that is not free.
+    pub(super) fn left<const WRITES: bool>(self, waiter: Waiter) -> Self {
+        let state = State(self.0 - waiter.counted);
+        let state = if WRITES {
+            state.with_the_others_called()
+        } else {
+            state
+        };
+        // 0 would be free, and it is not: the last reader is about to release it.
+        if state.0 == 0 {
+            Self(CALL_READERS)
+        } else {
+            state
+        }
+    }
+
+    /// After the readers that may join those inside have been called, if there are any, and who they
+    /// are. All are woken, for the call is one for all; who may not enter lies down again.
+    pub(super) fn with_readers_called<P: Preference>(self) -> Option<(Self, u32)> {
+        let admits = |counted| {
+            self.admits::<P, false>(Waiter {
+                counted,
+                ..Waiter::NEWCOMER
+            })
+        };
+        let who = if self.has(STARVING) {
+            admits(ONE_STARVING)
+        } else {
+            admits(0)
+        };
+        (who && self.has(CALL_READERS)).then_some((
+            Self(self.0 & !CALL_READERS),
+            SLEEPING_READERS | STARVING_READERS,
+        ))
+    }
+
+    /// After a release, and whom it wakes.
+    pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, Call) {
+        let rest = self.0 & !WRITER;
+        if rest == 0 {
+            return (Self(0), Call::Nobody);
+        }
+        // Shown where the wake-up may go to either kind: one of the other kind that is on its way to
+        // sleep must not.
+        let vacant = OPEN | unless_fault!(RwLockHidesVacancy, VACANT, 0);
+        if self.has(STARVING) {
+            return (
+                Self(rest | vacant),
+                Call::Starving {
+                    readers_first: wrote,
+                },
+            );
+        }
+        if self.has(CALL_READERS) && self.has(WAITING) && P::READERS_FIRST {
+            return (Self(rest & !CALL_READERS | vacant), Call::Readers);
+        }
+        let (rest, call) = if self.has(CALL_READERS) && !self.has(WAITING) {
+            (rest & !CALL_READERS, Call::Readers)
+        } else if self.has(CALL_WRITER) {
+            (rest & !CALL_WRITER, Call::Writer)
+        } else {
+            (rest, Call::Nobody)
+        };
+        (Self(if rest == 0 { 0 } else { rest | OPEN }), call)
+    }
+}
+
+#[cold]
+fn too_many() -> ! {
+    crate::fatal(format_args!(
+        "more than {READERS} readers in a reader/writer lock, or guards forgotten"
+    ))
+}

@@ -1,0 +1,92 @@
+//! The reader/writer lock through [`lock_api`], so that other crates take it.
+#![allow(unsafe_code)]
+
+use super::{Preference, RawRwLock};
+use crate::mutex::Patience;
+use crate::sharing::Sharing;
+use crate::time::Deadline;
+use core::time::Duration;
+
+// SAFETY: one writer, or readers only, between entering and leaving; see `raw.rs`.
+unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
+    #[allow(
+        clippy::declare_interior_mutable_const,
+        reason = "the trait's way to spell a constructor"
+    )]
+    const INIT: Self = Self::new();
+    type GuardMarker = lock_api::GuardSend;
+
+    #[inline]
+    fn lock_shared(&self) {
+        let _ = self.read(Patience::ENDLESS);
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> bool {
+        self.try_read()
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self) {
+        // SAFETY: by the caller's contract, which is the same.
+        unsafe { self.unlock_read() }
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) {
+        let _ = self.write(Patience::ENDLESS);
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> bool {
+        self.try_write()
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self) {
+        // SAFETY: by the caller's contract, which is the same.
+        unsafe { self.unlock_write() }
+    }
+
+    fn is_locked(&self) -> bool {
+        self.holders().0
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        self.holders().1
+    }
+}
+
+// SAFETY: a timed lock that succeeds is a lock.
+unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S, P> {
+    type Duration = Duration;
+    type Instant = Deadline;
+
+    #[inline]
+    fn try_lock_shared_for(&self, timeout: Duration) -> bool {
+        self.try_read() || self.try_lock_shared_until(Deadline::after(timeout))
+    }
+
+    #[inline]
+    fn try_lock_shared_until(&self, deadline: Deadline) -> bool {
+        self.read(Patience::until(Some(deadline))).is_ok()
+    }
+
+    #[inline]
+    fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
+        self.try_write() || self.try_lock_exclusive_until(Deadline::after(timeout))
+    }
+
+    #[inline]
+    fn try_lock_exclusive_until(&self, deadline: Deadline) -> bool {
+        self.write(Patience::until(Some(deadline))).is_ok()
+    }
+}
+
+// SAFETY: the writer becomes a reader without a moment in between.
+unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockDowngrade for RawRwLock<S, P> {
+    unsafe fn downgrade(&self) {
+        // SAFETY: by the caller's contract; the inherent method.
+        unsafe { Self::downgrade(self) }
+    }
+}

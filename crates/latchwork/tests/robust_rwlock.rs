@@ -1,0 +1,275 @@
+//! What only a robust reader/writer lock does: it finds the dead, says so, and refuses what would wait
+//! for itself. (`rwlock.rs` asks what every such lock must do, `kill_rwlock.rs` kills at random and at
+//! every instruction.)
+#![cfg(not(loom))]
+#![allow(unsafe_code)]
+
+use core::mem::forget;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use latchwork::rwlock::{LockError, RobustRwLock, RobustWriteGuard};
+use latchwork::time::Deadline;
+use latchwork_testkit::{Child, Exit, Page, Trial};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+mod lock_support;
+use lock_support::Mapped;
+
+type Lock = RobustRwLock<u32, 2>;
+
+fn lock() -> Mapped<Lock> {
+    Mapped::new(Lock::new(0))
+}
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_millis(2))
+}
+
+/// Runs `body` in a thread that ends with whatever it holds.
+fn in_a_thread(body: impl FnOnce() + Send) {
+    thread::scope(|scope| scope.spawn(body).join().unwrap());
+}
+
+fn leave_dead_writer(lock: Pin<&Lock>, value: u32) {
+    in_a_thread(|| {
+        let mut guard = lock.write().unwrap();
+        *guard = value;
+        forget(guard);
+    });
+}
+
+fn leave_dead_reader(lock: Pin<&Lock>) {
+    in_a_thread(|| forget(lock.read().unwrap()));
+}
+
+#[test]
+fn a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for() {
+    let _trial = Trial::begin("a_dead_writer_is_reported_to_the_next_task_whatever_it_came_for");
+    let lock = lock();
+    let lock = lock.pin();
+    leave_dead_writer(lock, 7);
+    match lock.read() {
+        Err(LockError::OwnerDied(mut died)) => {
+            assert_eq!(*died, 7);
+            *died += 1;
+            let guard = died.make_consistent();
+            let guard = RobustWriteGuard::downgrade(guard);
+            assert_eq!((*guard, *lock.read().unwrap()), (8, 8));
+        }
+        other => panic!("{other:?}"),
+    }
+    leave_dead_writer(lock, 9);
+    match lock.write() {
+        Err(LockError::OwnerDied(died)) => *died.replace(1) += 1,
+        other => panic!("{other:?}"),
+    }
+    leave_dead_writer(lock, 9);
+    match lock.try_read() {
+        // SAFETY: a number.
+        Err(LockError::OwnerDied(died)) => drop(unsafe { died.make_consistent_unchecked() }),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(*lock.write().unwrap(), 9);
+}
+
+#[test]
+fn a_dead_reader_is_let_go_and_nobody_is_told() {
+    let _trial = Trial::begin("a_dead_reader_is_let_go_and_nobody_is_told");
+    let lock = lock();
+    let lock = lock.pin();
+    // More than there are seats.
+    for _ in 0..5 {
+        leave_dead_reader(lock);
+        drop(lock.write().unwrap());
+        leave_dead_reader(lock);
+    }
+    for _ in 0..5 {
+        leave_dead_reader(lock);
+        let others = [lock.try_read().unwrap(), lock.read().unwrap()];
+        assert!(matches!(lock.try_read(), Err(LockError::WouldBlock)));
+        drop(others);
+    }
+    drop(lock.try_write().unwrap());
+}
+
+#[test]
+fn a_lock_given_up_stays_given_up_until_it_is_reset() {
+    let _trial = Trial::begin("a_lock_given_up_stays_given_up_until_it_is_reset");
+    let mut lock = Box::pin(Lock::new(0));
+    leave_dead_writer(lock.as_ref(), 7);
+    match lock.as_ref().read() {
+        Err(LockError::OwnerDied(died)) => drop(died),
+        other => panic!("{other:?}"),
+    }
+    for _ in 0..2 {
+        let lock = lock.as_ref();
+        assert!(matches!(lock.read(), Err(LockError::NotRecoverable)));
+        assert!(matches!(lock.try_write(), Err(LockError::NotRecoverable)));
+    }
+    lock.as_mut().reset(3);
+    assert_eq!(*lock.as_ref().read().unwrap(), 3);
+    lock.as_mut().reset(4);
+    assert_eq!(*lock.as_ref().write().unwrap(), 4);
+    leave_dead_writer(lock.as_ref(), 7);
+    lock.as_mut().reset(5);
+    assert_eq!(*lock.as_ref().write().unwrap(), 5);
+}
+
+#[test]
+fn a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not() {
+    let _trial = Trial::begin("a_panic_of_a_writer_is_reported_and_that_of_a_reader_is_not");
+    let lock = lock();
+    let lock = lock.pin();
+    let panics = |body: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
+    panics(&|| {
+        let _guard = lock.read().unwrap();
+        panic!("expected");
+    });
+    drop(lock.write().unwrap());
+    let writer = || {
+        let _guard = lock.write();
+        panic!("expected");
+    };
+    panics(&writer);
+    // Whoever panics with what it was told passes it on.
+    panics(&writer);
+    match lock.write() {
+        Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+        other => panic!("{other:?}"),
+    }
+    drop(lock.read().unwrap());
+}
+
+#[test]
+fn what_would_wait_for_itself_is_refused() {
+    let trial = Trial::begin("what_would_wait_for_itself_is_refused");
+    let lock = lock();
+    let lock = lock.pin();
+    let writing = lock.write().unwrap();
+    assert!(matches!(lock.read(), Err(LockError::Deadlock)));
+    assert!(matches!(lock.write(), Err(LockError::Deadlock)));
+    drop(writing);
+    let reading = lock.read().unwrap();
+    assert!(matches!(lock.write(), Err(LockError::Deadlock)));
+    // A second time, as long as nobody waits.
+    let again = lock.read().unwrap();
+    // The last seat is taken, by the one that would wait.
+    assert!(matches!(lock.read(), Err(LockError::Deadlock)));
+    assert!(matches!(lock.try_read(), Err(LockError::WouldBlock)));
+    drop(again);
+    let writer = Child::fork(|| drop(lock.write().unwrap()));
+    trial.wait_until(|| writer.is_in_futex());
+    assert!(matches!(lock.read(), Err(LockError::Deadlock)));
+    drop(reading);
+    writer.succeed();
+    drop(lock.write().unwrap());
+}
+
+#[test]
+fn one_more_reader_than_there_are_seats_waits_for_one() {
+    let trial = Trial::begin("one_more_reader_than_there_are_seats_waits_for_one");
+    let lock = lock();
+    let lock = lock.pin();
+    let mut others: Vec<Child> = Vec::new();
+    let inside = Page::<AtomicU32>::new();
+    for count in 1..=2 {
+        others.push(Child::fork(|| {
+            let _guard = lock.read().unwrap();
+            inside.fetch_add(1, Ordering::SeqCst);
+            loop {
+                thread::park();
+            }
+        }));
+        trial.wait_until(|| inside.load(Ordering::SeqCst) == count);
+    }
+    assert!(matches!(lock.try_read(), Err(LockError::WouldBlock)));
+    assert!(matches!(lock.read_until(soon()), Err(LockError::TimedOut)));
+    assert!(matches!(lock.write_until(soon()), Err(LockError::TimedOut)));
+    let waits = Child::fork(|| drop(lock.read().unwrap()));
+    trial.wait_until(|| waits.is_in_futex());
+    // Whichever of the two it is, it gets its seat.
+    others.pop().unwrap().kill();
+    waits.succeed();
+    others.pop().unwrap().kill();
+    drop(lock.write().unwrap());
+}
+
+#[test]
+fn a_writer_killed_while_it_waits_has_torn_nothing() {
+    let trial = Trial::begin("a_writer_killed_while_it_waits_has_torn_nothing");
+    let lock = lock();
+    let lock = lock.pin();
+    for _ in 0..trial.times(10) {
+        let reading = lock.read().unwrap();
+        let mut writer = Child::fork(|| drop(lock.write().unwrap()));
+        trial.wait_until(|| writer.is_in_futex());
+        let readers: Vec<Child> = (0..3)
+            .map(|_| Child::fork(|| drop(lock.read().unwrap())))
+            .collect();
+        for reader in &readers {
+            trial.wait_until(|| reader.is_in_futex());
+        }
+        assert_eq!(writer.kill(), Exit::Signal(libc::SIGKILL));
+        // They enter, although one is inside.
+        readers.into_iter().for_each(Child::succeed);
+        drop(reading);
+        drop(lock.write().unwrap());
+    }
+}
+
+/// A guard as the child of a fork has it, with its parent's lock.
+fn inherited<G>(guard: &G) -> G {
+    // SAFETY: a valid guard; used in a child only, which its drop ends.
+    unsafe { core::ptr::read(guard) }
+}
+
+#[test]
+fn a_fork_holds_nothing_and_its_inherited_guards_abort() {
+    let _trial = Trial::begin("a_fork_holds_nothing_and_its_inherited_guards_abort");
+    let lock = lock();
+    let lock = lock.pin();
+    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    let guard = lock.write().unwrap();
+    aborts(Child::fork(|| drop(inherited(&guard))));
+    aborts(Child::fork(|| {
+        drop(RobustWriteGuard::downgrade(inherited(&guard)));
+    }));
+    Child::fork(|| assert!(matches!(lock.try_read(), Err(LockError::WouldBlock)))).succeed();
+    let guard = RobustWriteGuard::downgrade(guard);
+    aborts(Child::fork(|| drop(inherited(&guard))));
+    Child::fork(|| {
+        assert!(matches!(lock.try_write(), Err(LockError::WouldBlock)));
+        drop(lock.read().unwrap());
+    })
+    .succeed();
+    drop(guard);
+    drop(lock.write().unwrap());
+}
+
+#[test]
+fn destroying_a_held_lock_aborts() {
+    let _trial = Trial::begin("destroying_a_held_lock_aborts");
+    let hold: [fn(Pin<&Lock>); 2] = [|lock| forget(lock.read()), |lock| forget(lock.write())];
+    for hold in hold {
+        let mut child = Child::fork(|| {
+            let lock = Box::pin(Lock::new(0));
+            hold(lock.as_ref());
+            drop(lock);
+        });
+        assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    }
+}
+
+#[test]
+fn it_is_a_line_for_the_gate_and_one_for_each_reader() {
+    assert_eq!(size_of::<RobustRwLock<()>>(), 64 * 17);
+    assert_eq!(size_of::<RobustRwLock<(), 3>>(), 64 * 4);
+    let lock = lock();
+    let _guard = lock.pin().read().unwrap();
+    assert_eq!(
+        format!("{:?}", *lock),
+        "RobustRwLock { writer: None, readers: 1, .. }"
+    );
+}

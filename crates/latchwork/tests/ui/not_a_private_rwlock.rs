@@ -1,0 +1,10 @@
+use latchwork::region::{Region, RegionOptions, Shareable};
+
+fn main() {
+    let region = RegionOptions::new().max_bytes(1 << 20).create_anonymous().unwrap();
+    place(&region, || latchwork::rwlock::RwLock::new(0u32));
+}
+
+fn place<T: Shareable>(region: &Region, make: impl FnOnce() -> T) {
+    region.object("object", make).unwrap();
+}
