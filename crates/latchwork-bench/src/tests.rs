@@ -106,6 +106,11 @@ fn wait_wakeup_accounts_for_everybody() {
 }
 
 #[test]
+fn broadcast_accounts_for_everybody() {
+    everybody_is_accounted_for("broadcast");
+}
+
+#[test]
 fn inversion_accounts_for_everybody() {
     let result = everybody_is_accounted_for("inversion");
     // Each alone and disturbed, or not at all.

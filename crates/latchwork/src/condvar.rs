@@ -1,51 +1,107 @@
 //! Condition variables: wait for a change of what a mutex protects.
 //!
 //! Ours, not pthread's: a process-shared pthread condition variable hangs its next broadcast when a
-//! waiter was killed. Source of the form: U. Drepper, *Futexes are tricky*; the counter of std's.
+//! waiter was killed. Source of the form: U. Drepper, *Futexes are tricky*; the counter of std's; for
+//! inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
+//!
+//! There are two places to wait. In the *crowd* a notification of all wakes all, who then meet at the
+//! mutex. In the *gathering* they are released in another way, so that each is woken when it is its turn,
+//! or nearly: waiters of a [`Private`] condition variable are there, all with one mutex.
+//!
+//! | mutex | `notify_one` | `notify_all` | who is released |
+//! | --- | --- | --- | --- |
+//! | [`WaitWake`](crate::mutex::WaitWake) | wakes one | wakes two, sends the others on to the mutex's word | is woken by an unlock |
+//! | [`Inherit`](crate::mutex::Inherit), [`InheritPlain`](crate::mutex::InheritPlain) | sends one on to the mutex's word | sends all | is woken as the mutex's owner, the first in priority first; lends its priority until then |
+//! | any other; or one that processes share | wakes one | sends all on to the relay, wakes two | is woken when the one before it has taken the mutex |
 //!
 //! | word | meaning | changed by |
 //! | --- | --- | --- |
-//! | `ticket` | what waiters compare | +1 by each notification that finds waiters |
-//! | `waiters` | at least as many as wait | +1 by a waiter under the mutex, −1 when it returns |
+//! | `crowd.ticket` | what waiters in the crowd compare | +1 by each notification that finds some |
+//! | `crowd.waiters` | at least as many as wait there | +1 by a waiter under the mutex, −1 when it returns |
+//! | `state` | the mutex of those in the gathering and the way to it, and their number | a waiter, under the mutex: +1; if there was none, the mutex; −1 when it returns |
+//! | `ticket` | what waiters in the gathering compare; bit 0: all were notified once | +2 by each notification that finds some, and by a waiter that changes the mutex |
+//! | `relay` | at least as many as sleep on this word | + the number sent there, by who has sent them; −1 by who is about to wake one |
 //!
 //! Invariants
 //! 1. A waiter counts itself, reads the ticket, and begins its watch over deaths, while it holds the
 //!    mutex.
-//! 2. A notification moves the ticket on before it wakes.
-//! 3. `waiters` is too high by the number of waiters that were killed, never too low.
+//! 2. A notification moves the ticket on before it wakes, or sends on.
+//! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
+//! 4. All who are counted in `state`, asleep on the ticket or wherever they were sent, have the mutex that
+//!    stands there. Who comes with another one meanwhile joins the crowd.
+//! 5. While anybody sleeps on the relay, somebody is awake that will wake one: a waiter that was woken
+//!    there, which does so when it has taken the mutex or was refused it; or a notifier.
 //!
 //! *No wake-up is lost.* The predicate changes under the mutex. If the notifier locked before the
 //! waiter, the waiter has seen the change. If after, the mutex orders the waiter's count before the
 //! notifier's look at it (so Relaxed suffices there), and the kernel either finds the waiter asleep
-//! or refuses its sleep, since the ticket moved (1, 2). The ticket wraps after 2³² notifications
+//! or refuses its sleep, since the ticket moved (1, 2). The ticket wraps after 2³¹ notifications
 //! within one instant of a waiter's descheduling, which is not a case.
+//!
+//! *Nobody is sent to a mutex that is not its own.* A notifier reads the ticket, then the mutex, and the
+//! kernel compares the ticket as it sends. A waiter of another mutex changes the mutex, then the ticket,
+//! then sleeps: either the notifier reads the new mutex, or the kernel finds another ticket, and it reads
+//! both again. The address may be stale by then: nobody is asleep in that case, and the kernel does
+//! not touch it.
+//!
+//! *Sent to a word:* the waiters that are woken, and each that wakes up on the mutex's word, take the mutex
+//! as tasks that have slept for it, so that their unlock wakes the next. Who cannot know whether it was
+//! sent (all were notified once) does likewise, at the price of a call at its unlock. *Sent to the kernel:*
+//! it passes the mutex on from one to the next. The word, not the gate of [`Inherit`](crate::mutex::Inherit)
+//! is where they sleep: each has to be woken once anyhow, so the gate, which spares the sleep, spares
+//! nothing, and on the word their priorities count at once. *Sent to the relay:* the count is raised when they
+//! sleep there, then the first two are woken. Each wake-up takes one from the count before; if nobody was found,
+//! the count was of one that has given up, and the next is taken. So the count is too low only between
+//! a notifier's sending and its counting, and then it wakes some itself.
+//!
+//! *A deadline* ends the sleep wherever it goes on; the mutex is then taken in the usual way, however long
+//! that takes. [`Waited::TimedOut`] means that no notification of one was used up: the kernel says who
+//! was woken; who was sent on looks whether the ticket has moved. *A signal* whose handler runs may end a
+//! sleep as if notified.
 //!
 //! *A waiter is killed* after it was chosen by `notify_one` and before it looked, or a notifier after
 //! it changed the predicate and before it notified: in a region its death wakes the others (they
 //! look again, as after any spurious wake-up), asleep or on their way (1): a task that died after the
 //! waiter's look at the predicate is one whose death it has not counted. That is for tasks of the
 //! region, which a notifier must be (see `sleep.rs`). Outside of one, between processes, that one
-//! notification is lost, as with POSIX: use `notify_all` there. A leftover count
-//! (3) costs later notifications a system call. With a robust mutex a wait ends with what the mutex
-//! says: `OwnerDied` if its holder died meanwhile.
+//! notification is lost, as with POSIX: use `notify_all` there. That is why processes wait in the crowd: a
+//! chain of wake-ups would break with the one that dies. The threads of a gathering die together. A
+//! leftover count (3) costs later notifications a system call. With a robust mutex a wait ends with what
+//! the mutex says: `OwnerDied` if its holder died meanwhile.
+//!
+//! *What the kernel refuses* to send to an inheriting mutex (its owner has died, it would close a circle of
+//! waits, there is no memory) finds out for itself: those waiters take a nap of a second at a time, and see
+//! then that the ticket has moved. (The end of a nap costs a sleeper its place among those of its own
+//! priority.)
+//!
+//! *Several mutexes:* in turn, as many as one likes; those that come before all waiters of the last one
+//! have left, or with several at once, are woken at each notification of all, and one of them at each
+//! notification of one.
 //!
 //! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes, by
-//! real-time priority, then first come. *Fork, signals:* as for the mutex. *Frozen:* size 8,
-//! alignment 4, zero = nobody waits. *Cost:* without waiters a notification is one load.
+//! real-time priority, then first come; on the relay all who come after one of lower priority that was
+//! notified before wait for it. *Fork:* as for the mutex; a count may stay too high in the child. *Frozen:*
+//! size 24, alignment 8, zero = nobody waits. *Cost:* without waiters a notification is two loads.
 //!
-//! *Checked by:* `tests/loom_condvar.rs` (no lost notification with one and two waiters, spurious
-//! wake-ups; negative twin: the ticket does not move), and the kill tests.
+//! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each way,
+//! spurious wake-ups, deadlines, two mutexes, a death; negative twins), `tests/condvar.rs`,
+//! `tests/condvar_release.rs` (sleeps counted, priorities), and the kill tests. Left out of the models: naps.
 #![allow(unsafe_code)]
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::{MutexGuard, Protocol};
+mod crowd;
+mod gathering;
+
+use crate::atomic::{const_unless_loom, unless_fault};
+use crate::mutex::{Arrival, By, MutexGuard, Protocol, Queue};
 use crate::sharing::{Private, Sharing};
-use crate::sleep::Watch;
-use crate::sys::futex::{self, Wait};
+use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ptr;
+use crowd::Crowd;
+use gathering::Gathering;
 
 /// How a timed wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +112,27 @@ pub enum Waited {
     TimedOut,
 }
 
+impl Waited {
+    const fn unless(timed_out: bool) -> Self {
+        if timed_out {
+            Self::TimedOut
+        } else {
+            Self::Woken
+        }
+    }
+}
+
 /// A condition variable for any mutex of this crate.
+///
+/// Threads that wait for a private one with the same mutex are not woken all at once: who is released by
+/// [`notify_all`](Self::notify_all) wakes up when it can have the mutex, or nearly. With a mutex that
+/// inherits priority, the one of the highest priority has it first, and lends its priority to the holder
+/// as soon as it is notified. Those of a [shared](Self::shared) one are woken together.
+///
+/// It may be used with one mutex after another. With several at a time nothing is lost, but waiters are
+/// woken more often than needed.
+///
+/// Owner death, fork, signals: as for the mutex; a signal handler may end a wait as if notified.
 ///
 /// ```
 /// use latchwork::condvar::Condvar;
@@ -76,8 +152,8 @@ pub enum Waited {
 /// ```
 #[repr(C)]
 pub struct Condvar<S: Sharing = Private> {
-    ticket: AtomicU32,
-    waiters: AtomicU32,
+    gathering: Gathering,
+    crowd: Crowd,
     sharing: PhantomData<S>,
 }
 
@@ -108,51 +184,53 @@ impl<S: Sharing> Condvar<S> {
         /// One that nobody waits for.
         #[must_use]
         pub fn new_in() -> Self {
-            Self { ticket: AtomicU32::new(0), waiters: AtomicU32::new(0), sharing: PhantomData }
+            Self { gathering: Gathering::new(), crowd: Crowd::new(), sharing: PhantomData }
         }
     }
 
     /// Wakes one waiter, if there is any.
     pub fn notify_one(&self) {
-        self.notify(1);
+        self.notify(false);
     }
 
     /// Wakes all waiters.
     pub fn notify_all(&self) {
-        self.notify(u32::MAX);
+        self.notify(true);
     }
 
     #[inline]
-    fn notify(&self, count: u32) {
-        // Relaxed: ordered by the mutex, see above.
-        if self.waiters.load(Ordering::Relaxed) > unless_fault!(CondvarSkipsSingleWaiter, 0, 1) {
-            self.wake(count);
+    fn notify(&self, all: bool) {
+        let enough = unless_fault!(CondvarSkipsSingleWaiter, 0, 1);
+        if self.gathering.waiters() > enough {
+            self.gathering.notify(all);
+        }
+        if self.crowd.waiters() > enough {
+            self.crowd.wake(if all { u32::MAX } else { 1 }, S::FLAG);
         }
     }
 
-    #[cold]
-    fn wake(&self, count: u32) {
-        // Relaxed: the kernel orders its comparison with the wake.
-        self.ticket
-            .fetch_add(unless_fault!(CondvarTicketStays, 1, 0), Ordering::Relaxed);
-        futex::wake(&raw const self.ticket, count, S::FLAG);
-    }
-
-    /// Counts the caller in, and returns the sleep to come and its ticket. Under the mutex.
-    fn enter(&self) -> (Watch<'_>, u32) {
-        let watch = Watch::begin(&self.ticket, S::FLAG);
-        self.waiters.fetch_add(1, Ordering::Relaxed);
-        (watch, self.ticket.load(Ordering::Relaxed))
-    }
-
-    fn sleep(&self, watch: &Watch<'_>, ticket: u32, deadline: Option<Deadline>) -> Waited {
-        let ended = watch.sleep(ticket, deadline);
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-        if ended == Wait::TimedOut {
-            Waited::TimedOut
-        } else {
-            Waited::Woken
+    /// What all waits are: `release` lets the lock at this address go, `acquire` takes it again.
+    fn pause<R>(
+        &self,
+        lock: *const (),
+        queue: Queue<'_>,
+        deadline: Option<Deadline>,
+        release: impl FnOnce(),
+        acquire: impl FnOnce(Arrival) -> R,
+    ) -> (R, Waited) {
+        if S::FLAG == Flag::Private
+            && let Some(seat) = self.gathering.enter(lock, queue)
+        {
+            release();
+            let (waited, arrival) = seat.sleep(deadline);
+            let acquired = acquire(arrival);
+            seat.leave();
+            return (acquired, waited);
         }
+        let stay = self.crowd.enter(S::FLAG);
+        release();
+        let waited = stay.sleep(deadline);
+        (acquire(Arrival(By::Itself)), waited)
     }
 
     /// Releases the mutex, waits for a notification, and takes the mutex again.
@@ -205,27 +283,26 @@ impl<S: Sharing> Condvar<S> {
         guard: MutexGuard<'a, T, P>,
         deadline: Option<Deadline>,
     ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
-        let (watch, ticket) = self.enter();
         // Not dropped if the lock cannot be taken again.
         let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
-        unsafe { lock.release() };
-        let compared = unless_fault!(
-            CondvarTicketReadLate,
-            ticket,
-            self.ticket.load(Ordering::Relaxed)
-        );
-        let waited = self.sleep(&watch, compared, deadline);
-        lock.acquire()?;
+        let release = || unsafe { lock.release() };
+        let address = ptr::from_ref(lock).cast();
+        let (taken, waited) = self.pause(address, lock.queue(), deadline, release, |arrival| {
+            lock.acquire_again(arrival)
+        });
+        taken?;
         Ok((ManuallyDrop::into_inner(guard), waited))
     }
 }
 
 #[cfg(not(loom))]
 mod with_robust {
-    use super::{Condvar, Deadline, Sharing, Waited};
+    use super::{Condvar, Deadline, Queue, Sharing, Waited, ptr};
     use crate::mutex::{LockError, RobustGuard, RobustProtocol};
+
+    type Taken<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
     impl<S: Sharing> Condvar<S> {
         /// As [`Condvar::wait`], with a robust mutex.
@@ -237,11 +314,7 @@ mod with_robust {
             &self,
             guard: RobustGuard<'a, T, P>,
         ) -> Result<RobustGuard<'a, T, P>, LockError<'a, T, P>> {
-            let (watch, ticket) = self.enter();
-            let mutex = RobustGuard::mutex(&guard);
-            drop(guard);
-            self.sleep(&watch, ticket, None);
-            mutex.lock()
+            self.wait_robust_inner(guard, None).0
         }
 
         /// As [`Condvar::wait_until`], with a robust mutex.
@@ -253,11 +326,64 @@ mod with_robust {
             guard: RobustGuard<'a, T, P>,
             deadline: Deadline,
         ) -> Result<(RobustGuard<'a, T, P>, Waited), LockError<'a, T, P>> {
-            let (watch, ticket) = self.enter();
+            let (taken, waited) = self.wait_robust_inner(guard, Some(deadline));
+            Ok((taken?, waited))
+        }
+
+        fn wait_robust_inner<'a, T: ?Sized, P: RobustProtocol>(
+            &self,
+            guard: RobustGuard<'a, T, P>,
+            deadline: Option<Deadline>,
+        ) -> (Taken<'a, T, P>, Waited) {
             let mutex = RobustGuard::mutex(&guard);
-            drop(guard);
-            let waited = self.sleep(&watch, ticket, Some(deadline));
-            Ok((mutex.lock()?, waited))
+            let address = ptr::from_ref(mutex.get_ref()).cast();
+            let release = || drop(guard);
+            self.pause(address, Queue::NONE, deadline, release, |_| mutex.lock())
+        }
+    }
+}
+
+#[cfg(not(loom))]
+mod with_recursive {
+    use super::{Condvar, Deadline, Sharing, Waited, ptr};
+    use crate::mutex::{Protocol, RecursiveGuard};
+
+    impl<S: Sharing> Condvar<S> {
+        /// As [`Condvar::wait`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts if it has taken it more often: those other guards would be left without the mutex.
+        pub fn wait_recursive<'a, T: ?Sized, P: Protocol>(
+            &self,
+            guard: RecursiveGuard<'a, T, P>,
+        ) -> P::Outcome<RecursiveGuard<'a, T, P>> {
+            let waited = self.wait_recursive_inner(guard, None);
+            P::outcome(waited.map(|(guard, _)| guard))
+        }
+
+        /// As [`Condvar::wait_until`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts as [`Self::wait_recursive`].
+        pub fn wait_recursive_until<'a, T: ?Sized, P: Protocol>(
+            &self,
+            guard: RecursiveGuard<'a, T, P>,
+            deadline: Deadline,
+        ) -> P::Outcome<(RecursiveGuard<'a, T, P>, Waited)> {
+            P::outcome(self.wait_recursive_inner(guard, Some(deadline)))
+        }
+
+        fn wait_recursive_inner<'a, T: ?Sized, P: Protocol>(
+            &self,
+            guard: RecursiveGuard<'a, T, P>,
+            deadline: Option<Deadline>,
+        ) -> Result<(RecursiveGuard<'a, T, P>, Waited), P::Fault> {
+            let mutex = RecursiveGuard::only(&guard);
+            let raw = mutex.raw();
+            let address = ptr::from_ref(raw).cast();
+            let release = || drop(guard);
+            let (taken, waited) = self.pause(address, raw.queue(), deadline, release, |arrival| {
+                mutex.lock_again(arrival)
+            });
+            Ok((taken?, waited))
         }
     }
 }
@@ -273,7 +399,10 @@ impl<S: Sharing> fmt::Debug for Condvar<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Condvar")
-            .field("waiters", &self.waiters.load(Ordering::Relaxed))
+            .field(
+                "waiters",
+                &(self.gathering.waiters() + self.crowd.waiters()),
+            )
             .finish()
     }
 }

@@ -4,266 +4,24 @@
 #![allow(unsafe_code)]
 
 use core::mem::forget;
-use core::pin::{Pin, pin};
+use core::pin::pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::condvar::{Condvar, Waited};
-use latchwork::mutex::{LockError, Mutex, Robust, WaitWake};
-use latchwork::sharing::Shared;
+use latchwork::mutex::{LockError, Mutex, RecursiveMutex};
+use latchwork::sharing::{Private, Shared};
 use latchwork::time::Deadline;
-use latchwork_testkit::{Child, Page, Trial, Watchdog};
+use latchwork_testkit::{Child, Exit, Page, Seed, Trial, Watchdog};
 use std::thread;
 
+mod condvar_support;
 mod lock_support;
+mod protect_support;
 mod pthread;
+use condvar_support::*;
 use lock_support::{Mapped, ThreadId};
 
-/// A number, and waiting for it to change.
-trait Contestant: Sync {
-    const SHARED: bool;
-    fn make() -> Self;
-    fn settle(&self) {}
-    /// Changes the number, and tells one waiter, or all.
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64));
-    /// Waits while `condition` holds, until the deadline; then leaves the number changed by `then`.
-    /// Returns false if the deadline passed first.
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool;
-}
-
-struct Private {
-    number: Mutex<u64>,
-    changed: Condvar,
-}
-
-impl Contestant for Private {
-    const SHARED: bool = false;
-    fn make() -> Self {
-        Self {
-            number: Mutex::new(0),
-            changed: Condvar::new(),
-        }
-    }
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        change(&mut self.number.lock());
-        if all {
-            self.changed.notify_all()
-        } else {
-            self.changed.notify_one()
-        }
-    }
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool {
-        let mut guard = self.number.lock();
-        match deadline {
-            None => guard = self.changed.wait_while(guard, |number| condition(*number)),
-            Some(deadline) => {
-                while condition(*guard) {
-                    let waited;
-                    (guard, waited) = self.changed.wait_until(guard, deadline);
-                    if waited == Waited::TimedOut && condition(*guard) {
-                        return false;
-                    }
-                }
-            }
-        }
-        then(&mut guard);
-        true
-    }
-}
-
-/// Notifies under the lock.
-struct BetweenProcesses {
-    number: Mutex<u64, WaitWake<Shared>>,
-    changed: Condvar<Shared>,
-}
-
-impl Contestant for BetweenProcesses {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self {
-            number: Mutex::shared(0),
-            changed: Condvar::shared(),
-        }
-    }
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        let mut guard = self.number.lock();
-        change(&mut guard);
-        if all {
-            self.changed.notify_all()
-        } else {
-            self.changed.notify_one()
-        }
-        drop(guard);
-    }
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool {
-        let mut guard = self.number.lock();
-        while condition(*guard) {
-            let waited;
-            (guard, waited) = match deadline {
-                None => (self.changed.wait(guard), Waited::Woken),
-                Some(deadline) => self.changed.wait_until(guard, deadline),
-            };
-            if waited == Waited::TimedOut && condition(*guard) {
-                return false;
-            }
-        }
-        then(&mut guard);
-        true
-    }
-}
-
-struct WithRobust {
-    number: Mutex<u64, Robust>,
-    changed: Condvar<Shared>,
-}
-
-impl WithRobust {
-    fn number(&self) -> Pin<&Mutex<u64, Robust>> {
-        // SAFETY: no body moves its contestant after the first use.
-        unsafe { Pin::new_unchecked(&self.number) }
-    }
-}
-
-impl Contestant for WithRobust {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self {
-            number: Mutex::robust(0),
-            changed: Condvar::shared(),
-        }
-    }
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        change(&mut self.number().lock().unwrap());
-        if all {
-            self.changed.notify_all()
-        } else {
-            self.changed.notify_one()
-        }
-    }
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool {
-        let mut guard = self.number().lock().unwrap();
-        while condition(*guard) {
-            let waited;
-            (guard, waited) = match deadline {
-                None => (self.changed.wait_robust(guard).unwrap(), Waited::Woken),
-                Some(deadline) => self.changed.wait_robust_until(guard, deadline).unwrap(),
-            };
-            if waited == Waited::TimedOut && condition(*guard) {
-                return false;
-            }
-        }
-        then(&mut guard);
-        true
-    }
-}
-
-#[derive(Default)]
-struct OfStd {
-    number: std::sync::Mutex<u64>,
-    changed: std::sync::Condvar,
-}
-
-impl Contestant for OfStd {
-    const SHARED: bool = false;
-    fn make() -> Self {
-        Self::default()
-    }
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        change(&mut self.number.lock().unwrap());
-        if all {
-            self.changed.notify_all()
-        } else {
-            self.changed.notify_one()
-        }
-    }
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool {
-        let guard = self.number.lock().unwrap();
-        let patience = deadline.map_or(Duration::from_secs(1 << 20), Deadline::remaining);
-        let (mut guard, ended) = self
-            .changed
-            .wait_timeout_while(guard, patience, |number| condition(*number))
-            .unwrap();
-        if ended.timed_out() {
-            return false;
-        }
-        then(&mut guard);
-        true
-    }
-}
-
-struct OfPthread {
-    number: pthread::Mutex<u64>,
-    changed: pthread::Condvar,
-}
-
-impl Contestant for OfPthread {
-    const SHARED: bool = true;
-    fn make() -> Self {
-        Self {
-            number: pthread::Mutex::new(0),
-            changed: pthread::Condvar::new(),
-        }
-    }
-    fn settle(&self) {
-        self.number.initialise();
-        self.changed.initialise();
-    }
-    fn change(&self, all: bool, change: impl FnOnce(&mut u64)) {
-        change(&mut self.number.lock());
-        if all {
-            self.changed.notify_all()
-        } else {
-            self.changed.notify_one()
-        }
-    }
-    fn wait_while(
-        &self,
-        deadline: Option<Deadline>,
-        condition: impl Fn(u64) -> bool,
-        then: impl FnOnce(&mut u64),
-    ) -> bool {
-        let mut guard = self.number.lock();
-        while condition(*guard) {
-            if !self.changed.wait(&mut guard, deadline) && condition(*guard) {
-                return false;
-            }
-        }
-        then(&mut guard);
-        true
-    }
-}
-
 const ROUNDS: u64 = 2000;
-
-fn settled<C: Contestant>() -> Box<C> {
-    let contestant = Box::new(C::make());
-    contestant.settle();
-    contestant
-}
 
 fn play(contestant: &impl Contestant, parity: u64) {
     for _ in 0..ROUNDS {
@@ -319,9 +77,9 @@ fn each_token_finds_a_taker<C: Contestant>() {
 fn a_broadcast_releases_everybody<C: Contestant>() {
     let contestant = settled::<C>();
     for round in 1..=50 {
-        let asleep: [ThreadId; 6] = Default::default();
+        let ids: [ThreadId; 6] = Default::default();
         thread::scope(|scope| {
-            for id in &asleep {
+            for id in &ids {
                 let contestant = &contestant;
                 scope.spawn(move || {
                     id.set();
@@ -329,8 +87,8 @@ fn a_broadcast_releases_everybody<C: Contestant>() {
                 });
             }
             // In some rounds all sleep, in the others they are on their way.
-            while round % 5 == 0 && !asleep.iter().all(ThreadId::is_in_futex) {
-                thread::yield_now();
+            if round % 5 == 0 {
+                asleep(&ids);
             }
             contestant.change(true, |number| *number = round);
         });
@@ -357,28 +115,141 @@ fn a_timed_wait_ends_at_its_deadline_and_not_before<C: Contestant>() {
     });
 }
 
+/// Wherever it sleeps by then: it comes back with the mutex.
+fn a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it<C: Contestant>() {
+    let contestant = settled::<C>();
+    let deadline = Deadline::after(Duration::from_millis(30));
+    let ids: [ThreadId; 4] = Default::default();
+    thread::scope(|scope| {
+        for id in &ids {
+            let contestant = &contestant;
+            scope.spawn(move || {
+                id.set();
+                let mut looks = 0;
+                contestant.wait_while(
+                    Some(deadline),
+                    |_| {
+                        looks += 1;
+                        looks == 1
+                    },
+                    |number| *number += 1,
+                );
+            });
+        }
+        asleep(&ids);
+        contestant.change_and(
+            true,
+            |number| *number += 1,
+            || {
+                while !deadline.has_passed() {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            },
+        );
+    });
+    assert!(contestant.wait_while(None, |number| number != 5, |_| ()));
+}
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count(_: i32) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Tokens are given and taken; some takers give up, all are interrupted, and notifications of one and
+/// of all are mixed. At the end every taker has what it wants.
+fn no_token_is_lost_among_deadlines_and_signals<C: Contestant>() {
+    const TAKERS: u64 = 6;
+    const EACH: u64 = 400;
+    let seed = Seed::from_env();
+    // SAFETY: a handler that does one atomic operation.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = count as *const () as usize;
+        assert_eq!(
+            libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()),
+            0
+        );
+    }
+    let contestant = settled::<C>();
+    let ids: [ThreadId; TAKERS as usize] = Default::default();
+    thread::scope(|scope| {
+        let takers: Vec<_> = (0..TAKERS)
+            .map(|taker| {
+                let (contestant, id) = (&contestant, &ids[taker as usize]);
+                let mut rng = seed.rng(taker);
+                scope.spawn(move || {
+                    id.set();
+                    let mut taken = 0;
+                    while taken < EACH {
+                        let soon = (taker % 2 == 0)
+                            .then(|| Deadline::after(Duration::from_micros(rng.u64(..60))));
+                        let got = contestant.wait_while(
+                            soon,
+                            |tokens| tokens == 0,
+                            |tokens| *tokens -= 1,
+                        );
+                        taken += u64::from(got);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            let mut rng = seed.rng(TAKERS);
+            let mut left = TAKERS * EACH;
+            while left > 0 {
+                let given = rng.u64(1..=left.min(4));
+                left -= given;
+                contestant.change(given > 1 || rng.bool(), |tokens| *tokens += given);
+            }
+        });
+        let mut rng = seed.rng(TAKERS + 1);
+        while !takers.iter().all(|taker| taker.is_finished()) {
+            let taker = rng.usize(..takers.len());
+            if ids[taker].is_set() && !takers[taker].is_finished() {
+                ids[taker].signal(libc::SIGUSR1);
+            }
+            thread::sleep(Duration::from_micros(50));
+        }
+    });
+    assert!(contestant.wait_while(None, |tokens| tokens != 0, |_| ()));
+}
+
 macro_rules! conformance {
     ($($module:ident: $contestant:ty;)*) => {$(
         mod $module {
+            use super::*;
             conformance!(@ $contestant; two_tasks_take_turns two_processes_take_turns each_token_finds_a_taker
-                a_broadcast_releases_everybody a_timed_wait_ends_at_its_deadline_and_not_before);
+                a_broadcast_releases_everybody a_timed_wait_ends_at_its_deadline_and_not_before
+                a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_for_it
+                no_token_is_lost_among_deadlines_and_signals);
         }
     )*};
     (@ $contestant:ty; $($body:ident)*) => {$(
         #[test]
         fn $body() {
-            let _watchdog = super::Watchdog::start(concat!(stringify!($body), " of ", stringify!($contestant)).into());
-            super::$body::<$contestant>();
+            if <$contestant>::is_permitted(stringify!($body)) {
+                let _watchdog = Watchdog::start(concat!(stringify!($body), " of ", stringify!($contestant)).into());
+                super::$body::<$contestant>();
+            }
         }
     )*};
 }
 
 conformance! {
-    private: crate::Private;
-    between_processes: crate::BetweenProcesses;
-    with_robust: crate::WithRobust;
-    of_std: crate::OfStd;
-    of_pthread: crate::OfPthread;
+    by_word: Of<ByWord>;
+    by_kernel: Of<ByKernel>;
+    by_kernel_past_gate: Of<ByKernelPastGate>;
+    by_relay: Of<ByRelay>;
+    by_relay_under_ceiling: Of<ByRelayUnderCeiling>;
+    by_relay_to_shared: Of<ByRelayToShared>;
+    by_relay_to_robust: OfRobust<Private>;
+    by_crowd: Of<ByCrowd>;
+    by_crowd_inheriting: Of<ByCrowdInheriting>;
+    by_crowd_to_robust: OfRobust<Shared>;
+    by_word_of_recursive: OfRecursive;
+    of_std: OfStd;
+    of_pthread: OfPthread;
 }
 
 static NUMBER: Mutex<u32> = Mutex::new(0);
@@ -388,12 +259,12 @@ static CHANGED: Condvar = Condvar::new();
 fn a_condvar_can_be_a_static_and_is_zero() {
     CHANGED.notify_all();
     drop(NUMBER.lock());
-    assert_eq!((size_of::<Condvar>(), align_of::<Condvar>()), (8, 4));
+    assert_eq!((size_of::<Condvar>(), align_of::<Condvar>()), (24, 8));
     assert_eq!(
         (size_of::<Condvar<Shared>>(), align_of::<Condvar<Shared>>()),
-        (8, 4)
+        (24, 8)
     );
-    // SAFETY: two integers.
+    // SAFETY: integers.
     let zeroed: Condvar = unsafe { core::mem::zeroed() };
     assert_eq!(
         zeroed.wait_for(NUMBER.lock(), Duration::from_millis(1)).1,
@@ -432,7 +303,7 @@ fn a_waiter_learns_that_a_holder_died_meanwhile() {
 #[test]
 fn a_killed_waiter_hangs_nobody() {
     let trial = Trial::begin("a_killed_waiter_hangs_nobody");
-    let contestant = Mapped::new(WithRobust::make());
+    let contestant = Mapped::new(OfRobust::<Shared>::make());
     let passed = Page::<AtomicU32>::new();
     let wait = || {
         contestant.wait_while(None, |number| number == 0, |_| ());
@@ -448,4 +319,15 @@ fn a_killed_waiter_hangs_nobody() {
         survivors.into_iter().for_each(Child::succeed);
     }
     assert_eq!(passed.load(Ordering::Relaxed), 40);
+}
+
+#[test]
+fn a_wait_with_a_mutex_that_was_taken_twice_aborts() {
+    let _trial = Trial::begin("a_wait_with_a_mutex_that_was_taken_twice_aborts");
+    let mut child = Child::fork(|| {
+        let (mutex, changed) = (RecursiveMutex::new(()), Condvar::new());
+        let _outer = mutex.lock();
+        drop(changed.wait_recursive(mutex.lock()));
+    });
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
 }

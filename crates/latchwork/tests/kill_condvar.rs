@@ -5,7 +5,7 @@ use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{LockError, Mutex, RawLock, Robust, RobustGuard, WaitWake};
-use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::region::{Region, Shareable};
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::step;
@@ -13,7 +13,9 @@ use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
 use std::cell::RefCell;
 use std::thread;
 
+mod kill_support;
 mod lock_support;
+use kill_support::{region, warm_up};
 use lock_support::Mapped;
 
 const ROOM: u64 = 3;
@@ -89,15 +91,6 @@ impl<'r> Shop<'r> {
     }
 }
 
-fn region() -> Region {
-    RegionOptions::new()
-        .max_bytes(4 << 20)
-        .max_tasks(64)
-        .label("kill_condvar")
-        .create_anonymous()
-        .unwrap()
-}
-
 fn storm_over_a_condvar(
     name: &'static str,
     givers: usize,
@@ -106,7 +99,7 @@ fn storm_over_a_condvar(
     recoverers: bool,
 ) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region("kill_condvar");
     let shop = Shop::new(&region);
     let work = |worker: Worker| {
         let mut rng = worker.rng();
@@ -167,16 +160,9 @@ fn killing_those_who_were_just_woken_by_a_death_hangs_nobody() {
 #[test]
 fn a_notification_outlives_its_waiter_at_every_instruction() {
     let trial = Trial::begin("a_notification_outlives_its_waiter_at_every_instruction");
-    let region = region();
+    let region = region("kill_condvar");
     let shop = Shop::new(&region);
-    // A new place in the task table wakes those who sleep, once: let there be enough of them.
-    let mut warm: Vec<Child> = (0..4).map(|_| Child::fork(|| shop.take())).collect();
-    for child in &warm {
-        trial.wait_until(|| child.is_in_futex());
-    }
-    warm.iter_mut()
-        .for_each(|child| assert_ne!(child.kill(), Exit::Code(0)));
-    region.sweep().unwrap();
+    warm_up(&trial, &region, || shop.take());
     let offer = || {
         if *repaired(shop.tokens.lock()) == 0 {
             shop.put(false);
@@ -219,7 +205,7 @@ fn a_notification_outlives_its_waiter_at_every_instruction() {
 #[test]
 fn a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction() {
     let trial = Trial::begin("a_killed_notifier_leaves_no_waiter_asleep_at_any_instruction");
-    let region = region();
+    let region = region("kill_condvar");
     let shop = Shop::new(&region);
     step::each_instruction(
         &trial,
@@ -278,7 +264,7 @@ unsafe impl RawLock for Interrupted {
 /// of the region when it begins, and settles it itself as it becomes one.
 fn a_notifier_dies_between_unlock_and_sleep(name: &'static str, swept: bool) {
     let trial = Trial::begin(name);
-    let region = region();
+    let region = region("kill_condvar");
     let changed = region
         .object("changed", Condvar::<Shared>::shared)
         .unwrap()

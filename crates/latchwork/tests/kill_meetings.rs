@@ -5,34 +5,22 @@ use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use latchwork::barrier::Barrier;
 use latchwork::completion::Completion;
 use latchwork::once::Once;
-use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::region::Shareable;
 use latchwork::sharing::Shared;
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Child, Exit, Page, Storm, Trial, Worker};
 
-fn region() -> Region {
-    RegionOptions::new()
-        .max_bytes(4 << 20)
-        .max_tasks(64)
-        .label("kill_meetings")
-        .create_anonymous()
-        .unwrap()
-}
+mod kill_support;
+use kill_support::{asleep, region, warm_up};
 
 fn arrive(barrier: &Barrier<Shared>) {
     let _last = barrier.wait();
 }
 
-fn asleep(trial: &Trial, children: &[Child]) {
-    for child in children {
-        trial.wait_until(|| child.is_in_futex());
-    }
-}
-
 #[test]
 fn killed_completers_and_waiters_hang_nobody() {
     let trial = Trial::begin("killed_completers_and_waiters_hang_nobody");
-    let region = region();
+    let region = region("kill_meetings");
     let there = region
         .object("there", Completion::<Shared>::shared)
         .unwrap()
@@ -77,7 +65,7 @@ fn killed_completers_and_waiters_hang_nobody() {
 #[test]
 fn a_completion_is_whole_at_every_instruction_of_its_completer() {
     let trial = Trial::begin("a_completion_is_whole_at_every_instruction_of_its_completer");
-    let region = region();
+    let region = region("kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
@@ -126,16 +114,12 @@ fn a_completion_is_whole_at_every_instruction_of_its_completer() {
 #[test]
 fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
     let trial = Trial::begin("a_token_is_taken_or_left_at_every_instruction_of_its_taker");
-    let region = region();
+    let region = region("kill_meetings");
     let done = region
         .object("done", Completion::<Shared>::shared)
         .unwrap()
         .get_ref();
-    let mut warm: Vec<Child> = (0..4).map(|_| Child::fork(|| done.wait())).collect();
-    asleep(&trial, &warm);
-    warm.iter_mut()
-        .for_each(|child| assert_ne!(child.kill(), Exit::Code(0)));
-    region.sweep().unwrap();
+    warm_up(&trial, &region, || done.wait());
     let offer = || {
         if !done.is_done() {
             done.complete();
@@ -177,7 +161,7 @@ fn a_token_is_taken_or_left_at_every_instruction_of_its_taker() {
 #[test]
 fn one_who_dies_after_its_arrival_counts_as_arrived() {
     let trial = Trial::begin("one_who_dies_after_its_arrival_counts_as_arrived");
-    let region = region();
+    let region = region("kill_meetings");
     let barrier = region
         .object("barrier", || Barrier::<Shared>::shared(4))
         .unwrap()
@@ -195,7 +179,7 @@ fn one_who_dies_after_its_arrival_counts_as_arrived() {
 #[test]
 fn a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive() {
     let trial = Trial::begin("a_barrier_opens_whole_at_every_instruction_of_the_last_to_arrive");
-    let region = region();
+    let region = region("kill_meetings");
     let barrier = region
         .object("barrier", || Barrier::<Shared>::shared(3))
         .unwrap()
@@ -287,7 +271,7 @@ impl Cell {
 #[test]
 fn an_initialisation_whose_task_dies_is_run_by_the_next() {
     let trial = Trial::begin("an_initialisation_whose_task_dies_is_run_by_the_next");
-    let region = region();
+    let region = region("kill_meetings");
     for round in 0..trial.times(10) {
         let cell = region
             .object(&format!("cell {round}"), Cell::new)
@@ -322,7 +306,7 @@ fn an_initialisation_whose_task_dies_is_run_by_the_next() {
 fn an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last() {
     let trial =
         Trial::begin("an_initialisation_runs_to_its_end_once_whatever_instruction_is_the_last");
-    let region = region();
+    let region = region("kill_meetings");
     step::each_instruction(
         &trial,
         "once",

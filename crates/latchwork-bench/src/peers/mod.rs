@@ -1,5 +1,6 @@
 //! The contestants: Latchwork's own, the rivals that it is measured against, and the system calls that measuring needs.
 
+pub(crate) mod boards;
 pub(crate) mod code;
 pub(crate) mod dynamic;
 pub(crate) mod floor;

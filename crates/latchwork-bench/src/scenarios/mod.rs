@@ -1,5 +1,6 @@
 //! The scenarios.
 
+mod broadcast;
 mod call_overhead;
 mod contention;
 mod context_switch;
@@ -28,6 +29,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &call_overhead::CallOverhead,
     &wait_wakeup::WaitWakeup,
     &inversion::Inversion,
+    &broadcast::Broadcast,
     &futex_lock::FutexLock,
     &futex_rwlock::FutexRwLock,
     &context_switch::ContextSwitch,

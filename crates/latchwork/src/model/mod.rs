@@ -41,6 +41,18 @@ pub enum Fault {
     CondvarSkipsSingleWaiter,
     /// A waiter of a condition variable reads the ticket after it released the mutex.
     CondvarTicketReadLate,
+    /// A waiter of a condition variable that may have been sent to a mutex takes it as a newcomer.
+    CondvarRelockUncontended,
+    /// A waiter that binds a condition variable to its mutex does not move the ticket on.
+    CondvarBindsUnseen,
+    /// A waiter of a condition variable is sent to the mutex of another waiter.
+    CondvarMixesMutexes,
+    /// A waiter of a condition variable that is woken by another one wakes nobody in turn.
+    CondvarRelayStops,
+    /// A condition variable counts those on the relay after it has woken the first of them.
+    CondvarRelayCountsLate,
+    /// A waiter of a condition variable whose time is over says so, though it was notified.
+    CondvarTimesOutNotified,
     /// A queue's notification does not move the ticket on.
     QueueTicketStays,
     /// A queue's notification wakes nobody if one sleeper is registered.

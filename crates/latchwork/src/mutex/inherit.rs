@@ -49,6 +49,9 @@
 //! with `WAITERS` is the kernel's. A word or gate that was passed on in the moment of a deadline is
 //! the waiter's. A time-out leaves `WAITERS` set, at the price of one call at the next unlock.
 //!
+//! *Condition variables* that private locks are used with have the kernel put their waiters to sleep on
+//! the word, past the gate, and make them its owner in turn.
+//!
 //! *Deadlock* is what the kernel finds when a task is about to close a circle of sleeps. The owner of
 //! a gate can do that without having any lock of the circle: somebody else in it waits at the gate. It
 //! then releases the gate, and asks again.
@@ -95,9 +98,10 @@ mod word;
 
 #[cfg(not(loom))]
 use super::Mutex;
-use super::{Protocol, WAITERS};
+use super::{Arrival, By, Protocol, Queue, Sleeps, WAITERS};
 use crate::atomic::const_unless_loom;
 use crate::sharing::{Private, Sharing};
+use crate::sys::futex::Sharing as Flag;
 use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::fmt;
@@ -107,6 +111,7 @@ pub(super) use way::Way;
 use way::{FIRST_POLLS, POLLS};
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
+pub(crate) use word::{end_of_nap, is_over};
 
 /// Why a lock that inherits priority was not taken. It never will be taken by waiting longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -283,6 +288,22 @@ macro_rules! implement {
             unsafe fn release(&self) {
                 // SAFETY: by the caller's contract.
                 unsafe { self.word.release::<S>() }
+            }
+
+            fn queue(&self) -> Queue<'_> {
+                match S::FLAG {
+                    Flag::Private => Queue(Sleeps::Owning(self.word.futex())),
+                    Flag::Shared => Queue::NONE,
+                }
+            }
+
+            fn acquire_again(&self, arrival: Arrival) -> Result<(), InheritFault> {
+                if let By::Kernel(ended) = arrival.0
+                    && self.word.settle(ended)?
+                {
+                    return Ok(());
+                }
+                self.acquire()
             }
         }
 

@@ -82,6 +82,7 @@ mod inherit;
 mod patience;
 #[cfg(not(loom))]
 mod protect;
+mod queue;
 #[cfg(not(loom))]
 mod recursive;
 mod robust;
@@ -91,10 +92,12 @@ mod wait_wake;
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
+pub(crate) use inherit::{end_of_nap, is_over};
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
+pub(crate) use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
@@ -127,6 +130,16 @@ pub unsafe trait RawLock {
     /// # Safety
     /// The calling task holds it.
     unsafe fn unlock(&self);
+    /// Where a condition variable may send those whom it releases.
+    #[doc(hidden)]
+    fn sleepers(&self) -> Queue<'_> {
+        Queue::NONE
+    }
+    /// Takes the lock again, after a wait for a condition variable.
+    #[doc(hidden)]
+    fn lock_again(&self, _: Arrival) {
+        self.lock();
+    }
 }
 
 /// What every protocol of a [`Mutex`] provides. Each [`RawLock`] is one.
@@ -160,6 +173,16 @@ pub unsafe trait Protocol {
     /// # Safety
     /// The calling task holds it.
     unsafe fn release(&self);
+    /// Where a condition variable may send those whom it releases.
+    #[doc(hidden)]
+    fn queue(&self) -> Queue<'_> {
+        Queue::NONE
+    }
+    /// Takes the lock again, after a wait for a condition variable.
+    #[doc(hidden)]
+    fn acquire_again(&self, _: Arrival) -> Result<(), Self::Fault> {
+        self.acquire()
+    }
 }
 
 // SAFETY: the contract is the same.
@@ -193,6 +216,15 @@ unsafe impl<L: RawLock> Protocol for L {
     unsafe fn release(&self) {
         // SAFETY: by the caller's contract.
         unsafe { self.unlock() }
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        self.sleepers()
+    }
+
+    fn acquire_again(&self, arrival: Arrival) -> Result<(), Infallible> {
+        self.lock_again(arrival);
+        Ok(())
     }
 }
 

@@ -21,7 +21,7 @@
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
 #![allow(unsafe_code)]
 
-use super::{Protocol, WaitWake};
+use super::{Arrival, Protocol, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::task;
 use crate::time::Deadline;
@@ -107,6 +107,20 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         self.lock_until(Deadline::after(timeout))
     }
 
+    /// The lock itself.
+    pub(crate) fn raw(&self) -> &P {
+        &self.raw
+    }
+
+    /// Takes the lock again, after a wait for a condition variable.
+    pub(crate) fn lock_again(
+        &self,
+        arrival: Arrival,
+    ) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
+        self.take(|raw| raw.acquire_again(arrival).map(|()| true))?;
+        Ok(RecursiveGuard::new(self))
+    }
+
     #[inline]
     fn take(&self, acquire: impl FnOnce(&P) -> Result<bool, P::Fault>) -> Result<bool, P::Fault> {
         let me = task::id();
@@ -157,6 +171,17 @@ impl<'a, T: ?Sized, P: Protocol> RecursiveGuard<'a, T, P> {
             mutex,
             not_send: PhantomData,
         }
+    }
+
+    /// The mutex of this guard, which is the only one of its task; aborts otherwise.
+    pub(crate) fn only(this: &Self) -> &'a RecursiveMutex<T, P> {
+        // Relaxed: the holder's own.
+        if this.mutex.depth.load(Ordering::Relaxed) != 1 {
+            crate::fatal(format_args!(
+                "wait for a condition with a recursive mutex that was taken more than once"
+            ));
+        }
+        this.mutex
     }
 }
 

@@ -10,13 +10,15 @@
 //! | 2 | `CONTENDED` | held, somebody may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
 //!
 //! Invariants
-//! 1. A task sleeps only while the word is 2.
+//! 1. A task sleeps only while the word is 2, or while another is awake that will make it 2: one
+//!    that a condition variable has woken as it sent the others here.
 //! 2. A task that has slept, or found the word at 2, takes the lock with 2: others may still sleep.
 //! 3. Whoever changes 2 to 0 wakes one sleeper.
 //!
 //! *No wake-up is lost:* by 1 a sleeper saw 2, and the kernel compares again as it enqueues. The
 //! word leaves 2 only through an unlock, which by 3 wakes one sleeper; by 2 that one puts 2 back,
-//! so its own unlock wakes the next.
+//! so its own unlock wakes the next. Who comes back from a condition variable that sends its waiters
+//! here counts as one that has slept.
 //!
 //! *Orderings:* the Release of an unlock pairs with the Acquire of the lock that reads its 0.
 //!
@@ -37,10 +39,10 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::{Interruptible, Patience, RawLock, Unfinished};
+use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
 use crate::sharing::{Private, Sharing};
-use crate::sys::futex;
+use crate::sys::futex::{self, Sharing as Flag};
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
@@ -108,7 +110,7 @@ impl<S: Sharing> WaitWake<S> {
     #[inline]
     pub(super) fn lock_contended_by<E>(
         &self,
-        mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
+        sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut word = self.spin();
         // Nobody had to sleep: the lock can be taken as uncontended.
@@ -122,6 +124,16 @@ impl<S: Sharing> WaitWake<S> {
                 Err(now) => word = now,
             }
         }
+        self.lock_contended_from(word, sleep)
+    }
+
+    /// As [`Self::lock_contended_by`], by a task that has slept, or found this word.
+    #[inline]
+    fn lock_contended_from<E>(
+        &self,
+        mut word: u32,
+        mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
+    ) -> Result<(), E> {
         loop {
             // Acquire: pairs with the Release in `unlock`. By invariant 2 the lock is taken with 2.
             let taken = unless_fault!(
@@ -178,6 +190,25 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
         {
             Self::wake(word);
         }
+    }
+
+    fn sleepers(&self) -> Queue<'_> {
+        match S::FLAG {
+            Flag::Private => Queue(Sleeps::On(&self.word)),
+            Flag::Shared => Queue::NONE,
+        }
+    }
+
+    fn lock_again(&self, arrival: Arrival) {
+        let By::Sent = arrival.0 else {
+            return self.lock();
+        };
+        let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
+        // Nothing ends it but success.
+        let _ = self.lock_contended_from(word, |word, expected| {
+            let patience = Patience::ENDLESS;
+            patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
+        });
     }
 }
 

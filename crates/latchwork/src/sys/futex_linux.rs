@@ -145,6 +145,44 @@ pub(crate) fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: 
     usize::try_from(woken).unwrap_or(0)
 }
 
+/// If `word` holds `expected`, wakes at most `count` tasks that sleep on it, and lets the others sleep
+/// on `target` from now on, as if they had begun there; returns how many were woken or sent on, or
+/// nothing if the word holds something else.
+///
+/// Safe for any target: the kernel only looks it up.
+pub(crate) fn wake_and_send_on(
+    word: &AtomicU32,
+    expected: u32,
+    count: u32,
+    target: *const AtomicU32,
+    sharing: Sharing,
+) -> Option<usize> {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    // SAFETY: FUTEX_CMP_REQUEUE reads the word, which is an atomic, and does not access the target.
+    let moved = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            ptr::from_ref(word),
+            libc::FUTEX_CMP_REQUEUE | private,
+            count,
+            i32::MAX as usize,
+            target,
+            expected,
+        )
+    };
+    let moved = usize::try_from(moved).ok();
+    if moved.is_none() {
+        let error = std::io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EAGAIN) {
+            crate::fatal(format_args!("futex requeue failed: {error}"));
+        }
+    }
+    moved
+}
+
 /// Sets `word` to 0 and wakes all who sleep on it, in one step: nobody can be between sleep and
 /// wake, and no kill comes between the two. The store is a Release, at least: the kernel's exchange
 /// is a full barrier. Afterwards the word is not touched any more.
@@ -262,7 +300,35 @@ mod tests {
     }
 
     #[test]
+    fn sleepers_are_sent_on_and_woken_where_they_are_then() {
+        let (word, target) = (AtomicU32::new(1), AtomicU32::new(0));
+        let send = |expected| wake_and_send_on(&word, expected, 1, &raw const target, FLAG);
+        const FLAG: Sharing = Sharing::Private;
+        assert_eq!(send(0), None);
+        assert_eq!(send(1), Some(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| while wait(&word, 1, FLAG, None) == Wait::Interrupted {});
+            }
+            let mut moved = 0;
+            while moved < 3 {
+                moved += send(1).unwrap_or(0);
+                std::thread::yield_now();
+            }
+            // The first of each round was woken.
+            word.store(2, crate::atomic::Ordering::Relaxed);
+            wake(&raw const target, u32::MAX, FLAG);
+        });
+    }
+
+    #[test]
     fn waking_a_stale_address_is_harmless() {
-        assert_eq!(wake(ptr::without_provenance(0x1000), 1, Sharing::Shared), 0);
+        let stale = ptr::without_provenance(0x1000);
+        assert_eq!(wake(stale, 1, Sharing::Shared), 0);
+        let word = AtomicU32::new(0);
+        assert_eq!(
+            wake_and_send_on(&word, 0, 1, stale, Sharing::Private),
+            Some(0)
+        );
     }
 }

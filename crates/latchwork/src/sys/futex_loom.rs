@@ -133,6 +133,29 @@ pub(crate) fn wake_high(word: *const AtomicU64, count: u32, mask: u32, _: Sharin
     wake_in(&mut kernel(), word as usize, mask, count as usize)
 }
 
+pub(crate) fn wake_and_send_on(
+    word: &AtomicU32,
+    expected: u32,
+    count: u32,
+    target: *const AtomicU32,
+    _: Sharing,
+) -> Option<usize> {
+    step();
+    let mut kernel = kernel();
+    crate::atomic::fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return None;
+    }
+    let mut moved = wake_in(&mut kernel, word, count as usize);
+    for waiter in &mut kernel.waiters {
+        if waiter.address == core::ptr::from_ref(word) as usize {
+            waiter.address = target as usize;
+            moved += 1;
+        }
+    }
+    Some(moved)
+}
+
 pub(crate) fn clear_and_wake_all(word: &AtomicU32, _: Sharing) {
     step();
     let mut kernel = kernel();

@@ -96,7 +96,7 @@ pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
     let result = unsafe { libc::syscall(libc::SYS_futex, word, operation, 0, 0_usize, 0_usize, 0) };
     outcome(match result {
         0.. => Ok(()),
-        _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
+        _ => Err(last_error()),
     })
 }
 
@@ -105,7 +105,6 @@ pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
 ///
 /// [`Pi::Done`]: it does. [`Pi::Again`]: the word held something else, or the sleep ended for no
 /// reason; `target` is not owned.
-#[cfg_attr(not(test), expect(dead_code, reason = "for condition variables"))]
 pub(crate) fn wait_requeue_pi(
     word: &AtomicU32,
     expected: u32,
@@ -126,19 +125,43 @@ pub(crate) fn wait_requeue_pi(
 /// Sends one task that sleeps in [`wait_requeue_pi`] on `word`, and up to `others` more, on to
 /// `target`; if that is free, the first owns it at once. The number of tasks.
 ///
-/// [`Pi::Again`]: the word does not hold `expected`.
-#[cfg_attr(not(test), expect(dead_code, reason = "for condition variables"))]
-pub(crate) fn cmp_requeue_pi(
+/// [`Pi::Again`]: the word does not hold `expected`, or the target is no memory (any more), so that
+/// nobody sleeps for it.
+///
+/// # Safety
+/// While a task sleeps in [`wait_requeue_pi`] on `word`, `target` is what it named. (The kernel writes
+/// there only if one does.)
+pub(crate) unsafe fn cmp_requeue_pi(
     word: &AtomicU32,
     expected: u32,
-    target: &AtomicU32,
+    target: *const AtomicU32,
     others: u32,
     sharing: Sharing,
 ) -> Result<usize, Pi> {
+    let operation = libc::FUTEX_CMP_REQUEUE_PI | flags(sharing).bits().cast_signed();
     // The kernel reads the count as a signed number.
-    let others = others.min(i32::MAX as u32);
-    sys::cmp_requeue_pi(word, flags(sharing), others, target, expected)
-        .map_err(|error| outcome::<()>(Err(error)))
+    let others = others.min(i32::MAX as u32) as usize;
+    let word = core::ptr::from_ref(word);
+    // SAFETY: by the caller's contract.
+    let sent = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word,
+            operation,
+            1,
+            others,
+            target,
+            expected,
+        )
+    };
+    usize::try_from(sent).map_err(|_| match last_error() {
+        Errno::FAULT => Pi::Again,
+        error => outcome::<()>(Err(error)),
+    })
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 /// Whether the calling task has a real-time policy of its own. (One that was lent a priority has not.)
@@ -248,7 +271,12 @@ mod tests {
             wait_requeue_pi(&ticket, 1, &word, FLAG, Some(soon)),
             Pi::TimedOut
         );
-        assert_eq!(cmp_requeue_pi(&ticket, 0, &word, 1, FLAG), Err(Pi::Again));
+        let send = |expected, target: *const AtomicU32| {
+            // SAFETY: all who sleep for a word name this one.
+            unsafe { cmp_requeue_pi(&ticket, expected, target, u32::MAX, FLAG) }
+        };
+        assert_eq!(send(0, &raw const word), Err(Pi::Again));
+        assert_eq!(send(1, ptr::without_provenance(0x1000)), Err(Pi::Again));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
@@ -261,7 +289,7 @@ mod tests {
             let mut sent = 0;
             while sent < 3 {
                 assert_eq!(lock_pi(&word, FLAG, None), Pi::Done);
-                sent += cmp_requeue_pi(&ticket, 1, &word, u32::MAX, FLAG).unwrap();
+                sent += send(1, &raw const word).unwrap();
                 let before = owned.load(Ordering::Relaxed);
                 std::thread::yield_now();
                 assert_eq!(owned.load(Ordering::Relaxed), before, "the lock is held");

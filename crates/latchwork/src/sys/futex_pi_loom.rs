@@ -34,12 +34,20 @@ struct Place(*const AtomicU32);
 #[allow(unsafe_code)]
 unsafe impl Send for Place {}
 
+/// One that sleeps until it is sent on.
+struct Early {
+    sleeper: Sleeper,
+    target: Place,
+}
+
 #[derive(Default)]
 struct Kernel {
     /// The owner of each word for which somebody sleeps.
     owners: Vec<(Place, u32)>,
     /// Oldest first. Who is passed a word, or gives up, is taken out.
     sleepers: Vec<Sleeper>,
+    /// Oldest first. Who is sent on, or gives up, is taken out.
+    early: Vec<Early>,
     dead: Vec<u32>,
     /// How often an exiting owner has been pretended.
     exits: usize,
@@ -149,29 +157,43 @@ fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
     }
 }
 
+/// Puts a task to sleep for a word: done so (false), or the reason for none; it may own the word at once
+/// (true).
+fn enqueue(kernel: &mut Kernel, word: &AtomicU32, sleeper: Sleeper) -> Result<bool, Pi> {
+    let tid = sleeper.tid;
+    let owner = match attach(kernel, word, tid) {
+        Ok(owner) => owner,
+        Err(Pi::Done) => return Ok(true),
+        Err(ended) => return Err(ended),
+    };
+    let place = sleeper.word;
+    if kernel.owner(place).is_none() {
+        kernel.owners.push((place, owner));
+    }
+    kernel.sleepers.push(sleeper);
+    if kernel.closes_circle(tid) {
+        let last = kernel.sleepers.len() - 1;
+        kernel.remove(last);
+        return Err(Pi::Deadlock);
+    }
+    Ok(false)
+}
+
 pub(crate) fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
     step();
     let me = Me::whoever().tid();
     let mut kernel = kernel();
     fence(Ordering::SeqCst);
-    let owner = match attach(&mut kernel, word, me) {
-        Ok(owner) => owner,
-        Err(ended) => return ended,
-    };
-    let place = Place(ptr::from_ref(word));
-    if kernel.owner(place).is_none() {
-        kernel.owners.push((place, owner));
-    }
     let condvar = Arc::new(Condvar::new());
-    kernel.sleepers.push(Sleeper {
+    let sleeper = Sleeper {
         tid: me,
-        word: place,
+        word: Place(ptr::from_ref(word)),
         condvar: Arc::clone(&condvar),
-    });
-    if kernel.closes_circle(me) {
-        let last = kernel.sleepers.len() - 1;
-        kernel.remove(last);
-        return Pi::Deadlock;
+    };
+    match enqueue(&mut kernel, word, sleeper) {
+        Ok(true) => return Pi::Done,
+        Ok(false) => {}
+        Err(ended) => return ended,
     }
     if deadline.is_some() {
         // The time passes: whoever runs now finds this task asleep, and may pass the word on to it.
@@ -193,6 +215,115 @@ pub(crate) fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) 
         // Taken out by the end of its nap.
         Pi::TimedOut
     }
+}
+
+pub(crate) fn wait_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: &AtomicU32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return Pi::Again;
+    }
+    let condvar = Arc::new(Condvar::new());
+    kernel.early.push(Early {
+        sleeper: Sleeper {
+            tid: me,
+            word: Place(ptr::from_ref(word)),
+            condvar: Arc::clone(&condvar),
+        },
+        target: Place(ptr::from_ref(target)),
+    });
+    if deadline.is_some() {
+        // The time passes: whoever runs now finds this task asleep, and may send it on.
+        drop(kernel);
+        kernel = self::kernel();
+        if let Some(at) = kernel
+            .early
+            .iter()
+            .position(|other| other.sleeper.tid == me)
+        {
+            kernel.early.remove(at);
+            return Pi::TimedOut;
+        }
+        if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
+            kernel.remove(at);
+            return Pi::TimedOut;
+        }
+    }
+    while kernel.blocked(me).is_some() || kernel.early.iter().any(|other| other.sleeper.tid == me) {
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    if target.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
+        Pi::Done
+    } else {
+        // Taken out by the end of its nap.
+        Pi::TimedOut
+    }
+}
+
+/// # Safety
+/// As for the real one.
+#[allow(unsafe_code)]
+pub(crate) unsafe fn cmp_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: *const AtomicU32,
+    others: u32,
+    _: Sharing,
+) -> Result<usize, Pi> {
+    step();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return Err(Pi::Again);
+    }
+    let (place, goal) = (Place(ptr::from_ref(word)), Place(target));
+    let mut sent = 0;
+    while sent <= others as usize {
+        let mut early =
+            (0..kernel.early.len()).filter(|at| kernel.early[*at].sleeper.word == place);
+        let next = match scene().wake_order {
+            WakeOrder::Oldest => early.next(),
+            WakeOrder::Newest => early.next_back(),
+        };
+        let Some(next) = next else { break };
+        // Linux would refuse; but nobody is to ask for it.
+        assert!(
+            kernel.early[next].target == goal,
+            "sent to a word that it does not wait for"
+        );
+        let mut sleeper = kernel.early.remove(next).sleeper;
+        sleeper.word = goal;
+        let condvar = Arc::clone(&sleeper.condvar);
+        // SAFETY: by the contract: a task sleeps for it.
+        match enqueue(&mut kernel, unsafe { &*target }, sleeper) {
+            Ok(true) => condvar.notify_one(),
+            Ok(false) => {}
+            // It was left where it was, and its nap ends some time.
+            Err(ended) => {
+                condvar.notify_one();
+                while let Some(at) = kernel
+                    .early
+                    .iter()
+                    .position(|other| other.sleeper.word == place)
+                {
+                    kernel.early.remove(at).sleeper.condvar.notify_one();
+                }
+                return Err(ended);
+            }
+        }
+        sent += 1;
+    }
+    Ok(sent)
 }
 
 pub(crate) fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {

@@ -29,7 +29,7 @@ pub(super) fn task_id() -> u32 {
 
 /// When a sleep ends that shall go on until `deadline`. (In a model a sleep ends by itself when there
 /// is something to see: it has no clock.)
-pub(super) fn end_of_nap(deadline: Option<Deadline>) -> Option<Deadline> {
+pub(crate) fn end_of_nap(deadline: Option<Deadline>) -> Option<Deadline> {
     #[cfg(loom)]
     return deadline;
     #[cfg(not(loom))]
@@ -40,7 +40,7 @@ pub(super) fn end_of_nap(deadline: Option<Deadline>) -> Option<Deadline> {
 }
 
 /// Whether a deadline, if there is one, has passed. (In a model each has.)
-pub(super) fn is_over(deadline: Option<Deadline>) -> bool {
+pub(crate) fn is_over(deadline: Option<Deadline>) -> bool {
     #[cfg(loom)]
     return deadline.is_some();
     #[cfg(not(loom))]
@@ -78,6 +78,11 @@ impl Word<true> {
 }
 
 impl<const ROBUST: bool> Word<ROBUST> {
+    /// For a condition variable, which has the kernel take the word for those whom it releases.
+    pub(super) fn futex(&self) -> &AtomicU32 {
+        &self.0
+    }
+
     pub(super) fn owner(&self) -> Option<u32> {
         // Relaxed: the answer may be stale before it arrives.
         let tid = self.0.load(Ordering::Relaxed) & TID_MASK;
@@ -186,7 +191,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     }
 
     /// What a call of the kernel's means: taken, not yet, or never.
-    fn settle(&self, ended: Pi) -> Result<bool, InheritFault> {
+    pub(super) fn settle(&self, ended: Pi) -> Result<bool, InheritFault> {
         // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
         let word = self.0.load(Ordering::Acquire);
         let died = unless_fault!(InheritHidesDeath, OWNER_DIED, 0);

@@ -1,0 +1,170 @@
+//! What it costs to release many waiters of one condition variable.
+//!
+//! So many threads wait for the next round, under one mutex; when all have come, one more begins it and
+//! tells them all. The figure is the time divided by the rounds and the waiters. `sleeps_per_release` is
+//! how often a waiter went to sleep: once is what it takes; who is woken to find the mutex held sleeps
+//! again.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use latchwork::mutex::{Inherit, InheritPlain, Throughput, WaitWake};
+
+use super::{Contestant, Prepared, Scenario};
+use crate::measure::{Case, Sample};
+use crate::peers::boards::{Board, On, Ours, ParkingLot, Pthread, State, Std, Tell};
+use crate::peers::voluntary_switches;
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Unit};
+
+pub(super) struct Broadcast;
+
+const BASE: &str = "glibc normal";
+const WAITERS: [u32; 3] = [8, 16, 36];
+
+type Measure = fn(u32, Duration) -> io::Result<Sample>;
+
+const CONTESTANTS: [(&str, Measure); 7] = [
+    ("latchwork wait-wake", measure::<Ours<WaitWake>>),
+    ("latchwork throughput", measure::<Ours<Throughput>>),
+    ("latchwork inherit", measure::<Ours<Inherit>>),
+    ("latchwork inherit plain", measure::<Ours<InheritPlain>>),
+    ("std", measure::<Std>),
+    ("parking_lot", measure::<ParkingLot>),
+    (BASE, measure::<Pthread>),
+];
+
+impl Scenario for Broadcast {
+    fn name(&self) -> &'static str {
+        "broadcast"
+    }
+
+    fn about(&self) -> &'static str {
+        "many threads wait for a condition, one tells them all; ns per waiter released"
+    }
+
+    fn base(&self) -> &'static str {
+        BASE
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        CONTESTANTS.map(|(name, _)| Contestant::ready(name)).into()
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        for waiters in WAITERS {
+            let params = Params {
+                tasks: Some(waiters),
+                kind: Some(Kind::Threads),
+                ..Params::default()
+            };
+            let wanted = CONTESTANTS.iter().filter(|one| plan.wants(self.base(), one.0));
+            prepared.cases.extend(wanted.map(|&(contestant, measure)| {
+                let time = plan.window;
+                Case {
+                    contestant,
+                    params: params.clone(),
+                    group: params.clone(),
+                    is_base: contestant == BASE,
+                    unit: Unit::Ns,
+                    beside: Vec::new(),
+                    sampler: Box::new(move || measure(waiters, time)),
+                }
+            }));
+        }
+        prepared
+    }
+}
+
+fn measure<B: Board + Default>(waiters: u32, time: Duration) -> io::Result<Sample> {
+    let board = B::default();
+    thread::scope(|scope| {
+        let begin = |over: bool| {
+            board.pass(
+                On::Complete,
+                |state| state.arrived == waiters,
+                |state| {
+                    state.arrived = 0;
+                    state.round += 1;
+                    state.over = over;
+                    Tell::All(On::Begun)
+                },
+            );
+        };
+        let mut threads = Vec::new();
+        for _ in 0..waiters {
+            let spawned =
+                thread::Builder::new().spawn_scoped(scope, || wait_for_rounds(&board, waiters));
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those who came go home again.
+                    board.pass(
+                        On::Complete,
+                        |_| true,
+                        |state| {
+                            state.round += 1;
+                            state.over = true;
+                            Tell::All(On::Begun)
+                        },
+                    );
+                    return Err(error);
+                }
+            }
+        }
+        begin(false);
+        let start = Instant::now();
+        let mut rounds = 0_u32;
+        while rounds == 0 || start.elapsed() < time {
+            begin(false);
+            rounds += 1;
+        }
+        // All have been released as often as rounds were begun when they have come for the last time.
+        begin(true);
+        let elapsed = start.elapsed();
+        let panicked = |_| Err(io::Error::other("a task panicked"));
+        let sleeps = threads
+            .into_iter()
+            .map(|thread| thread.join().map(Ok).unwrap_or_else(panicked))
+            .sum::<io::Result<u64>>()?;
+        let releases = f64::from(rounds) * f64::from(waiters);
+        Ok(Sample {
+            figure: elapsed.as_nanos() as f64 / (releases + f64::from(waiters)),
+            // The rounds, and one each before and after.
+            extra: vec![(
+                "sleeps_per_release",
+                sleeps as f64 / (releases + 2.0 * f64::from(waiters)),
+            )],
+        })
+    })
+}
+
+/// A waiter's life; returns how often it slept.
+fn wait_for_rounds(board: &impl Board, waiters: u32) -> u64 {
+    let arrive = |state: &mut State| {
+        state.arrived += 1;
+        if state.arrived == waiters {
+            Tell::One(On::Complete)
+        } else {
+            Tell::Nobody
+        }
+    };
+    let before = voluntary_switches();
+    let (mut round, mut over) = (0, false);
+    board.pass(On::Begun, |_| true, arrive);
+    while !over {
+        let before = round;
+        board.pass(
+            On::Begun,
+            |state| state.round != before,
+            |state| {
+                round = state.round;
+                over = state.over;
+                arrive(state)
+            },
+        );
+    }
+    voluntary_switches() - before
+}
