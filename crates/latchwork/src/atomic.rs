@@ -10,7 +10,7 @@ pub(crate) use core::sync::atomic::{
 };
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub(crate) use loom::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
 pub(crate) use of_loom::{AtomicU32, AtomicU64};
 

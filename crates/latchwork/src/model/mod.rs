@@ -277,8 +277,8 @@ pub enum Taken {
     TimedOut,
 }
 
-impl From<crate::mutex::RawError> for Taken {
-    fn from(error: crate::mutex::RawError) -> Self {
+impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
+    fn from(error: crate::mutex::RawError<F>) -> Self {
         match error {
             crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
             crate::mutex::RawError::TimedOut => Self::TimedOut,

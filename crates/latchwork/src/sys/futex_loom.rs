@@ -146,9 +146,10 @@ pub(crate) fn wake_and_send_on(
     if word.for_kernel().load(Ordering::SeqCst) != expected {
         return None;
     }
-    let mut moved = wake_in(&mut kernel, word, count as usize);
+    let address = core::ptr::from_ref(word) as usize;
+    let mut moved = wake_in(&mut kernel, address, u32::MAX, count as usize);
     for waiter in &mut kernel.waiters {
-        if waiter.address == core::ptr::from_ref(word) as usize {
+        if waiter.address == address {
             waiter.address = target as usize;
             moved += 1;
         }
