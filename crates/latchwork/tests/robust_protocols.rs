@@ -68,6 +68,7 @@ of_each_kind! {
     a_panic_while_holding_is_reported
     two_are_never_inside_and_nobody_is_left_asleep
     as_many_as_the_kernel_would_release_can_be_held
+    a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner
     ;
     a_killed_process_leaves_its_lock_to_others
     waiters_of_other_processes_are_freed_in_turn
@@ -323,6 +324,22 @@ fn as_many_as_the_kernel_would_release_can_be_held<K: Kind>(_: &Trial) {
     assert!((1024..2048).contains(&count), "{count}");
     (0..count).for_each(|index| expect_owner_died(pinned(index)));
     (count..locks.len()).for_each(|index| drop(pinned(index).lock().unwrap()));
+}
+
+/// Such a lock is on its owner's list: it must not look free, or its memory would be.
+fn a_reset_leaves_the_lock_of_a_forgotten_guard_with_its_owner<K: Kind>(_: &Trial) {
+    let mut child = Child::fork(|| {
+        let mut lock = Box::pin(K::mutex(0));
+        leave_dead_owner(lock.as_ref(), 7);
+        match lock.as_ref().lock() {
+            Err(LockError::OwnerDied(died)) => forget(died.make_consistent()),
+            other => panic!("{other:?}"),
+        }
+        lock.as_mut().reset(5);
+        assert!(matches!(lock.as_ref().try_lock(), Err(LockError::Deadlock)));
+        drop(lock);
+    });
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
 }
 
 fn die() -> ! {

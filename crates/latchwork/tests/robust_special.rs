@@ -191,6 +191,95 @@ fn who_inherits_or_is_a_top_waiter_finds_an_owner_that_the_list_did_not_tell_of(
     exec_with::<Throughput<Shared>>(&trial);
 }
 
+/// Real-time tasks go past the gate, so that several ask the kernel for the word at once.
+#[test]
+fn several_who_find_such_an_owner_do_not_take_the_lock_from_each_other() {
+    const TASKS: u32 = 4;
+    let name = "several_who_find_such_an_owner_do_not_take_the_lock_from_each_other";
+    if !may_be_real_time(name) {
+        return;
+    }
+    let trial = Trial::begin(name);
+    let lock = pin!(Mutex::robust_inherit(0_u32));
+    let lock = lock.as_ref();
+    // SAFETY: the word is the lock's first.
+    let word = unsafe { &*core::ptr::from_ref(lock.get_ref()).cast::<AtomicU32>() };
+    let gone = ThreadId::default();
+    in_thread(|| gone.set());
+    let inside = AtomicU32::new(0);
+    let both = std::sync::Barrier::new(TASKS as usize + 1);
+    let rounds = trial.times(1_000);
+    thread::scope(|scope| {
+        for task in 0..TASKS {
+            let (inside, both) = (&inside, &both);
+            scope.spawn(move || {
+                assert!(make_real_time(0, 1 + task as i32 % 3));
+                for _ in 0..rounds {
+                    both.wait();
+                    let held = match lock.lock() {
+                        Ok(held) => held,
+                        Err(LockError::OwnerDied(died)) => died.make_consistent(),
+                        Err(error) => panic!("{error}"),
+                    };
+                    assert_eq!(inside.swap(1 + task, Ordering::AcqRel), 0);
+                    for _ in 0..500 {
+                        core::hint::spin_loop();
+                    }
+                    assert_eq!(inside.swap(0, Ordering::AcqRel), 1 + task);
+                    drop(held);
+                    both.wait();
+                }
+            });
+        }
+        for _ in 0..rounds {
+            word.store(gone.number().cast_unsigned(), Ordering::Release);
+            both.wait();
+            both.wait();
+            trial.progress();
+        }
+    });
+}
+
+#[test]
+fn who_sleeps_at_the_gate_outlasts_a_stopped_top_waiter_also_under_signals() {
+    let trial =
+        Trial::begin("who_sleeps_at_the_gate_outlasts_a_stopped_top_waiter_also_under_signals");
+    let lock = Mapped::new(Mutex::robust_throughput(0_u32));
+    let held = lock.pin().lock().unwrap();
+    let mut top = Child::fork(|| drop(lock.pin().lock()));
+    trial.wait_until(|| top.is_in_futex());
+    let next = Child::fork(|| {
+        handle_nothing(libc::SIGALRM);
+        let often = libc::timeval {
+            tv_sec: 0,
+            tv_usec: 10_000,
+        };
+        let timer = libc::itimerval {
+            it_interval: often,
+            it_value: often,
+        };
+        // SAFETY: the kernel reads the times; the signal has a handler.
+        unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, core::ptr::null_mut()) };
+        drop(lock.pin().lock().unwrap());
+    });
+    trial.wait_until(|| next.is_in_futex());
+    top.signal(libc::SIGSTOP);
+    drop(held);
+    next.succeed();
+    top.kill();
+}
+
+/// A handler for a signal that is to interrupt sleeps, and nothing else.
+fn handle_nothing(signal: libc::c_int) {
+    // SAFETY: all-zero is a valid sigaction; the handler is safe to run anywhere.
+    unsafe {
+        let mut action: libc::sigaction = core::mem::zeroed();
+        action.sa_sigaction = do_nothing as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(signal, &raw const action, core::ptr::null_mut());
+    }
+}
+
 extern "C" fn do_nothing(_: libc::c_int) {}
 
 #[test]
@@ -222,13 +311,7 @@ fn a_signal_handler_ends_an_interruptible_wait_and_leaves_no_boost() {
     }
     let name = "a_signal_handler_ends_an_interruptible_wait_and_leaves_no_boost";
     let trial = Trial::begin(name);
-    // SAFETY: all-zero is a valid sigaction; the handler is safe to run anywhere.
-    unsafe {
-        let mut action: libc::sigaction = core::mem::zeroed();
-        action.sa_sigaction = do_nothing as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut());
-    }
+    handle_nothing(libc::SIGUSR1);
     wait_is_ended::<WaitWake<Shared>>(&trial);
     wait_is_ended::<Throughput<Shared>>(&trial);
     if may_use_priorities(name) {

@@ -60,7 +60,9 @@ impl Scenario for Broadcast {
                 kind: Some(Kind::Threads),
                 ..Params::default()
             };
-            let wanted = CONTESTANTS.iter().filter(|one| plan.wants(self.base(), one.0));
+            let wanted = CONTESTANTS
+                .iter()
+                .filter(|one| plan.wants(self.base(), one.0));
             prepared.cases.extend(wanted.map(|&(contestant, measure)| {
                 let time = plan.window;
                 Case {

@@ -543,13 +543,19 @@ impl<P: RobustProtocol> Robust<P> {
     /// Whether the last owner died, or the lock was given up.
     pub(crate) fn is_unclean(&mut self) -> bool {
         // Relaxed: nobody else has access, here and below.
-        self.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0
-            || self.node.state.load(Ordering::Relaxed) != CONSISTENT
+        self.is_dead_owners() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
+    }
+
+    /// Whether nobody has taken the lock since its owner died. (`OWNER_DIED` beside a TID is a living
+    /// owner's, on whose list the lock still is, if only by a guard that was forgotten.)
+    fn is_dead_owners(&self) -> bool {
+        let word = self.node.word.load(Ordering::Relaxed);
+        word & OWNER_DIED != 0 && word & TID_MASK == 0
     }
 
     /// Makes such a lock usable again.
     pub(crate) fn make_clean(&mut self) {
-        if self.node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
+        if self.is_dead_owners() {
             self.node.word.store(0, Ordering::Relaxed);
         }
         self.mark_consistent();

@@ -70,7 +70,7 @@ impl Word<true> {
     pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
         // Relaxed: the kernel looks again.
         match self.0.load(Ordering::Relaxed) & TID_MASK {
-            0 => self.settle(futex_pi::trylock_pi(&self.0, S::FLAG)),
+            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
             owner if owner == me => Err(InheritFault::Deadlock),
             _ => Ok(false),
         }
@@ -159,8 +159,8 @@ impl<const ROBUST: bool> Word<ROBUST> {
             } else {
                 end_of_nap(deadline)
             };
-            let ended = futex_pi::lock_pi(&self.0, S::FLAG, end);
-            if self.settle(ended)? {
+            let (ended, taken) = self.ask(|| futex_pi::lock_pi(&self.0, S::FLAG, end));
+            if taken? {
                 return Ok(true);
             }
             match ended {
@@ -181,12 +181,43 @@ impl<const ROBUST: bool> Word<ROBUST> {
     #[cold]
     pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
         let tried = match task_id() {
-            0 => self.settle(futex_pi::trylock_pi(&self.0, S::FLAG)),
+            0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
             me => self.poll(me, 1, 0),
         };
         match tried {
             Err(InheritFault::Deadlock) => Ok(false),
             tried => tried,
+        }
+    }
+
+    /// Asks the kernel for the word: what it said, and what that means.
+    fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Result<bool, InheritFault>) {
+        // Relaxed: whom the kernel is about to meet, most probably.
+        let before = self.0.load(Ordering::Relaxed);
+        let ended = call();
+        if ROBUST && ended == Pi::OwnerGone {
+            self.report_death(before);
+        }
+        (ended, self.settle(ended))
+    }
+
+    /// The kernel has not found the lock on its dead owner's list: this says what it would have said. The
+    /// word is changed only if it is still that owner's: another waiter may have done the same already,
+    /// and have the lock by now.
+    #[cold]
+    fn report_death(&self, before: u32) {
+        if before & TID_MASK == 0 {
+            return;
+        }
+        // The kernel sets `WAITERS` before it looks for the owner.
+        for seen in [before | WAITERS, before] {
+            // Relaxed: it carries no data.
+            let _ = self.0.compare_exchange(
+                seen,
+                seen & WAITERS | OWNER_DIED,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
         }
     }
 
@@ -203,17 +234,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             _ if word & TID_MASK == TID_MASK => Err(InheritFault::OwnerGone),
             // Free: the owner was alive, in another namespace.
             Pi::OwnerGone if word & TID_MASK == 0 => Ok(false),
-            Pi::OwnerGone if ROBUST => {
-                // Where the kernel did not find the lock on the list, this says what it would have said.
-                // Relaxed: it carries no data. If it fails somebody else has done it.
-                let _ = self.0.compare_exchange(
-                    word,
-                    word & WAITERS | OWNER_DIED,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                );
-                Ok(false)
-            }
+            Pi::OwnerGone if ROBUST => Ok(false),
             Pi::OwnerGone => Err(self.bury(word)),
             Pi::Deadlock => Err(InheritFault::Deadlock),
             Pi::NoMemory => Err(InheritFault::NoMemory),

@@ -15,8 +15,8 @@
 //! is released, with the wake-up, while it is announced. (An unlock for all is one call.) As for its gate:
 //! - *The top waiter is killed*, asleep, woken, polling, or about to leave the gate. Its TID stays in the gate.
 //!   Whoever sleeps there looks for itself after 50 ms, and takes the gate away. Who comes meanwhile steals,
-//!   or asks, before it sleeps there, whether there is such a task, and takes the gate away at once. What
-//!   was reserved for the dead one waits for either, or for a `try_lock`.
+//!   or asks, before it sleeps there, whether there is such a task (a killed one is until it is reaped), and
+//!   takes the gate away at once. What was reserved for the dead one waits for either, or for a `try_lock`.
 //! - *Who was woken at the gate is killed*: the gate then names nobody, and is entered by who comes next, or
 //!   whose sleep ends first.
 //! - *The owner dies.* The kernel wakes one who sleeps on the word, which is the top waiter; one that polls
@@ -26,7 +26,7 @@
 //! a task has one announcement, which is the word's at that time, and holding the gate gives a right to
 //! nothing but polling.
 //!
-//! *Without the list*, too, a dead owner is found: a top waiter asks every 100 ms of its sleep whether there
+//! *Without the list*, too, a dead owner is found: a top waiter asks every 100 ms of its sleep, and at its deadline, whether there
 //! is a task of the owner's ID (exec by a thread that is not the first).
 
 use super::wait_wake::pass_on;

@@ -148,6 +148,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
         let clock = Clock::start(if urgent { Some(0) } else { self.threshold });
+        let mut nap = None;
         loop {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
                 return Ok(entry);
@@ -171,11 +172,23 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             }
             self.counts.count(Event::TopSleep);
             *sleeps = sleeps.saturating_add(1);
-            match sleep::<S>(self.word, word | WAITERS, patience, Nap::OnTop) {
-                Ok(Wait::TimedOut) if ROBUST => self.bury(word | WAITERS),
-                Ok(_) => {}
-                // What was handed off in this moment is taken all the same.
-                Err(unfinished) => return self.look(me).ok_or(unfinished),
+            let seen = word | WAITERS;
+            let end = *nap.get_or_insert_with(|| Nap::OnTop.end());
+            match sleep::<S>(self.word, seen, patience, end) {
+                Ok(Wait::Interrupted) => {}
+                Ok(ended) => {
+                    nap = None;
+                    if ROBUST && ended == Wait::TimedOut {
+                        self.bury(seen);
+                    }
+                }
+                Err(unfinished) => {
+                    if ROBUST {
+                        self.bury(seen);
+                    }
+                    // What was handed off in this moment is taken all the same.
+                    return self.look(me).ok_or(unfinished);
+                }
             }
         }
     }

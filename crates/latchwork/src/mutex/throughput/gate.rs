@@ -54,6 +54,7 @@ impl Gate {
         mut before_sleep: impl FnMut(),
     ) -> Result<Passed, Unfinished> {
         let mut has_slept = false;
+        let mut nap = None;
         loop {
             let gate = self.0.load(Ordering::Relaxed);
             if gate & TID_MASK == 0 && (gate == 0 || has_slept || !gives_way) {
@@ -80,7 +81,8 @@ impl Gate {
             }
             before_sleep();
             let seen = gate | WAITERS;
-            match sleep::<S>(&self.0, seen, patience, Nap::InQueue)? {
+            let end = *nap.get_or_insert_with(|| Nap::InQueue.end());
+            match sleep::<S>(&self.0, seen, patience, end)? {
                 Wait::TimedOut => {
                     // The top waiter is the same as before: it may be dead, or stopped. If it is
                     // neither, there are two now.

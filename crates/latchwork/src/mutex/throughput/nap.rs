@@ -27,6 +27,11 @@ impl Nap {
             Self::OnTop => Duration::from_millis(100),
         }
     }
+
+    /// When a nap ends that begins now. One that a signal has interrupted keeps its end.
+    pub(super) fn end(self) -> Deadline {
+        Deadline::after(self.length())
+    }
 }
 
 /// Sleeps while `word` is `expected`, as long as the caller's patience and the nap last.
@@ -36,9 +41,8 @@ pub(super) fn sleep<S: Sharing>(
     word: &AtomicU32,
     expected: u32,
     patience: Patience,
-    nap: Nap,
+    end: Deadline,
 ) -> Result<Wait, Unfinished> {
-    let end = Deadline::after(nap.length());
     let deadline = patience.deadline();
     let ended = futex::wait(
         word,
@@ -51,6 +55,13 @@ pub(super) fn sleep<S: Sharing>(
         ended => patience.check(ended)?,
     }
     Ok(ended)
+}
+
+#[cfg(loom)]
+impl Nap {
+    pub(super) fn end(self) -> Self {
+        self
+    }
 }
 
 /// In a model the naps in the queue end at any moment, or none does.
