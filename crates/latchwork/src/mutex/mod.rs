@@ -80,6 +80,7 @@ pub(crate) use implement_lock_api;
 
 mod inherit;
 mod patience;
+mod pause;
 #[cfg(not(loom))]
 mod protect;
 mod queue;

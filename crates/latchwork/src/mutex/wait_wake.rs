@@ -39,8 +39,9 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
+use super::pause::pause;
 use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::time::Deadline;
@@ -94,7 +95,7 @@ impl<S: Sharing> WaitWake<S> {
             if word != LOCKED || left == 0 {
                 return word;
             }
-            spin_hint();
+            pause(SPINS - left);
             left -= 1;
         }
     }

@@ -3,7 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::InheritFault;
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::mutex::pause::pause;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
@@ -130,7 +131,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     /// Looks at the word that many times, or until it has one of the bits `until`; whether it was
     /// taken.
     pub(super) fn poll(&self, me: u32, polls: u32, until: u32) -> Result<bool, InheritFault> {
-        for _ in 0..polls {
+        for looks in 0..polls {
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {
@@ -140,7 +141,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
                 TID_MASK => return Err(InheritFault::OwnerGone),
                 owner if owner == me => return Err(InheritFault::Deadlock),
                 _ if word & until != 0 => break,
-                _ => spin_hint(),
+                _ => pause(looks),
             }
         }
         Ok(false)

@@ -1,7 +1,8 @@
 //! The robust form of the wait-wake protocol. See the [parent](super) for words and arguments.
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
-use crate::atomic::{Ordering, spin_hint, unless_fault};
+use crate::atomic::{Ordering, unless_fault};
+use crate::mutex::pause::pause;
 use crate::mutex::{Patience, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
@@ -93,8 +94,8 @@ pub(super) fn take_by<F>(
         }
         // Even if others sleep: the bit outlives their sleep.
         if spins > 0 {
+            pause(SPINS - spins);
             spins -= 1;
-            spin_hint();
             word = node.word.load(Ordering::Relaxed);
             continue;
         }

@@ -4,7 +4,8 @@ use super::gate::{Gate, Passed};
 use super::nap::{Nap, sleep};
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
-use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::mutex::pause::pause;
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
@@ -128,7 +129,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 return true;
             }
             if left > 0 {
-                spin_hint();
+                pause(POLLS - left);
             }
         }
         false
@@ -203,7 +204,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     return Some(entry);
                 }
                 if left > 0 {
-                    spin_hint();
+                    pause(POLLS_A_LOOK - left);
                 }
             }
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
