@@ -11,11 +11,14 @@
 //!
 //! *Whom it prefers* is a type, [`WritersFirst`] (as it is by default) or [`ReadersFirst`]; *for how
 //! long* is a part of it: whoever has waited for [`Preference::STARVES_AFTER`] has its turn before all
-//! who come later, readers and writers in alternation.
+//! who come later, readers and writers in alternation. (Readers have it together: one that comes later
+//! may be the first of them.)
 //!
 //! *Reading while reading.* A task that takes a read lock while it has one waits for ever if a writer
 //! waits in between: always where writers are first, after the threshold where readers are. So does one
 //! that waits, while it reads, for another task to come and read. `try_read` never waits. Writing while reading, or the other way round, always waits for ever.
+//! [`RobustRwLock`] reports all this instead, as [`LockError::Deadlock`], but for tasks that wait for
+//! each other elsewhere.
 //!
 //! ```
 //! use latchwork::rwlock::RwLock;

@@ -125,6 +125,15 @@ impl<const READERS: usize> Shared<READERS> {
         unsafe { self.lock.unlock_write() };
     }
 
+    /// A mistake of its own, which it is told.
+    fn write_while_reading(&self) {
+        let seat = self.lock.read(None).unwrap();
+        assert_eq!(self.lock.write(None), Taken::Deadlock);
+        self.look();
+        // SAFETY: the seat is held.
+        unsafe { self.lock.unlock_read(seat) };
+    }
+
     fn write_and_read(&self) {
         self.enter();
         // SAFETY: the lock is held to write, then to read.
@@ -273,6 +282,28 @@ macro_rules! twin {
         }
     };
 }
+
+/// Another one that has the gate, and waits for the seat; and another one that reads, too.
+fn one_writes_while_it_reads(scene: Scene) {
+    scene.explore(Some(3), || {
+        somebody_dies::<TWO>(None, Two::write_while_reading, &[Two::write]);
+    });
+    scene.explore(Some(3), || {
+        somebody_dies::<TWO>(None, Two::write_while_reading, &[Two::write_while_reading]);
+    });
+}
+
+#[test]
+fn writing_while_reading_never_waits() {
+    one_writes_while_it_reads(Scene::default());
+}
+
+twin!(
+    twin_reader_that_waits_as_a_writer_is_found,
+    RobustRwLockForgetsOwnSeat,
+    "deadlock",
+    one_writes_while_it_reads
+);
 
 fn a_reader_and_a_writer(scene: Scene) {
     scene.explore(Some(3), || {

@@ -225,6 +225,44 @@ fn who_tries_never_waits_and_enters_alone() {
     in_each_scene::<WritersFirst>(3, false, &[tries, tries, writes]);
 }
 
+/// A writer that becomes a reader, and stays inside until two others have been there.
+fn a_writer_waits_for_two_readers() {
+    let lock: Arc<Lock<WritersFirst>> = Arc::new(RwLock::new_in(Data(UnsafeCell::new(0))));
+    let inside = lock.write();
+    let readers = [(); 2].map(|()| {
+        let lock = Arc::clone(&lock);
+        thread::spawn(move || reads(&lock))
+    });
+    let inside = WriteGuard::downgrade(inside);
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+    drop(inside);
+    assert!(lock.is_unused(), "something is left in the word");
+}
+
+#[test]
+fn a_reader_that_starves_and_misses_its_call_is_called_by_the_next() {
+    let scene = Scene {
+        starving: true,
+        ..Scene::default()
+    };
+    scene.explore(Some(2), a_writer_waits_for_two_readers);
+}
+
+#[test]
+fn twin_reader_that_enters_and_forgets_others_is_found() {
+    let scene = Scene {
+        starving: true,
+        fault: Some(latchwork::model::Fault::RwLockEntrantForgetsReaders),
+        ..Scene::default()
+    };
+    let name = "twin_reader_that_enters_and_forgets_others_is_found";
+    scene.must_fail(name, "deadlock", |scene| {
+        scene.explore(Some(2), a_writer_waits_for_two_readers);
+    });
+}
+
 /// A mistake, what the model says of it, whether waiters starve, and who is at it.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $starving:expr, $preference:ty, $tasks:expr) => {

@@ -562,6 +562,24 @@ fn more_locks_than_the_kernel_would_release_are_refused() {
 }
 
 #[test]
+fn a_fork_cannot_repair_what_its_parent_was_told_of() {
+    let _trial = Trial::begin("a_fork_cannot_repair_what_its_parent_was_told_of");
+    let lock = Mapped::new(Mutex::robust(0_u32));
+    let lock = lock.pin();
+    thread::scope(|scope| scope.spawn(|| forget(lock.lock().unwrap())).join().unwrap());
+    let Err(LockError::OwnerDied(died)) = lock.lock() else {
+        panic!("nobody said so");
+    };
+    // SAFETY: a valid guard; used in a child only, which that ends.
+    let inherited = || unsafe { core::ptr::read(&died) };
+    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    aborts(Child::fork(|| forget(inherited().make_consistent())));
+    aborts(Child::fork(|| forget(inherited().replace(1))));
+    drop(died);
+    assert!(matches!(lock.lock(), Err(LockError::NotRecoverable)));
+}
+
+#[test]
 fn destroying_a_held_lock_aborts() {
     let _trial = Trial::begin("destroying_a_held_lock_aborts");
     let mut child = Child::fork(|| {

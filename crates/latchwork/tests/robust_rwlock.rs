@@ -162,9 +162,69 @@ fn what_would_wait_for_itself_is_refused() {
     let writer = Child::fork(|| drop(lock.write().unwrap()));
     trial.wait_until(|| writer.is_in_futex());
     assert!(matches!(lock.read(), Err(LockError::Deadlock)));
+    // It has the gate, and waits for the seat.
+    assert!(matches!(lock.write(), Err(LockError::Deadlock)));
+    assert!(matches!(lock.write_until(soon()), Err(LockError::Deadlock)));
+    assert!(matches!(lock.try_write(), Err(LockError::WouldBlock)));
     drop(reading);
     writer.succeed();
     drop(lock.write().unwrap());
+}
+
+#[test]
+fn two_readers_that_both_go_on_to_write_are_refused() {
+    let trial = Trial::begin("two_readers_that_both_go_on_to_write_are_refused");
+    let lock = lock();
+    let lock = lock.pin();
+    let [inside, refused] = [(); 2].map(|()| Page::<AtomicU32>::new());
+    let meet = |page: &AtomicU32| {
+        page.fetch_add(1, Ordering::SeqCst);
+        while page.load(Ordering::SeqCst) < 2 {
+            thread::yield_now();
+        }
+    };
+    let body = || {
+        let _reading = lock.read().unwrap();
+        meet(&inside);
+        assert!(matches!(lock.write(), Err(LockError::Deadlock)));
+        // Neither leaves before both have asked.
+        meet(&refused);
+    };
+    let other = Child::fork(body);
+    body();
+    other.succeed();
+    trial.progress();
+    drop(lock.write().unwrap());
+}
+
+/// Counts how often it is dropped.
+struct Counted<'a>(&'a AtomicU32);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn torn_data_is_not_dropped_with_its_lock_and_whole_data_is() {
+    let _trial = Trial::begin("torn_data_is_not_dropped_with_its_lock_and_whole_data_is");
+    let drops = AtomicU32::new(0);
+    let make = || Box::pin(RobustRwLock::<_, 2>::new(Counted(&drops)));
+    let lock = make();
+    drop((lock.as_ref().read().unwrap(), lock.as_ref().try_read()));
+    drop(lock);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    let lock = make();
+    in_a_thread(|| forget(lock.as_ref().write().unwrap()));
+    drop(lock);
+    let mut lock = make();
+    in_a_thread(|| forget(lock.as_ref().write().unwrap()));
+    drop(lock.as_ref().read());
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    lock.as_mut().reset(Counted(&drops));
+    drop(lock);
+    assert_eq!(drops.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -246,6 +306,23 @@ fn a_fork_holds_nothing_and_its_inherited_guards_abort() {
     .succeed();
     drop(guard);
     drop(lock.write().unwrap());
+}
+
+#[test]
+fn a_fork_cannot_repair_what_its_parent_was_told_of() {
+    let _trial = Trial::begin("a_fork_cannot_repair_what_its_parent_was_told_of");
+    let lock = lock();
+    let lock = lock.pin();
+    leave_dead_writer(lock, 7);
+    let Err(LockError::OwnerDied(died)) = lock.write() else {
+        panic!("nobody said so");
+    };
+    let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    aborts(Child::fork(|| forget(inherited(&died).make_consistent())));
+    aborts(Child::fork(|| forget(inherited(&died).replace(1))));
+    assert_eq!(*died, 7);
+    drop(died);
+    assert!(matches!(lock.read(), Err(LockError::NotRecoverable)));
 }
 
 #[test]

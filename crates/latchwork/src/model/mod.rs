@@ -119,6 +119,8 @@ pub enum Fault {
     RwLockWriterForgetsOthers,
     /// The last writer that gives up does not call the readers that it kept out.
     RwLockQuitterForgetsReaders,
+    /// A reader that enters after waiting does not call those who may join it.
+    RwLockEntrantForgetsReaders,
     /// Who has counted itself as starving does not look again.
     RwLockLooksOnce,
     /// A release that may be for either kind of waiters does not show that the lock is free.
@@ -131,6 +133,8 @@ pub enum Fault {
     RobustRwLockReaderUnordered,
     /// A writer's look at the seats may overtake the gate.
     RobustRwLockWriterUnordered,
+    /// A task waits for others although it sits in a seat.
+    RobustRwLockForgetsOwnSeat,
     /// A writer does not leave word that it is inside.
     RobustRwLockForgetsWriting,
     /// Who gets the gate of a writer that died inside takes it as if it was released.
@@ -275,6 +279,8 @@ pub enum Taken {
     NotRecoverable,
     /// Not taken: the deadline passed.
     TimedOut,
+    /// Not taken: it would wait for itself.
+    Deadlock,
 }
 
 impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
@@ -282,6 +288,7 @@ impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
         match error {
             crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
             crate::mutex::RawError::TimedOut => Self::TimedOut,
+            crate::mutex::RawError::Deadlock => Self::Deadlock,
             error => panic!("{error:?}"),
         }
     }

@@ -180,6 +180,9 @@ impl<P: Slow> RobustProtocol for P {}
 ///
 /// Where the protocol can fail, it does so with [`LockError::Refused`].
 ///
+/// Dropping the mutex drops its data as it is, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it so:
+/// where an owner may have been killed, [reset](super::Mutex::reset) it first.
+///
 /// ```
 /// use core::pin::Pin;
 /// use latchwork::mutex::{LockError, Mutex, Robust};
@@ -518,7 +521,7 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The calling task holds it.
     #[cold]
-    unsafe fn release_as_lost(&self) {
+    pub(crate) unsafe fn release_as_lost(&self) {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
         // SAFETY: by the caller's contract.
         unsafe { self.release_unclean() };

@@ -10,8 +10,9 @@
 //! | 24–29 | `STARVING` | tasks that have waited for too long | +1 by one before it sleeps again, −1 when it enters or gives up |
 //! | 30 | `OPEN` | free, although the word is not 0 | release; cleared by who enters |
 //! | 31 | `WRITER` | a writer is inside | the writer |
-//! | 32–60 | `WAITING` | writers that wait | +1 before the first sleep, −1 on entering or giving up |
-//! | 61 | `VACANT` | as `OPEN`, and readers or a writer may enter, whoever there is | as `OPEN` |
+//! | 32–59 | `WAITING` | writers that wait | +1 before the first sleep, −1 on entering or giving up |
+//! | 60 | `VACANT_TO_ANY` | as `OPEN`, and readers are called, or a writer, whoever there is | as `OPEN` |
+//! | 61 | `VACANT_TO_STARVING` | as above, of those that starve | as `OPEN` |
 //! | 62 | `CALL_WRITER` | the next release is to wake a writer | set by a writer that lies down, or that goes while others wait; cleared by the release |
 //! | 63 | `CALL_READERS` | the next release is to wake readers | set by a reader that lies down; cleared by who wakes them |
 //!
@@ -43,8 +44,10 @@
 //! held again: that holder's release is yet to come.) Whoever slept is woken, or by 3 a writer is awake.
 //! *For either kind* (somebody starves; or readers come first, and a writer waits): the readers that
 //! were to be called may have given up, so a wake-up that finds none of the kind that is first goes to
-//! the other kind, and the release set `VACANT`, so whoever is on its way to sleep is refused. Others
-//! wait for those. Whoever is woken enters, or finds a holder, whose release is yet to come; by 4 it
+//! the other kind, and the release set a `VACANT_…` bit, so whoever is on its way to sleep is refused.
+//! Others wait for those. (While some starve, others may lie down on a lock that is vacant to those; on
+//! one that is vacant to any, nobody does, since it admits everybody: so the latter's bit is a new one to
+//! whoever is on its way, and the former's is not for whoever has seen it.) Whoever is woken enters, or finds a holder, whose release is yet to come; by 4 it
 //! does not give up a free lock. Readers kept out by waiting writers alone are woken by a writer's release,
 //! or by the last writer that gives up.
 //!
@@ -62,8 +65,8 @@
 //! not known. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out,
 //! and releases hand the lock to starving readers and writers in alternation, until nobody starves.
 //! At most 63 starve at a time; further ones wait for their turn to. Starving goes before real-time
-//! priority, once for each that starves. (One reader that starves may miss that others have been let
-//! in: it waits until they leave.)
+//! priority, once for each that starves. (One reader that starves may miss that others have been called,
+//! if one more has asked to be since. It is called when that one enters, and so are all who may join.)
 //!
 //! *Hostile events:* EINTR re-waits. The death of a holder, or of one on its way, leaves the lock as it
 //! is, for good (a [robust mutex](crate::mutex::Robust) reports it). Fork: see [`Private`]. A signal handler
@@ -73,16 +76,16 @@
 //!
 //! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
 //! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both
-//! preferences, deadlines, starvation, spurious wake-ups; negative twins), `tests/rwlock.rs`. The models
-//! leave out polling, more than three tasks, and the order in which the kernel wakes.
+//! preferences, deadlines, starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same
+//! without a bound on preemptions, over the word's transitions alone), `tests/rwlock.rs`. The models leave
+//! out polling, more than three tasks, and the order in which the kernel wakes.
 #![allow(unsafe_code)]
 
 mod state;
 
 use self::state::{
-    CALL_READERS, CALL_WRITER, Call, ONE_READER, ONE_STARVING, ONE_WAITING, READERS,
-    SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS, STARVING_WRITERS, State,
-    WAITING, WRITER, Waiter,
+    NOBODY, ONE_READER, READERS, SLEEPING_READERS, SLEEPING_WRITERS, STARVING, STARVING_READERS,
+    STARVING_WRITERS, State, WRITER, Waiter,
 };
 use super::{Preference, WritersFirst};
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, spin_hint, unless_fault};
@@ -206,8 +209,14 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         // Relaxed: only a compare-and-swap enters.
         let mut state = State(self.state.load(Ordering::Relaxed));
         while state.admits::<P, WRITES>(waiter) {
+            let to = state.entered::<WRITES>(waiter);
             // Acquire: pairs with the Release of those who left.
-            match self.change(state, state.entered::<WRITES>(waiter), Ordering::Acquire) {
+            let changed = if unless_fault!(RwLockEntrantForgetsReaders, false, true) {
+                self.change(state, to, Ordering::Acquire)
+            } else {
+                self.change_and_call(state, to, Ordering::Acquire)
+            };
+            match changed {
                 Ok(()) => return Ok(()),
                 Err(now) => state = now,
             }
@@ -224,6 +233,16 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             Ok(_) => Ok(()),
             Err(now) => Err(State(now)),
         }
+    }
+
+    /// As [`Self::change`]; and calls the readers, if they may join those who are inside after it.
+    fn change_and_call(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
+        let called = to.with_readers_called::<P>();
+        self.change(state, called.unwrap_or(to), order)?;
+        if called.is_some() {
+            wake::<S>(&raw const self.state, SLEEPING_READERS | STARVING_READERS);
+        }
+        Ok(())
     }
 
     /// Looks again and again, for a moment; whether it has entered.
@@ -265,12 +284,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
                         (at, end) => at.or(end),
                     }
                 };
-                let mask = match (WRITES, me.starves()) {
-                    (false, false) => SLEEPING_READERS,
-                    (true, false) => SLEEPING_WRITERS,
-                    (false, true) => STARVING_READERS,
-                    (true, true) => STARVING_WRITERS,
-                };
+                let mask = me.group::<WRITES>();
                 let (ended, woken) = futex::wait_high(&self.state, state.0, mask, S::FLAG, until);
                 if woken {
                     me.called = true;
@@ -292,16 +306,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
             let Err(state) = self.attempt::<WRITES>(*me) else {
                 return None;
             };
-            let mut counted = me.counted;
-            if WRITES {
-                counted |= ONE_WAITING;
-            }
-            // Where there is no room, it goes on as it is.
-            if starves && state.0 & STARVING != STARVING {
-                counted |= ONE_STARVING;
-            }
-            let call = if WRITES { CALL_WRITER } else { CALL_READERS };
-            let asked = State((state.0 + (counted - me.counted)) | call);
+            let (asked, counted) = state.asked::<WRITES>(*me, starves);
             // Only a look that changes nothing is the last one (invariant 1).
             if asked == state {
                 return Some(asked);
@@ -320,29 +325,17 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
         let mut state = State(self.state.load(Ordering::Relaxed));
         loop {
-            let free = state.is_free();
-            let to = if free {
-                state.entered::<WRITES>(me)
+            let to = state.left::<WRITES>(me);
+            // Acquire: it may enter. (If it was the last writer that waited, the high half says so, and
+            // without the call for readers, too.)
+            let changed = if unless_fault!(RwLockQuitterForgetsReaders, false, true) {
+                self.change(state, to, Ordering::Acquire)
             } else {
-                state.left::<WRITES>(me)
+                self.change_and_call(state, to, Ordering::Acquire)
             };
-            // Readers are inside, and others may join them now. (If no writer waits any more the high
-            // half says so, and with the call for readers taken away, too.)
-            let calls = if unless_fault!(RwLockQuitterForgetsReaders, free, true) {
-                None
-            } else {
-                to.with_readers_called::<P>()
-            };
-            let to = calls.map_or(to, |(called, _)| called);
-            // Acquire: it may enter.
-            match self.change(state, to, Ordering::Acquire) {
+            match changed {
                 Err(now) => state = now,
-                Ok(()) => {
-                    if let Some((_, mask)) = calls {
-                        wake::<S>(&raw const self.state, mask);
-                    }
-                    return free;
-                }
+                Ok(()) => return state.is_free(),
             }
         }
     }
@@ -351,30 +344,17 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     #[cold]
     fn release(&self, mut state: State, wrote: bool) {
         let address = &raw const self.state;
-        let call = loop {
-            let (to, call) = state.released::<P>(wrote);
+        let [first, second] = loop {
+            let (to, groups) = state.released::<P>(wrote);
             // Release: pairs with the Acquire of whoever enters.
             match self.change(state, to, Ordering::Release) {
-                Ok(()) => break call,
+                Ok(()) => break groups,
                 Err(now) => state = now,
             }
         };
-        let in_turn = |first, second| {
-            if wake::<S>(address, first) == unless_fault!(RwLockWakesOneKind, 0, usize::MAX) {
-                wake::<S>(address, second);
-            }
-        };
-        match call {
-            Call::Nobody => {}
-            Call::Writer => drop(wake::<S>(address, SLEEPING_WRITERS)),
-            Call::Readers if !state.has(WAITING) => drop(wake::<S>(address, SLEEPING_READERS)),
-            Call::Readers => in_turn(SLEEPING_READERS, SLEEPING_WRITERS),
-            Call::Starving {
-                readers_first: true,
-            } => in_turn(STARVING_READERS, STARVING_WRITERS),
-            Call::Starving {
-                readers_first: false,
-            } => in_turn(STARVING_WRITERS, STARVING_READERS),
+        let none = unless_fault!(RwLockWakesOneKind, 0, usize::MAX);
+        if first != NOBODY && wake::<S>(address, first) == none && second != NOBODY {
+            wake::<S>(address, second);
         }
     }
 
@@ -384,20 +364,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// The calling task holds the lock as a writer.
     pub(super) unsafe fn downgrade(&self) {
         let mut state = State(WRITER);
-        loop {
-            let to = State(state.0 - WRITER + ONE_READER);
-            let calls = to.with_readers_called::<P>();
-            let to = calls.map_or(to, |(called, _)| called);
-            // Release: pairs with the Acquire of readers.
-            match self.change(state, to, Ordering::Release) {
-                Err(now) => state = now,
-                Ok(()) => {
-                    if let Some((_, mask)) = calls {
-                        wake::<S>(&raw const self.state, mask);
-                    }
-                    return;
-                }
-            }
+        // Release: pairs with the Acquire of readers.
+        while let Err(now) = self.change_and_call(state, state.downgraded(), Ordering::Release) {
+            state = now;
         }
     }
 }

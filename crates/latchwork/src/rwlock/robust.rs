@@ -53,7 +53,8 @@
 //! its ID, and looks at the others each millisecond.
 //!
 //! *Reading while reading* takes a second seat, and never waits: where it would, it reports `Deadlock`,
-//! for a writer may be waiting for the first one. Reading while writing, and writing while reading, too.
+//! for a writer may be waiting for the first one. Writing while reading never waits, either, and reading
+//! while writing: each wait looks first whether the calling task has a seat, or the gate.
 //!
 //! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
 //!
@@ -78,6 +79,7 @@ use crate::task::Me;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
 use core::fmt;
+use core::mem::ManuallyDrop;
 
 /// Looks at a gate that is not open, before a reader takes its place among those who wait there: a
 /// reader that lets itself in has it for some 100 ns.
@@ -120,7 +122,8 @@ mod nap {
 /// [`Robust`]. Processes share it, in a region or in the user's own mapping.
 ///
 /// The death of a writer, or its panic, is told to the next task by [`LockError::OwnerDied`]; that of a
-/// reader is found by whoever waits for it, and nobody need be told.
+/// reader is found by whoever waits for it, and nobody need be told. Data that nobody has repaired is
+/// not dropped with the lock.
 ///
 /// ```
 /// use core::pin::Pin;
@@ -141,7 +144,8 @@ mod nap {
 #[repr(C)]
 pub struct RobustRwLock<T: ?Sized, const READERS: usize = 16> {
     raw: RawRobust<READERS>,
-    data: UnsafeCell<T>,
+    /// Dropped where it is whole.
+    data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: the lock gives the data to one task at a time, or a shared reference to several.
@@ -189,14 +193,11 @@ impl Seat {
         Ok(())
     }
 
-    /// Waits until nobody sits here, if anybody does.
+    /// Waits until nobody sits here.
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
     unsafe fn see_free(&self, patience: Patience) -> Result<(), RawError> {
-        if is_free(&self.0) {
-            return Ok(());
-        }
         // SAFETY: by the caller's contract; taken just now.
         unsafe {
             self.take(patience)?;
@@ -319,9 +320,7 @@ impl<const READERS: usize> RawRobust<READERS> {
             looks -= 1;
             spin_hint();
         }
-        if !patience.is_none() && self.has_seat(me) {
-            return Err(RawError::Deadlock);
-        }
+        self.may_wait(patience)?;
         // SAFETY: by the caller's contract; what was taken is released.
         unsafe {
             if self.take_gate(self.gate.acquire(patience)?) {
@@ -347,11 +346,19 @@ impl<const READERS: usize> RawRobust<READERS> {
         false
     }
 
-    /// Whether a task sits in a seat.
-    fn has_seat(&self, me: Me) -> bool {
-        self.seats
-            .iter()
-            .any(|seat| seat.0.owner() == Some(me.tid()))
+    /// In front of each wait: the calling task does not wait for others while it sits in a seat, for
+    /// they may wait for that one.
+    #[cold]
+    fn may_wait(&self, patience: Patience) -> Result<(), RawError> {
+        if patience.is_none() {
+            return Ok(());
+        }
+        let me = Some(Me::get().map_err(RawError::Unavailable)?.tid());
+        let sits = self.seats.iter().any(|seat| seat.0.owner() == me);
+        if unless_fault!(RobustRwLockForgetsOwnSeat, sits, false) {
+            return Err(RawError::Deadlock);
+        }
+        Ok(())
     }
 
     /// # Safety
@@ -362,7 +369,10 @@ impl<const READERS: usize> RawRobust<READERS> {
         unsafe {
             let taken = match self.gate.acquire_free() {
                 Some(_) => Acquired::Clean,
-                None => self.gate.acquire_in_budget(patience)?,
+                None => {
+                    self.may_wait(patience)?;
+                    self.gate.acquire_in_budget(patience)?
+                }
             };
             if self.take_gate(taken) {
                 return Ok(Acquired::OwnerDied);
@@ -372,7 +382,11 @@ impl<const READERS: usize> RawRobust<READERS> {
                 fence_after_update();
             }
             for seat in &self.seats {
-                if let Err(error) = seat.see_free(patience) {
+                if is_free(&seat.0) {
+                    continue;
+                }
+                let waited = self.may_wait(patience);
+                if let Err(error) = waited.and_then(|()| seat.see_free(patience)) {
                     self.gate.unlock_raw();
                     return Err(error);
                 }
@@ -466,7 +480,16 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS> {
         /// Without room for readers it does not compile.
         #[must_use]
         pub fn new(value: T) -> Self {
-            Self { raw: RawRobust::new(), data: UnsafeCell::new(value) }
+            Self { raw: RawRobust::new(), data: UnsafeCell::new(ManuallyDrop::new(value)) }
+        }
+    }
+}
+
+impl<T: ?Sized, const READERS: usize> Drop for RobustRwLock<T, READERS> {
+    fn drop(&mut self) {
+        if !self.raw.is_torn() {
+            // SAFETY: the data is whole, and gone after this.
+            unsafe { ManuallyDrop::drop(self.data.get_mut()) };
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and holds whole data.
-//! 2. Data that an owner left torn is reached through an [`OwnerDied`] only, which says so.
+//! 2. Data that an owner left torn is reached by locking through an [`OwnerDied`] only, which says so.
 //!
 //! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
 #![allow(unsafe_code)]
@@ -267,6 +267,8 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 
 impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
     fn into_guard(self) -> RobustGuard<'a, T, P> {
+        // In the child of a fork it is the parent's.
+        owner_of_guard(self.guard.owner);
         let mut this = ManuallyDrop::new(self);
         this.guard.mutex.raw.mark_consistent();
         // SAFETY: `this` is never dropped, so the guard is taken once.
@@ -302,6 +304,7 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// Puts a new value in place of the torn one, which is not dropped, and goes on as a normal
     /// holder.
     pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
+        owner_of_guard(self.guard.owner);
         let place: *mut T = self.guard.mutex.data.get();
         // SAFETY: the guard holds the lock; what is there may be no value of `T`.
         unsafe { place.write(value) };

@@ -3,6 +3,9 @@
 use crate::atomic::unless_fault;
 use crate::rwlock::Preference;
 
+#[cfg(test)]
+mod tests;
+
 pub(super) const ONE_READER: u64 = 1;
 pub(super) const READERS: u64 = 0xff_ffff;
 pub(super) const ONE_STARVING: u64 = 1 << 24;
@@ -10,8 +13,9 @@ pub(super) const STARVING: u64 = 0x3f << 24;
 pub(super) const OPEN: u64 = 1 << 30;
 pub(super) const WRITER: u64 = 1 << 31;
 pub(super) const ONE_WAITING: u64 = 1 << 32;
-pub(super) const WAITING: u64 = 0x1fff_ffff << 32;
-pub(super) const VACANT: u64 = 1 << 61;
+pub(super) const WAITING: u64 = 0x0fff_ffff << 32;
+pub(super) const VACANT_TO_ANY: u64 = 1 << 60;
+pub(super) const VACANT_TO_STARVING: u64 = 1 << 61;
 pub(super) const CALL_WRITER: u64 = 1 << 62;
 pub(super) const CALL_READERS: u64 = 1 << 63;
 
@@ -20,26 +24,14 @@ pub(super) const SLEEPING_READERS: u32 = 1;
 pub(super) const SLEEPING_WRITERS: u32 = 2;
 pub(super) const STARVING_READERS: u32 = 4;
 pub(super) const STARVING_WRITERS: u32 = 8;
+pub(super) const NOBODY: u32 = 0;
 
 /// The word, as it was or shall be.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State(pub(super) u64);
 
-/// Whom a release wakes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Call {
-    Nobody,
-    Writer,
-    /// All readers; if there is none, a writer.
-    Readers,
-    /// Those that starve, the readers first or a writer.
-    Starving {
-        readers_first: bool,
-    },
-}
-
 /// A task that did not get in at once.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
     /// What it has added to the word: itself as waiting, as starving.
     pub(super) counted: u64,
@@ -55,6 +47,16 @@ impl Waiter {
 
     pub(super) fn starves(self) -> bool {
         self.counted & STARVING != 0
+    }
+
+    /// The group that it sleeps in.
+    pub(super) fn group<const WRITES: bool>(self) -> u32 {
+        match (WRITES, self.starves()) {
+            (false, false) => SLEEPING_READERS,
+            (true, false) => SLEEPING_WRITERS,
+            (false, true) => STARVING_READERS,
+            (true, true) => STARVING_WRITERS,
+        }
     }
 }
 
@@ -87,7 +89,7 @@ impl State {
 
     /// After a waiter has entered.
     pub(super) fn entered<const WRITES: bool>(self, waiter: Waiter) -> Self {
-        let state = State((self.0 & !(OPEN | VACANT)) - waiter.counted);
+        let state = State((self.0 & !(OPEN | VACANT_TO_ANY | VACANT_TO_STARVING)) - waiter.counted);
         if WRITES {
             let state = if waiter.counted != 0 {
                 state.with_the_others_called()
@@ -103,6 +105,20 @@ impl State {
         }
     }
 
+    /// After a waiter has been counted in, and has asked to be called; and what it has added by now.
+    pub(super) fn asked<const WRITES: bool>(self, waiter: Waiter, starves: bool) -> (Self, u64) {
+        let mut counted = waiter.counted;
+        if WRITES {
+            counted |= ONE_WAITING;
+        }
+        // Where there is no room, it goes on as it is.
+        if starves && self.0 & STARVING != STARVING {
+            counted |= ONE_STARVING;
+        }
+        let call = if WRITES { CALL_WRITER } else { CALL_READERS };
+        (Self((self.0 + (counted - waiter.counted)) | call), counted)
+    }
+
     /// After a writer has left their number, who may have been called.
     pub(super) fn with_the_others_called(self) -> Self {
         Self(if self.has(WAITING) {
@@ -112,8 +128,11 @@ impl State {
         })
     }
 
-    /// After a waiter has given up; of a lock that is not free.
+    /// After a waiter has given up; or, since the lock is free, entered.
     pub(super) fn left<const WRITES: bool>(self, waiter: Waiter) -> Self {
+        if self.is_free() {
+            return self.entered::<WRITES>(waiter);
+        }
         let state = State(self.0 - waiter.counted);
         let state = if WRITES {
             state.with_the_others_called()
@@ -128,9 +147,14 @@ impl State {
         }
     }
 
-    /// After the readers that may join those inside have been called, if there are any, and who they
-    /// are. All are woken, for the call is one for all; who may not enter lies down again.
-    pub(super) fn with_readers_called<P: Preference>(self) -> Option<(Self, u32)> {
+    /// After the writer inside has become a reader.
+    pub(super) fn downgraded(self) -> Self {
+        Self(self.0 - WRITER + ONE_READER)
+    }
+
+    /// After the readers that may join those inside have been called, if there are any. All are to be
+    /// woken, for the call is one for all; who may not enter lies down again.
+    pub(super) fn with_readers_called<P: Preference>(self) -> Option<Self> {
         let admits = |counted| {
             self.admits::<P, false>(Waiter {
                 counted,
@@ -142,40 +166,43 @@ impl State {
         } else {
             admits(0)
         };
-        (who && self.has(CALL_READERS)).then_some((
-            Self(self.0 & !CALL_READERS),
-            SLEEPING_READERS | STARVING_READERS,
-        ))
+        (who && self.has(CALL_READERS)).then_some(Self(self.0 & !CALL_READERS))
     }
 
-    /// After a release, and whom it wakes.
-    pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, Call) {
+    /// After a release, and whom it wakes: one writer, or all readers, of the first group; if there is
+    /// none, of the second one.
+    pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, [u32; 2]) {
         let rest = self.0 & !WRITER;
         if rest == 0 {
-            return (Self(0), Call::Nobody);
+            return (Self(0), [NOBODY; 2]);
         }
         // Shown where the wake-up may go to either kind: one of the other kind that is on its way to
         // sleep must not.
-        let vacant = OPEN | unless_fault!(RwLockHidesVacancy, VACANT, 0);
         if self.has(STARVING) {
-            return (
-                Self(rest | vacant),
-                Call::Starving {
-                    readers_first: wrote,
-                },
-            );
+            let groups = if wrote {
+                [STARVING_READERS, STARVING_WRITERS]
+            } else {
+                [STARVING_WRITERS, STARVING_READERS]
+            };
+            let vacant = unless_fault!(RwLockHidesVacancy, VACANT_TO_STARVING, 0);
+            return (Self(rest | OPEN | vacant), groups);
         }
         if self.has(CALL_READERS) && self.has(WAITING) && P::READERS_FIRST {
-            return (Self(rest & !CALL_READERS | vacant), Call::Readers);
+            let vacant = unless_fault!(RwLockHidesVacancy, VACANT_TO_ANY, 0);
+            return (
+                Self(rest & !CALL_READERS | OPEN | vacant),
+                [SLEEPING_READERS, SLEEPING_WRITERS],
+            );
         }
-        let (rest, call) = if self.has(CALL_READERS) && !self.has(WAITING) {
-            (rest & !CALL_READERS, Call::Readers)
+        let (rest, group) = if self.has(CALL_READERS) && !self.has(WAITING) {
+            (rest & !CALL_READERS, SLEEPING_READERS)
         } else if self.has(CALL_WRITER) {
-            (rest & !CALL_WRITER, Call::Writer)
+            (rest & !CALL_WRITER, SLEEPING_WRITERS)
         } else {
-            (rest, Call::Nobody)
+            (rest, NOBODY)
         };
-        (Self(if rest == 0 { 0 } else { rest | OPEN }), call)
+        let rest = if rest == 0 { 0 } else { rest | OPEN };
+        (Self(rest), [group, NOBODY])
     }
 }
 

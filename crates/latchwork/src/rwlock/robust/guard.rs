@@ -184,12 +184,12 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         // SAFETY: nothing is moved out; the data is not pinned structurally.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_torn() {
-            let place: *mut T = this.data.get_mut();
+            let place: *mut T = &raw mut **this.data.get_mut();
             // SAFETY: the place is ours; what was there may be no value of `T`.
             unsafe { place.write(value) };
             this.raw.make_whole();
         } else {
-            *this.data.get_mut() = value;
+            **this.data.get_mut() = value;
         }
     }
 
@@ -381,6 +381,8 @@ pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16> {
 
 impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
     fn into_guard(self) -> RobustWriteGuard<'a, T, READERS> {
+        // In the child of a fork it is the parent's.
+        owner_of_guard(self.guard.owner);
         let mut this = ManuallyDrop::new(self);
         this.guard.lock.raw.gate().mark_consistent();
         // SAFETY: `this` is never dropped, so the guard is taken once.
@@ -415,7 +417,8 @@ impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
 
     /// Puts a new value in place of the torn one, which is not dropped, and goes on as a writer.
     pub fn replace(self, value: T) -> RobustWriteGuard<'a, T, READERS> {
-        let place: *mut T = self.guard.lock.data.get();
+        owner_of_guard(self.guard.owner);
+        let place: *mut T = self.guard.lock.data.get().cast();
         // SAFETY: the guard holds the lock; what is there may be no value of `T`.
         unsafe { place.write(value) };
         self.into_guard()
@@ -458,7 +461,7 @@ impl<T: ?Sized, const READERS: usize> Drop for OwnerDied<'_, T, READERS> {
             if std::thread::panicking() {
                 gate.unlock_inconsistent();
             } else {
-                gate.unlock_raw();
+                gate.release_as_lost();
             }
         }
     }
