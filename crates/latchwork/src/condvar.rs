@@ -205,7 +205,12 @@ impl<S: Sharing> Condvar<S> {
             self.gathering.notify(all);
         }
         if self.crowd.waiters() > enough {
-            self.crowd.wake(if all { u32::MAX } else { 1 }, S::FLAG);
+            // Who waits there for a private one does not have the mutex of the others, nor need two of them
+            // have the same.
+            let is_mixed =
+                S::FLAG == unless_fault!(CondvarWakesOneOfCrowd, Flag::Private, Flag::Shared);
+            self.crowd
+                .wake(if all || is_mixed { u32::MAX } else { 1 }, S::FLAG);
         }
     }
 
@@ -222,10 +227,8 @@ impl<S: Sharing> Condvar<S> {
             && let Some(seat) = self.gathering.enter(lock, queue)
         {
             release();
-            let (waited, arrival) = seat.sleep(deadline);
-            let acquired = acquire(arrival);
-            seat.leave();
-            return (acquired, waited);
+            let (waited, arrival, _turn) = seat.sleep(deadline);
+            return (acquire(arrival), waited);
         }
         let stay = self.crowd.enter(S::FLAG);
         release();
@@ -337,7 +340,7 @@ mod with_robust {
         ) -> (Taken<'a, T, P>, Waited) {
             let mutex = RobustGuard::mutex(&guard);
             let address = ptr::from_ref(mutex.get_ref()).cast();
-            let release = || drop(guard);
+            let release = || RobustGuard::release(guard);
             self.pause(address, Queue::NONE, deadline, release, |_| mutex.lock())
         }
     }

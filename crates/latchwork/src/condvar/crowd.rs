@@ -5,6 +5,7 @@ use super::Waited;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::sleep::Watch;
 use crate::sys::futex::{self, Sharing, Wait};
+use crate::task::Me;
 use crate::time::Deadline;
 
 #[repr(C)]
@@ -41,15 +42,22 @@ impl Crowd {
             crowd: self,
             watch,
             ticket: self.ticket.load(Ordering::Relaxed),
+            task: task_id(),
         }
     }
 }
 
-/// A waiter that is counted and does not sleep yet.
+/// 0 if it cannot be kept.
+fn task_id() -> u32 {
+    Me::get().map_or(0, Me::tid)
+}
+
+/// A waiter that is counted, until this is dropped.
 pub(super) struct Stay<'a> {
     crowd: &'a Crowd,
     watch: Watch<'a>,
     ticket: u32,
+    task: u32,
 }
 
 impl Stay<'_> {
@@ -60,7 +68,15 @@ impl Stay<'_> {
             self.crowd.ticket.load(Ordering::Relaxed)
         );
         let ended = self.watch.sleep(compared, deadline);
-        self.crowd.waiters.fetch_sub(1, Ordering::Relaxed);
         Waited::unless(ended == Wait::TimedOut)
+    }
+}
+
+impl Drop for Stay<'_> {
+    fn drop(&mut self) {
+        // Another task: the child of a signal handler that forked. The count is its parent's.
+        if self.task == task_id() {
+            self.crowd.waiters.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

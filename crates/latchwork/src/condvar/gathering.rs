@@ -9,6 +9,7 @@ use crate::sys::futex::{self, Sharing, Wait};
 use crate::sys::futex_pi::{self, Pi};
 use crate::time::Deadline;
 use core::ptr;
+use core::time::Duration;
 
 const FLAG: Sharing = Sharing::Private;
 
@@ -21,6 +22,8 @@ const ADDRESS_BITS: u32 = 48;
 /// which the mutex of short sections would be free: with two on their way it has less of that. Who finds
 /// it held sleeps again, once. (In a model with few waiters, one.)
 const HEADS: u32 = if cfg!(loom) { 1 } else { 2 };
+/// So long a task sleeps that the kernel may refuse to send on, before it looks for itself.
+const NAP: Duration = Duration::from_secs(10);
 /// Beside the count in the ticket: whether all have been notified ever.
 const SENT: u32 = 1;
 const NEXT: u32 = 2;
@@ -171,7 +174,8 @@ impl Gathering {
         let others = if all { u32::MAX } else { 0 };
         // SAFETY: while the ticket is this one, all who sleep are bound to this word.
         let sent = unsafe { futex_pi::cmp_requeue_pi(&self.ticket, ticket, word, others, FLAG) };
-        // After another error nobody can be sent: they look at the ticket when their nap ends.
+        // Another error is for one of them, and the kernel stops there: that one and those behind it look
+        // at the ticket when their nap ends.
         sent != Err(Pi::Again)
     }
 
@@ -216,23 +220,24 @@ impl Gathering {
     }
 }
 
-/// A waiter that is counted and does not sleep yet.
+/// A waiter that is counted, until this is dropped.
 pub(super) struct Seat<'a> {
     gathering: &'a Gathering,
     queue: Queue<'a>,
     ticket: u32,
 }
 
-impl Seat<'_> {
-    /// Sleeps until it is released; how it ended, and how to take the mutex.
-    pub(super) fn sleep(&self, deadline: Option<Deadline>) -> (Waited, Arrival) {
+impl<'a> Seat<'a> {
+    /// Sleeps until it is released; how it ended, how to take the mutex, and what to drop when it was
+    /// taken, or refused.
+    pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Arrival, Turn<'a>) {
         let gathering = self.gathering;
         let compared = unless_fault!(
             CondvarTicketReadLate,
             self.ticket,
             gathering.ticket.load(Ordering::Relaxed)
         );
-        let (timed_out, arrival) = match self.queue.0 {
+        let (timed_out, by) = match self.queue.0 {
             Sleeps::Owning(word) => self.sleep_to_own(word, deadline),
             slept => {
                 let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
@@ -243,39 +248,52 @@ impl Seat<'_> {
                 (ended == Wait::TimedOut, by)
             }
         };
-        // Release: pairs with the Acquire in `enter`.
-        gathering.state.fetch_sub(1, Ordering::Release);
-        (Waited::unless(timed_out), Arrival(arrival))
+        let on_relay = matches!(self.queue.0, Sleeps::Elsewhere);
+        let turn = Turn(on_relay.then_some(gathering));
+        (Waited::unless(timed_out), Arrival(by), turn)
     }
 
     fn sleep_to_own(&self, word: &AtomicU32, deadline: Option<Deadline>) -> (bool, By) {
         let ticket = &self.gathering.ticket;
         loop {
-            let nap = end_of_nap(deadline);
-            let ended = futex_pi::wait_requeue_pi(ticket, self.ticket, word, FLAG, nap);
-            if ended != Pi::TimedOut {
-                return (false, By::Kernel(ended));
+            let nap = end_of_nap(NAP, deadline);
+            match futex_pi::wait_requeue_pi(ticket, self.ticket, word, FLAG, nap) {
+                Pi::Done => return (false, By::Kernel),
+                Pi::TimedOut => {}
+                // Taking the mutex tells what is wrong, if anything is.
+                _ => return (false, By::Itself),
             }
             // Relaxed: the kernel has looked at it before it sent this task on.
             let is_notified = ticket.load(Ordering::Relaxed) != self.ticket;
             if is_notified || is_over(deadline) {
                 let timed_out = unless_fault!(CondvarTimesOutNotified, !is_notified, true);
-                return (timed_out, By::Kernel(ended));
+                return (timed_out, By::Itself);
             }
         }
     }
+}
 
-    /// After the mutex was taken, or refused: those who were released with this waiter come next.
-    pub(super) fn leave(self) {
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `enter`.
+        self.gathering.state.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Of one that was woken: when this is dropped, those who were released with it come next.
+pub(super) struct Turn<'a>(Option<&'a Gathering>);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
         // Relaxed: see `send_to_relay`.
-        if matches!(self.queue.0, Sleeps::Elsewhere)
+        if let Some(gathering) = self.0
             && unless_fault!(
                 CondvarRelayStops,
-                self.gathering.relay.load(Ordering::Relaxed),
+                gathering.relay.load(Ordering::Relaxed),
                 0
             ) != 0
         {
-            self.gathering.pass_on();
+            gathering.pass_on();
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Fault {
     CondvarRelayStops,
     /// A condition variable counts those on the relay after it has woken the first of them.
     CondvarRelayCountsLate,
+    /// A notification of one wakes one of those whose mutex is not that of the others.
+    CondvarWakesOneOfCrowd,
     /// A waiter of a condition variable whose time is over says so, though it was notified.
     CondvarTimesOutNotified,
     /// A queue's notification does not move the ticket on.

@@ -49,8 +49,8 @@
 //! with `WAITERS` is the kernel's. A word or gate that was passed on in the moment of a deadline is
 //! the waiter's. A time-out leaves `WAITERS` set, at the price of one call at the next unlock.
 //!
-//! *Condition variables* that private locks are used with have the kernel put their waiters to sleep on
-//! the word, past the gate, and make them its owner in turn.
+//! *Condition variables* that private locks are used with may have the kernel put their waiters to sleep
+//! on the word, past the gate, and make them its owner in turn.
 //!
 //! *Deadlock* is what the kernel finds when a task is about to close a circle of sleeps. The owner of
 //! a gate can do that without having any lock of the circle: somebody else in it waits at the gate. It
@@ -291,19 +291,18 @@ macro_rules! implement {
             }
 
             fn queue(&self) -> Queue<'_> {
-                match S::FLAG {
-                    Flag::Private => Queue(Sleeps::Owning(self.word.futex())),
-                    Flag::Shared => Queue::NONE,
+                if S::FLAG == Flag::Private && futex_pi::can_requeue() {
+                    Queue(Sleeps::Owning(self.word.futex()))
+                } else {
+                    Queue::NONE
                 }
             }
 
             fn acquire_again(&self, arrival: Arrival) -> Result<(), InheritFault> {
-                if let By::Kernel(ended) = arrival.0
-                    && self.word.settle(ended)?
-                {
-                    return Ok(());
+                match arrival.0 {
+                    By::Kernel => self.word.settle(futex_pi::Pi::Done).map(drop),
+                    _ => self.acquire(),
                 }
-                self.acquire()
             }
         }
 

@@ -1,7 +1,6 @@
 //! What a condition variable must know of a lock, to release many waiters without waking them all.
 
 use crate::atomic::AtomicU32;
-use crate::sys::futex_pi::Pi;
 
 /// Where those who wait for a lock sleep, so that a condition variable can send its own there.
 ///
@@ -17,7 +16,7 @@ pub(crate) enum Sleeps<'a> {
     /// On a word; whoever is woken there, or takes the lock after one that may have been sent there,
     /// takes it as one that has slept: [`By::Sent`].
     On(&'a AtomicU32),
-    /// On a word that the kernel passes on: [`By::Kernel`].
+    /// On a word that the kernel passes on: [`By::Kernel`]. Where it can send them there.
     Owning(&'a AtomicU32),
 }
 
@@ -35,6 +34,6 @@ pub(crate) enum By {
     Itself,
     /// As one that has slept for it, as others may.
     Sent,
-    /// After this answer of the kernel's to a wait that may have ended with the lock taken.
-    Kernel(Pi),
+    /// As one whom the kernel has made the owner of the lock's word.
+    Kernel,
 }

@@ -6,6 +6,7 @@
 //! answers a stale address with an error or a spurious wake-up, both harmless.
 #![allow(unsafe_code)]
 
+use super::errno::last_error;
 use super::futex::{Sharing, Wait};
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
@@ -57,29 +58,52 @@ pub(crate) fn wait(
     ))
 }
 
-/// Wakes at most `count` tasks that sleep on `word`; returns how many.
+/// A call with none of rustix's types, for addresses that may be stale. Leaves `errno` as it was, for a
+/// signal handler may make it.
 ///
-/// Safe for any address: the kernel only looks it up, it neither reads nor writes the word.
-pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
+/// # Safety
+/// As the operation demands.
+pub(super) unsafe fn call(
+    word: *const AtomicU32,
+    operation: libc::c_int,
+    sharing: Sharing,
+    count: u32,
+    others: u32,
+    target: *const AtomicU32,
+    last: u32,
+) -> Result<usize, Errno> {
     let private = match sharing {
         Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
         Sharing::Shared => 0,
     };
-    // The kernel reads the count as a signed number.
-    let count = count.min(i32::MAX as u32);
-    // SAFETY: FUTEX_WAKE does not access the memory at `word`.
-    let woken = unsafe {
-        libc::syscall(
+    // The kernel reads the counts as signed numbers.
+    let [count, others] = [count, others].map(|count| count.min(i32::MAX as u32));
+    // SAFETY: by the caller's contract; `errno` is the calling thread's.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = libc::syscall(
             libc::SYS_futex,
             word,
-            libc::FUTEX_WAKE | private,
+            operation | private,
             count,
-            ptr::null::<u8>(),
-            ptr::null::<u8>(),
-            0,
-        )
-    };
-    usize::try_from(woken).unwrap_or(0)
+            others as usize,
+            target,
+            last,
+        );
+        let result = usize::try_from(result).map_err(|_| last_error());
+        *errno = before;
+        result
+    }
+}
+
+/// Wakes at most `count` tasks that sleep on `word`; returns how many.
+///
+/// Safe for any address: the kernel only looks it up, it neither reads nor writes the word.
+pub(crate) fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
+    // SAFETY: FUTEX_WAKE does not access the memory at `word`.
+    let woken = unsafe { call(word, libc::FUTEX_WAKE, sharing, count, 0, ptr::null(), 0) };
+    woken.unwrap_or(0)
 }
 
 /// The half of a word of 64 bits that [`wait_high`] compares.
@@ -117,32 +141,16 @@ pub(crate) fn wait_high(
     if result == 0 {
         return (Wait::Again, true);
     }
-    let error = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-    (outcome(Err::<(), _>(error)), false)
+    (outcome(Err::<(), _>(last_error())), false)
 }
 
 /// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns how
 /// many. Safe for any address, as [`wake`].
 pub(crate) fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing) -> usize {
-    let private = match sharing {
-        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
-        Sharing::Shared => 0,
-    };
-    // The kernel reads the count as a signed number.
-    let count = count.min(i32::MAX as u32);
+    let (half, operation) = (high_half(word), libc::FUTEX_WAKE_BITSET);
     // SAFETY: FUTEX_WAKE_BITSET does not access the memory at the address.
-    let woken = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            high_half(word),
-            libc::FUTEX_WAKE_BITSET | private,
-            count,
-            ptr::null::<u8>(),
-            ptr::null::<u8>(),
-            mask,
-        )
-    };
-    usize::try_from(woken).unwrap_or(0)
+    let woken = unsafe { call(half, operation, sharing, count, 0, ptr::null(), mask) };
+    woken.unwrap_or(0)
 }
 
 /// If `word` holds `expected`, wakes at most `count` tasks that sleep on it, and lets the others sleep
@@ -157,60 +165,27 @@ pub(crate) fn wake_and_send_on(
     target: *const AtomicU32,
     sharing: Sharing,
 ) -> Option<usize> {
-    let private = match sharing {
-        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
-        Sharing::Shared => 0,
-    };
+    let operation = libc::FUTEX_CMP_REQUEUE;
     // SAFETY: FUTEX_CMP_REQUEUE reads the word, which is an atomic, and does not access the target.
-    let moved = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            ptr::from_ref(word),
-            libc::FUTEX_CMP_REQUEUE | private,
-            count,
-            i32::MAX as usize,
-            target,
-            expected,
-        )
-    };
-    let moved = usize::try_from(moved).ok();
-    if moved.is_none() {
-        let error = std::io::Error::last_os_error();
-        if error.raw_os_error() != Some(libc::EAGAIN) {
-            crate::fatal(format_args!("futex requeue failed: {error}"));
-        }
+    let moved = unsafe { call(word, operation, sharing, count, u32::MAX, target, expected) };
+    match moved {
+        Ok(moved) => Some(moved),
+        Err(Errno::AGAIN) => None,
+        Err(error) => crate::fatal(format_args!("futex requeue failed: {error}")),
     }
-    moved
 }
 
 /// Sets `word` to 0 and wakes all who sleep on it, in one step: nobody can be between sleep and
 /// wake, and no kill comes between the two. The store is a Release, at least: the kernel's exchange
 /// is a full barrier. Afterwards the word is not touched any more.
 pub(crate) fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
-    let private = match sharing {
-        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
-        Sharing::Shared => 0,
-    };
-    let address = ptr::from_ref(word);
     // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not wanted.
-    let operation = 0;
+    let nothing_more = 0;
+    let operation = libc::FUTEX_WAKE_OP;
     // SAFETY: the kernel stores to the word, which is an atomic.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            address,
-            libc::FUTEX_WAKE_OP | private,
-            i32::MAX,
-            0_usize,
-            address,
-            operation,
-        )
-    };
-    if result < 0 {
-        crate::fatal(format_args!(
-            "futex wake failed: {}",
-            std::io::Error::last_os_error()
-        ));
+    let woken = unsafe { call(word, operation, sharing, u32::MAX, 0, word, nothing_more) };
+    if let Err(error) = woken {
+        crate::fatal(format_args!("futex wake failed: {error}"));
     }
 }
 
@@ -253,7 +228,7 @@ pub(crate) fn has_wait_many() -> bool {
             0,
         )
     };
-    result >= 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    result >= 0 || last_error() == Errno::INVAL
 }
 
 #[cfg(test)]
@@ -319,6 +294,20 @@ mod tests {
             word.store(2, crate::atomic::Ordering::Relaxed);
             wake(&raw const target, u32::MAX, FLAG);
         });
+    }
+
+    /// A signal handler may notify.
+    #[test]
+    fn a_call_that_is_refused_leaves_errno_alone() {
+        let word = AtomicU32::new(0);
+        // SAFETY: `errno` is this thread's.
+        unsafe { *libc::__errno_location() = 42 };
+        assert_eq!(
+            wake_and_send_on(&word, 1, 1, &raw const word, Sharing::Private),
+            None
+        );
+        assert_eq!(wake(ptr::without_provenance(1), 1, Sharing::Private), 0);
+        assert_eq!(last_error().raw_os_error(), 42);
     }
 
     #[test]

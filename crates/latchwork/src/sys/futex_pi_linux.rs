@@ -6,10 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::clock;
-use super::futex::{Sharing, timespec};
+use super::futex::{Sharing, call, timespec};
 use super::futex_pi::Pi;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::time::Deadline;
+use core::ptr;
 use core::time::Duration;
 use rustix::io::Errno;
 use rustix::thread::futex as sys;
@@ -90,21 +91,58 @@ pub(crate) fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
 /// # Safety
 /// `word` is the address of an atomic of the calling task's, until this is done.
 pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
-    let operation = libc::FUTEX_UNLOCK_PI | flags(sharing).bits().cast_signed();
+    let operation = libc::FUTEX_UNLOCK_PI;
     // A pointer and not a reference, for the next owner may free the word before this returns.
     // SAFETY: by the caller's contract.
-    let result = unsafe { libc::syscall(libc::SYS_futex, word, operation, 0, 0_usize, 0_usize, 0) };
-    outcome(match result {
-        0.. => Ok(()),
-        _ => Err(last_error()),
-    })
+    outcome(unsafe { call(word, operation, sharing, 0, 0, ptr::null(), 0) })
+}
+
+/// Whether [`wait_requeue_pi`] and [`cmp_requeue_pi`] are used: not asked yet, no, yes.
+static REQUEUES: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const NEVER: u32 = 1;
+const ALWAYS: u32 = 2;
+
+/// Whether tasks can be sent on to a lock here, and by a kernel that is known to do so without harm.
+pub(crate) fn can_requeue() -> bool {
+    // Relaxed: the answer is the same for everybody, and found again by who does not know it.
+    match REQUEUES.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let can = is_good(rustix::system::uname().release().to_bytes())
+                && [libc::FUTEX_WAIT_REQUEUE_PI, libc::FUTEX_CMP_REQUEUE_PI]
+                    .iter()
+                    .all(|operation| super::probe::futex_operation(*operation).is_ok());
+            REQUEUES.store(if can { ALWAYS } else { NEVER }, Ordering::Relaxed);
+            can
+        }
+        known => known == ALWAYS,
+    }
+}
+
+/// Whether a release of Linux has none of the known faults of these calls. The version is all there is
+/// to go by, for whoever tries a fault has it: memory used after it was freed, when a requeue is
+/// refused for a deadlock (2.6.39 to 7.0; the first remedies crashed) or races with a time-out (5.15 to
+/// 6.16); a notifier that retries for ever in the kernel (5.15 to 7.0). Distributions number their
+/// remedies differently, and go without these calls.
+fn is_good(release: &[u8]) -> bool {
+    let mut numbers = release.split(|byte| !byte.is_ascii_digit()).map(|digits| {
+        let digits = core::str::from_utf8(digits).unwrap_or_default();
+        digits.parse::<u32>().unwrap_or(0)
+    });
+    let mut next = || numbers.next().unwrap_or(0);
+    let version = (next(), next(), next());
+    version >= (7, 1, 1) || ((6, 18, 36)..(6, 19, 0)).contains(&version)
+}
+
+/// From now on the calls are not used, for something forbids them.
+fn requeues_no_more() {
+    REQUEUES.store(NEVER, Ordering::Relaxed);
 }
 
 /// Sleeps while `word`, which is no such futex, holds `expected`, until [`cmp_requeue_pi`] sends this
 /// task on to `target`, and then until it owns that.
 ///
-/// [`Pi::Done`]: it does. [`Pi::Again`]: the word held something else, or the sleep ended for no
-/// reason; `target` is not owned.
+/// [`Pi::Done`]: it does; after anything else it does not. [`Pi::TimedOut`] does not say where it slept.
 pub(crate) fn wait_requeue_pi(
     word: &AtomicU32,
     expected: u32,
@@ -113,20 +151,18 @@ pub(crate) fn wait_requeue_pi(
     deadline: Option<Deadline>,
 ) -> Pi {
     let deadline = deadline.map(timespec);
-    outcome(sys::wait_requeue_pi(
-        word,
-        flags(sharing),
-        expected,
-        deadline.as_ref(),
-        target,
-    ))
+    let flags = flags(sharing);
+    let ended = sys::wait_requeue_pi(word, flags, expected, deadline.as_ref(), target);
+    if let Err(Errno::NOSYS | Errno::PERM) = ended {
+        requeues_no_more();
+    }
+    outcome(ended)
 }
 
 /// Sends one task that sleeps in [`wait_requeue_pi`] on `word`, and up to `others` more, on to
 /// `target`; if that is free, the first owns it at once. The number of tasks.
 ///
-/// [`Pi::Again`]: the word does not hold `expected`, or the target is no memory (any more), so that
-/// nobody sleeps for it.
+/// [`Pi::Again`]: the word does not hold `expected`.
 ///
 /// # Safety
 /// While a task sleeps in [`wait_requeue_pi`] on `word`, `target` is what it named. (The kernel writes
@@ -138,30 +174,19 @@ pub(crate) unsafe fn cmp_requeue_pi(
     others: u32,
     sharing: Sharing,
 ) -> Result<usize, Pi> {
-    let operation = libc::FUTEX_CMP_REQUEUE_PI | flags(sharing).bits().cast_signed();
-    // The kernel reads the count as a signed number.
-    let others = others.min(i32::MAX as u32) as usize;
-    let word = core::ptr::from_ref(word);
+    let operation = libc::FUTEX_CMP_REQUEUE_PI;
     // SAFETY: by the caller's contract.
-    let sent = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word,
-            operation,
-            1,
-            others,
-            target,
-            expected,
-        )
-    };
-    usize::try_from(sent).map_err(|_| match last_error() {
-        Errno::FAULT => Pi::Again,
-        error => outcome::<()>(Err(error)),
-    })
-}
-
-fn last_error() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+    match unsafe { call(word, operation, sharing, 1, others, target, expected) } {
+        Ok(sent) => Ok(sent),
+        // The word was compared before: nobody sleeps for what is no memory (any more).
+        Err(Errno::FAULT) => Ok(0),
+        Err(error) => {
+            if let Errno::NOSYS | Errno::PERM = error {
+                requeues_no_more();
+            }
+            Err(outcome::<()>(Err(error)))
+        }
+    }
 }
 
 /// Whether the calling task has a real-time policy of its own. (One that was lent a priority has not.)
@@ -186,7 +211,6 @@ mod tests {
     use crate::atomic::AtomicBool;
     use crate::mutex::{TID_MASK, WAITERS};
     use crate::sys::thread;
-    use core::ptr;
 
     const FLAG: Sharing = Sharing::Private;
 
@@ -258,7 +282,26 @@ mod tests {
     }
 
     #[test]
+    fn only_versions_without_the_known_faults_are_good() {
+        let good = ["6.18.36", "6.18.44-some-v657", "7.1.1", "7.2.0-rc1", "10.0"];
+        let bad = [
+            "4.4.0",
+            "6.12.0-211.el10",
+            "6.18.35",
+            "6.19.9",
+            "7.1.0-rc3",
+            "7.0.20",
+            "x",
+        ];
+        assert!(good.iter().all(|release| is_good(release.as_bytes())));
+        assert!(!bad.iter().any(|release| is_good(release.as_bytes())));
+    }
+
+    #[test]
     fn a_sleeper_is_sent_on_to_the_lock() {
+        if !can_requeue() {
+            return;
+        }
         let (ticket, word) = (AtomicU32::new(1), AtomicU32::new(0));
         let owned = AtomicU32::new(0);
         assert_eq!(
@@ -276,7 +319,7 @@ mod tests {
             unsafe { cmp_requeue_pi(&ticket, expected, target, u32::MAX, FLAG) }
         };
         assert_eq!(send(0, &raw const word), Err(Pi::Again));
-        assert_eq!(send(1, ptr::without_provenance(0x1000)), Err(Pi::Again));
+        assert_eq!(send(1, ptr::without_provenance(0x1000)), Ok(0));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {

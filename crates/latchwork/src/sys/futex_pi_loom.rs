@@ -217,6 +217,10 @@ pub(crate) fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) 
     }
 }
 
+pub(crate) fn can_requeue() -> bool {
+    true
+}
+
 pub(crate) fn wait_requeue_pi(
     word: &AtomicU32,
     expected: u32,

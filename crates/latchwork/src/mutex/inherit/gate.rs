@@ -2,7 +2,7 @@
 //! ordered by it; what goes wrong with it costs time, and nothing else.
 #![allow(unsafe_code)]
 
-use super::word::end_of_nap;
+use super::word::{NAP, end_of_nap};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
 use crate::mutex::WAITERS;
 use crate::sharing::Sharing;
@@ -39,7 +39,7 @@ impl Gate {
             Ok(_) => return Some(self.passed(me)),
             Err(before) => before,
         };
-        match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(deadline)) {
+        match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(NAP, deadline)) {
             Pi::Done => Some(self.passed(me)),
             // Nobody slept behind the dead one, or the kernel would have made an heir of it.
             Pi::OwnerGone => {

@@ -10,14 +10,14 @@ use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
 use crate::task::Me;
 use crate::time::Deadline;
+use core::time::Duration;
 
 /// The word of a lock whose owner died: an ID that no task has (they end at 2^22). The kernel lets
 /// nobody own or wait for it.
 const GONE: u32 = OWNER_DIED | TID_MASK;
 
 /// How long a task sleeps before it looks for itself: see the parent, *death*.
-#[cfg(not(loom))]
-const NAP: core::time::Duration = core::time::Duration::from_secs(1);
+pub(super) const NAP: Duration = Duration::from_secs(1);
 
 /// The kernel is asked so often, some seconds long, before its word that the memory is inconsistent
 /// is believed.
@@ -28,14 +28,15 @@ pub(super) fn task_id() -> u32 {
     Me::get().map_or(0, Me::tid)
 }
 
-/// When a sleep ends that shall go on until `deadline`. (In a model a sleep ends by itself when there
-/// is something to see: it has no clock.)
-pub(crate) fn end_of_nap(deadline: Option<Deadline>) -> Option<Deadline> {
+/// When a sleep ends, a nap from now at most, that shall go on until `deadline`. (In a model a sleep ends
+/// by itself when there is something to see: it has no clock.)
+#[cfg_attr(loom, allow(unused_variables))]
+pub(crate) fn end_of_nap(nap: Duration, deadline: Option<Deadline>) -> Option<Deadline> {
     #[cfg(loom)]
     return deadline;
     #[cfg(not(loom))]
     {
-        let end = Deadline::after(NAP);
+        let end = Deadline::after(nap);
         Some(deadline.map_or(end, |deadline| deadline.min(end)))
     }
 }
@@ -158,7 +159,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             let end = if ROBUST {
                 deadline
             } else {
-                end_of_nap(deadline)
+                end_of_nap(NAP, deadline)
             };
             let (ended, taken) = self.ask(|| futex_pi::lock_pi(&self.0, S::FLAG, end));
             if taken? {

@@ -217,6 +217,15 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         // SAFETY: a guard is made from a pinned mutex only.
         unsafe { Pin::new_unchecked(this.mutex) }
     }
+
+    /// Releases the lock. Its data is whole, also if a panic is under way: who calls this goes on.
+    #[cfg(not(loom))]
+    pub(crate) fn release(this: Self) {
+        let this = ManuallyDrop::new(this);
+        owner_of_guard(this.owner);
+        // SAFETY: the guard holds the lock, and is gone after this.
+        unsafe { this.mutex.raw.unlock_raw() }
+    }
 }
 
 impl<T: ?Sized, P: RobustProtocol> Deref for RobustGuard<'_, T, P> {
