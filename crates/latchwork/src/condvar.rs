@@ -11,8 +11,8 @@
 //! | mutex | `notify_one` | `notify_all` | who is released |
 //! | --- | --- | --- | --- |
 //! | [`WaitWake`](crate::mutex::WaitWake) | wakes one | wakes two, sends the others on to the mutex's word | is woken by an unlock |
-//! | [`Inherit`](crate::mutex::Inherit), [`InheritPlain`](crate::mutex::InheritPlain) | sends one on to the mutex's word | sends all | is woken as the mutex's owner, the first in priority first; lends its priority until then |
-//! | any other; or one that processes share | wakes one | sends all on to the relay, wakes two | is woken when the one before it has taken the mutex |
+//! | [`Inherit`](crate::mutex::Inherit), [`InheritPlain`](crate::mutex::InheritPlain), where the kernel does it well | sends one on to the mutex's word | sends all | is woken as the mutex's owner, the first in priority first; lends its priority until then |
+//! | any other, one that processes share, or where the kernel does not | wakes one | sends all on to the relay, wakes two | is woken when the one before it has taken the mutex |
 //!
 //! | word | meaning | changed by |
 //! | --- | --- | --- |
@@ -29,8 +29,9 @@
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
 //! 4. All who are counted in `state`, asleep on the ticket or wherever they were sent, have the mutex that
 //!    stands there. Who comes with another one meanwhile joins the crowd.
-//! 5. While anybody sleeps on the relay, somebody is awake that will wake one: a waiter that was woken
-//!    there, which does so when it has taken the mutex or was refused it; or a notifier.
+//! 5. While anybody sleeps on the relay, somebody is awake that will wake one, the first in priority: a
+//!    waiter that was woken there, which does so when it has taken the mutex, was refused it, or unwinds; or a
+//!    notifier.
 //!
 //! *No wake-up is lost.* The predicate changes under the mutex. If the notifier locked before the
 //! waiter, the waiter has seen the change. If after, the mutex orders the waiter's count before the
@@ -52,7 +53,10 @@
 //! nothing, and on the word their priorities count at once. *Sent to the relay:* the count is raised when they
 //! sleep there, then the first two are woken. Each wake-up takes one from the count before; if nobody was found,
 //! the count was of one that has given up, and the next is taken. So the count is too low only between
-//! a notifier's sending and its counting, and then it wakes some itself.
+//! a notifier's sending and its counting, and then it wakes some itself. *Priorities on the relay:* each
+//! notification of all wakes the two first in priority, and each of them, when it has the mutex, the first of
+//! those left. So whoever sleeps there has two of its own or a higher priority in front of it, awake or
+//! waiting for the mutex; if that inherits, they lend the holder as much as it would.
 //!
 //! *A deadline* ends the sleep wherever it goes on; the mutex is then taken in the usual way, however long
 //! that takes. [`Waited::TimedOut`] means that no notification of one was used up: the kernel says who
@@ -69,23 +73,35 @@
 //! leftover count (3) costs later notifications a system call. With a robust mutex a wait ends with what
 //! the mutex says: `OwnerDied` if its holder died meanwhile.
 //!
-//! *What the kernel refuses* to send to an inheriting mutex (its owner has died, it would close a circle of
-//! waits, there is no memory) finds out for itself: those waiters take a nap of a second at a time, and see
-//! then that the ticket has moved. (The end of a nap costs a sleeper its place among those of its own
-//! priority.)
+//! *The kernel's way to an inheriting mutex*, requeue-PI, has had faults that crash it, or hang a processor,
+//! when a requeue meets a deadlock of the application's or a time-out. No test can tell them without
+//! meeting them, so it is used in versions of Linux that are known to be without (6.18.36 and later of that
+//! series; 7.1.1 and later), and unless something forbids the calls. Elsewhere there is the relay, which
+//! differs in this: each waiter is woken while the one before it has the mutex, and may sleep again.
+//! *What the kernel refuses* to send on (the mutex's owner has died, it would close a circle of waits, there
+//! is no memory), and those behind it in that notification, it lets nobody wake by other means. So waiters
+//! who are to be sent on take a nap of 10 s at a time, and come back if they find that the ticket has moved:
+//! for they cannot know whether they were refused, or sent on, or have missed a notification between two
+//! naps; it may as well have been somebody else's. That is one needless wake-up in 10 s at most, and costs a
+//! sleeper its place among those of its own priority. *A mutex that is gone* is told to who is notified.
 //!
-//! *Several mutexes:* in turn, as many as one likes; those that come before all waiters of the last one
-//! have left, or with several at once, are woken at each notification of all, and one of them at each
-//! notification of one.
+//! *Several mutexes:* in turn, as many as one likes. With several at once the notifications of a private one
+//! wake all who came while there were waiters with another mutex. The crowd of a shared one does not
+//! know who has which mutex: there a notification of one may go to a waiter with another.
+//!
+//! *Progress of a notification:* lock-free, not bounded: one that finds the ticket moved by another begins
+//! again. It allocates nothing and leaves `errno` alone, so a signal handler may notify.
 //!
 //! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes, by
-//! real-time priority, then first come; on the relay all who come after one of lower priority that was
-//! notified before wait for it. *Fork:* as for the mutex; a count may stay too high in the child. *Frozen:*
+//! real-time priority, then first come; on the relay one of lower priority that was woken before may still
+//! come first. *Fork:* as for the mutex; a count may stay too high in the child. A child
+//! that comes back from its parent's wait (a signal handler has forked) leaves a shared count to it. *Frozen:*
 //! size 24, alignment 8, zero = nobody waits. *Cost:* without waiters a notification is two loads.
 //!
 //! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each way,
-//! spurious wake-ups, deadlines, two mutexes, a death; negative twins), `tests/condvar.rs`,
-//! `tests/condvar_release.rs` (sleeps counted, priorities), and the kill tests. Left out of the models: naps.
+//! spurious wake-ups, deadlines, two and three mutexes, a death; negative twins), `tests/condvar.rs`,
+//! `tests/condvar_release.rs` (sleeps counted, priorities), `tests/condvar_events.rs` (panics, forks, a
+//! sandbox), and the kill tests. Left out of the models: naps.
 #![allow(unsafe_code)]
 
 mod crowd;
@@ -129,10 +145,13 @@ impl Waited {
 /// inherits priority, the one of the highest priority has it first, and lends its priority to the holder
 /// as soon as it is notified. Those of a [shared](Self::shared) one are woken together.
 ///
-/// It may be used with one mutex after another. With several at a time nothing is lost, but waiters are
-/// woken more often than needed.
+/// It may be used with one mutex after another. With several at a time nothing is lost by a private one,
+/// but waiters are woken more often than needed; a shared one must then be told with
+/// [`notify_all`](Self::notify_all), for another's waiter may have the notification of one.
 ///
-/// Owner death, fork, signals: as for the mutex; a signal handler may end a wait as if notified.
+/// Owner death, fork, signals: as for the mutex; a signal handler may end a wait as if notified. Who waits
+/// with a mutex whose owner dies learns that when it is notified. A notification may be made in a signal
+/// handler.
 ///
 /// ```
 /// use latchwork::condvar::Condvar;
@@ -188,7 +207,8 @@ impl<S: Sharing> Condvar<S> {
         }
     }
 
-    /// Wakes one waiter, if there is any.
+    /// Wakes one waiter, if there is any. (A shared one that is used with several mutexes at a time may wake
+    /// one that waits with another mutex.)
     pub fn notify_one(&self) {
         self.notify(false);
     }

@@ -2,7 +2,7 @@
 //!
 //! Everything is asked of the system once per process, by calls that change nothing (see
 //! [`Features::probe`]), and never inferred from the kernel's version: distributions backport, and
-//! sandboxes forbid.
+//! sandboxes forbid. (One answer is: whether a call is free of faults that cannot be tried.)
 //!
 //! ```
 //! use latchwork::probe::{Feature, Features, Status};
@@ -14,7 +14,7 @@
 
 mod table;
 
-use crate::sys::{memory, probe as sys};
+use crate::sys::{futex_pi, memory, probe as sys};
 use rustix::io::{Errno, Result};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
@@ -40,6 +40,7 @@ pub enum Feature {
     MemoryFileNoExec,
     MemorySeal,
     FutexLockPi2,
+    FutexRequeuePi,
     FutexPrivateHash,
     FutexRobustUnlock,
     Membarrier,
@@ -215,6 +216,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::FutexLockPi2 => plain(sys::futex_operation(
             libc::FUTEX_LOCK_PI2 | libc::FUTEX_PRIVATE_FLAG,
         )),
+        Feature::FutexRequeuePi => requeue_pi(),
         Feature::FutexPrivateHash => {
             told(
                 sys::futex_hash_slots().map_err(unknown_flag),
@@ -291,6 +293,16 @@ fn told<T>(result: Result<T>, tell: impl FnOnce(T) -> String) -> Answer {
 
 fn plain(result: Result<()>) -> Answer {
     told(result, |()| String::new())
+}
+
+fn requeue_pi() -> Answer {
+    match sys::futex_operation(libc::FUTEX_CMP_REQUEUE_PI | libc::FUTEX_PRIVATE_FLAG) {
+        Ok(()) if !futex_pi::can_requeue() => (
+            Status::NotPermitted,
+            "this version of Linux is not known to do it without faults".into(),
+        ),
+        answer => plain(answer),
+    }
 }
 
 fn robust_list() -> Answer {

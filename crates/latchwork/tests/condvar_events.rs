@@ -189,6 +189,78 @@ fn a_notification_in_a_child_that_has_unmapped_the_mutex_returns() {
     });
 }
 
+/// From now on a futex call of this process with one of these operations answers `ENOSYS`.
+fn forbid_futexes(operations: [libc::c_int; 2]) {
+    let step = |code: u32, k, jt, jf| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+    let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    // Where `seccomp_data` has the call, and the low half of its second argument.
+    let second = 24 + if cfg!(target_endian = "big") { 4 } else { 0 };
+    let mut program = [
+        step(load, 0, 0, 0),
+        step(is, libc::SYS_futex as u32, 0, 4),
+        step(load, second, 0, 0),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x7f, 0, 0),
+        step(is, operations[0] as u32, 2, 0),
+        step(is, operations[1] as u32, 1, 0),
+        step(answer, libc::SECCOMP_RET_ALLOW, 0, 0),
+        step(answer, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, 0, 0),
+    ];
+    let program = libc::sock_fprog {
+        len: program.len() as u16,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: the kernel copies the program.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program),
+            0
+        );
+    }
+}
+
+/// Whether the sandbox comes before or after the first wait.
+#[test]
+fn a_sandbox_without_requeueing_to_an_owner_lets_waiters_pass() {
+    let _trial = Trial::begin("a_sandbox_without_requeueing_to_an_owner_lets_waiters_pass");
+    for waits_before in [false, true] {
+        let child = Child::fork(|| {
+            let number = Mutex::inherit_plain(0);
+            let changed = Condvar::new();
+            if waits_before {
+                let past = Deadline::from_nanoseconds(1);
+                drop(changed.wait_until(number.lock().unwrap(), past).unwrap());
+            }
+            forbid_futexes([libc::FUTEX_WAIT_REQUEUE_PI, libc::FUTEX_CMP_REQUEUE_PI]);
+            let ids: [ThreadId; 3] = Default::default();
+            thread::scope(|scope| {
+                for id in &ids {
+                    let (number, changed) = (&number, &changed);
+                    scope.spawn(move || {
+                        let guard = number.lock().unwrap();
+                        id.set();
+                        drop(changed.wait_while(guard, |number| *number == 0).unwrap());
+                    });
+                }
+                while !ids.iter().all(ThreadId::is_in_futex) {
+                    thread::yield_now();
+                }
+                *number.lock().unwrap() = 1;
+                changed.notify_all();
+            });
+        });
+        child.succeed();
+    }
+}
+
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn fork(_: libc::c_int) {
@@ -228,10 +300,8 @@ fn a_wait_that_a_fork_doubles_ends_once() {
         let child = CHILD.load(Ordering::Acquire);
         assert!(child > 0);
         // SAFETY: a child of this process, that nobody else waits for.
-        assert_eq!(
-            unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) },
-            child
-        );
+        let ended = unsafe { libc::waitpid(child, core::ptr::null_mut(), 0) };
+        assert_eq!(ended, child);
         assert_eq!(format!("{:?}", *changed), "Condvar { waiters: 1 }");
         *number.lock() = 1;
         changed.notify_all();

@@ -30,6 +30,8 @@ struct Word;
 struct Owner;
 /// They are sent to the relay.
 struct Relay;
+/// They are sent to the relay, and then wait to own the mutex's word.
+struct RelayToOwner;
 /// They meet at the mutex.
 struct Crowd;
 
@@ -49,6 +51,7 @@ ways! {
     Owner, InheritPlain, Private, Result::unwrap;
     // The private condition variable cannot send anybody to a shared word.
     Relay, WaitWake<Shared>, Private, core::convert::identity;
+    RelayToOwner, InheritPlain<Shared>, Private, Result::unwrap;
     Crowd, WaitWake<Shared>, Shared, core::convert::identity;
 }
 
@@ -58,6 +61,8 @@ struct Shop<W: Way> {
     tokens: Mutex<u32, W::Lock>,
     /// Of another mutex.
     others: Mutex<u32, W::Lock>,
+    /// And another.
+    last: Mutex<u32, W::Lock>,
     changed: Condvar<W::Sharing>,
 }
 
@@ -66,6 +71,7 @@ impl<W: Way> Shop<W> {
         Arc::new(Self {
             tokens: Mutex::from_raw(W::Lock::default(), 0),
             others: Mutex::from_raw(W::Lock::default(), 0),
+            last: Mutex::from_raw(W::Lock::default(), 0),
             changed: Condvar::new_in(),
         })
     }
@@ -223,7 +229,30 @@ fn a_waiter_changes_the_mutex<W: Way>() {
     join([fickle]);
 }
 
-/// Two wait with a mutex each. (A notification of one may go to the wrong one, as always.)
+/// Three wait with a mutex each, so that two have nothing in common with those in the gathering.
+fn one_of_three_mutexes_is_notified<W: Way>() {
+    let shop = Shop::<W>::new();
+    let waiter = Shop::spawn(&shop, 1, |shop| {
+        *shop.wait(W::take(shop.last.lock())) -= 1;
+    });
+    let rest = [
+        Shop::spawn(&shop, 2, |shop| *shop.wait(shop.others()) -= 1),
+        Shop::spawn(&shop, 3, Shop::take),
+    ];
+    as_main(|| {
+        *W::take(shop.last.lock()) += 1;
+        shop.changed.notify_one();
+    });
+    join([waiter]);
+    as_main(|| {
+        *shop.others() += 1;
+        *shop.tokens() += 1;
+        shop.changed.notify_all();
+    });
+    join(rest);
+}
+
+/// Two wait with a mutex each.
 fn two_mutexes_at_once<W: Way>() {
     let shop = Shop::<W>::new();
     let waiters = [
@@ -321,8 +350,24 @@ by_each_way! {
     word: Word, Some(3);
     owner: Owner, Some(3);
     relay: Relay, Some(3);
+    relay_to_owner: RelayToOwner, Some(2);
     crowd: Crowd, Some(3);
 }
+
+#[test]
+fn a_notification_of_one_reaches_its_waiter_among_three_mutexes() {
+    for order in ORDERS {
+        ordered(order).explore(Some(2), one_of_three_mutexes_is_notified::<Word>);
+    }
+}
+
+negative_twin!(
+    twin_crowd_of_several_mutexes_of_which_one_is_woken_is_found,
+    CondvarWakesOneOfCrowd,
+    "deadlock",
+    Some(2),
+    one_of_three_mutexes_is_notified::<Word>
+);
 
 /// A task dies with the mutex, whatever it has done; the waiter is told, or has its token.
 fn a_holder_dies(life: usize) {

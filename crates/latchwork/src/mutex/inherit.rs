@@ -121,7 +121,8 @@ pub enum InheritFault {
     #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// An owner died while it held the lock. The data may be torn; nobody gets it any more. (`try_lock`
-    /// says so once a call that waits has noticed; until then the lock is held.)
+    /// says so once a call that waits has noticed; until then the lock is held. A wait for a condition
+    /// variable says so once it is notified.)
     #[error("an owner of the lock died while it held it")]
     OwnerGone,
     /// The kernel had no memory for the wait. Nothing has changed; it may have some later.

@@ -125,6 +125,14 @@ pub(super) const ROWS: &[Row] = &[
         fallback: "deadlines of priority-inheriting locks follow the real-time clock, and move with it",
     },
     Row {
+        feature: Feature::FutexRequeuePi,
+        name: "FUTEX_CMP_REQUEUE_PI",
+        group: Group::Optional,
+        since: Some((2, 6)),
+        used_for: "who waits for a condition with a priority-inheriting mutex is woken once, as its owner",
+        fallback: "who waits for a condition with a priority-inheriting mutex is woken by the one before it; used from Linux 7.1.1 on, and in 6.18 from 6.18.36 on",
+    },
+    Row {
         feature: Feature::FutexPrivateHash,
         name: "private futex hash",
         group: Group::Optional,

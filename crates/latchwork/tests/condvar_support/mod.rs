@@ -11,7 +11,7 @@ use core::time::Duration;
 use latchwork::condvar::{Condvar, Waited};
 use latchwork::mutex::{
     Inherit, InheritPlain, Mutex, MutexGuard, Protect, Protocol, RecursiveMutex, Robust,
-    Throughput, WaitWake,
+    RobustProtocol, Throughput, WaitWake,
 };
 use latchwork::sharing::{Private, Shared, Sharing};
 use latchwork::time::Deadline;
@@ -194,23 +194,54 @@ impl Spread for Shared {
     const SHARED: bool = true;
 }
 
-pub struct OfRobust<S: Sharing> {
-    number: Mutex<u64, Robust>,
+/// A protocol with a robust form.
+pub trait Kind: RobustProtocol + Sized + 'static {
+    fn is_permitted(_test: &str) -> bool {
+        true
+    }
+    fn lock() -> Robust<Self>;
+}
+
+macro_rules! kinds {
+    ($($protocol:ident)*) => {$(
+        impl<S: Spread> Kind for $protocol<S> {
+            fn lock() -> Robust<Self> {
+                Robust::new()
+            }
+        }
+    )*};
+}
+kinds! { WaitWake Inherit Throughput }
+
+impl<S: Spread> Kind for Protect<S> {
+    fn is_permitted(test: &str) -> bool {
+        may_use_priorities(test)
+    }
+    fn lock() -> Robust<Self> {
+        Robust::<Self>::with_ceiling(1)
+    }
+}
+
+pub struct OfRobust<S: Sharing, P: RobustProtocol = WaitWake<Shared>> {
+    number: Mutex<u64, Robust<P>>,
     changed: Condvar<S>,
 }
 
-impl<S: Sharing> OfRobust<S> {
-    fn number(&self) -> Pin<&Mutex<u64, Robust>> {
+impl<S: Sharing, P: RobustProtocol> OfRobust<S, P> {
+    fn number(&self) -> Pin<&Mutex<u64, Robust<P>>> {
         // SAFETY: no body moves its contestant after the first use.
         unsafe { Pin::new_unchecked(&self.number) }
     }
 }
 
-impl<S: Spread> Contestant for OfRobust<S> {
+impl<S: Spread, P: Kind> Contestant for OfRobust<S, P> {
     const SHARED: bool = S::SHARED;
+    fn is_permitted(test: &str) -> bool {
+        P::is_permitted(test)
+    }
     fn make() -> Self {
         Self {
-            number: Mutex::robust(0),
+            number: Mutex::from_raw(P::lock(), 0),
             changed: Condvar::new_in(),
         }
     }
