@@ -12,10 +12,12 @@
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
+//! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
 //! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
 //!
 //! ```text
 //! LATCHWORK_KILLS=8 cargo test --release -p latchwork --test 'kill_*' -- --nocapture
+//! LATCHWORK_STRESS_SECONDS=600 cargo test --release -p latchwork --test kill_mixed -- --nocapture all_kinds
 //! ```
 //!
 //! Nothing here measures time to judge: the watchdog only ends a test that would never end.

@@ -2,6 +2,7 @@
 
 use crate::{Seed, Watchdog};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -57,6 +58,16 @@ impl Trial {
             .and_then(|text| text.parse().ok())
             .unwrap_or(1.0);
         ((usual as f64 * factor) as u64).max(1)
+    }
+
+    /// How long a test goes on that has no end of its own: `LATCHWORK_STRESS_SECONDS`, or 3 s.
+    #[must_use]
+    pub fn stress_time(&self) -> Duration {
+        let seconds = std::env::var("LATCHWORK_STRESS_SECONDS")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(3);
+        Duration::from_secs(seconds)
     }
 
     /// Waits until `condition` holds, watched by the watchdog alone.

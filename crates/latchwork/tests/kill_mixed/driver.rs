@@ -1,0 +1,638 @@
+//! The driver: rounds of work, in which it kills, interrupts and reschedules; halts between them, in
+//! which all must come to rest by themselves and everything must add up.
+//!
+//! *Why halts find lost wake-ups.* While all are at work, a task that was not woken is woken by the
+//! next unlock for somebody else. In a halt nobody comes any more: who sleeps for a lock that is free
+//! sleeps for ever.
+
+use crate::control::{Control, DRIVER, GIVING, SEATS, TAKING, Ticket};
+use crate::coproc_support::{blocks, children};
+use crate::field::Scene;
+use crate::task::{NUDGE, Spot, Task, install_handler, reschedule, restore, spread};
+use crate::witness::Count;
+use core::fmt::{self, Write as _};
+use core::sync::atomic::Ordering::SeqCst;
+use latchwork::coproc::{Attributes, Coproc, Coprocs, Outcome, Signal, reap_ended};
+use latchwork::region::{Region, RegionOptions};
+use latchwork_testkit::{Trial, fastrand};
+use std::io::Write as _;
+use std::thread::{self, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+/// When it is said what everybody does who should be at rest.
+const SUSPICIOUS: Duration = Duration::from_secs(20);
+
+/// Who takes part.
+#[derive(Clone, Copy)]
+pub struct Crew {
+    /// Of this process.
+    pub threads: usize,
+    /// Coprocs that live to the end.
+    pub steady: usize,
+    /// Coprocs that are killed, and started again.
+    pub mortal: usize,
+    /// How long a halt may take before it counts as a hang; `None`: as long as the watchdog says.
+    pub patience: Option<Duration>,
+}
+
+/// What has gone wrong.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The checks beside the locks.
+    Faults(Vec<String>),
+    /// Not all came to rest.
+    Hang(String),
+    /// A task ended by itself.
+    Ended(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Faults(faults) => return formatter.write_str(&faults.join("\n")),
+            Self::Hang(text) | Self::Ended(text) => text,
+        })
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub rounds: u64,
+    pub single: u64,
+    pub stopped: u64,
+    pub newborn: u64,
+    pub burst: u64,
+    pub signals: u64,
+    pub pauses: u64,
+    pub priorities: u64,
+    pub affinities: u64,
+}
+
+impl Tally {
+    pub fn kills(&self) -> u64 {
+        self.single + self.stopped + self.newborn + self.burst
+    }
+}
+
+/// A coproc's place; empty between its death and its next start.
+struct Worker {
+    seat: usize,
+    is_mortal: bool,
+    incarnation: u64,
+    coproc: Option<Coproc>,
+}
+
+pub struct Driver<'s, 'r> {
+    trial: &'s Trial,
+    crew: Crew,
+    control: &'r Control,
+    pub spots: Vec<Spot<'r>>,
+    me: Task<'r>,
+    rng: fastrand::Rng,
+    threads: Vec<Option<ScopedJoinHandle<'s, ()>>>,
+    workers: Vec<Worker>,
+    coprocs: &'s Coprocs,
+    entry: fn(&Region, Ticket) -> i32,
+    pub tally: Tally,
+    halts: u64,
+    /// Coprocs that ended otherwise than they were made to.
+    unexpected: Vec<String>,
+}
+
+/// What a coproc runs.
+fn serve<S: Scene>(region: &Region, ticket: Ticket) -> i32 {
+    install_handler(ticket.seat.is_multiple_of(2));
+    let control = region.find::<Control>("control").unwrap().get_ref();
+    let spots = S::open(region, control.priorities.load(SeqCst));
+    Task::new(control, ticket, &spots).work(&spots);
+    0
+}
+
+/// Plays with a scene, and for threads with what `private` makes, too, as `drive` says; afterwards
+/// nothing may be left over. What went wrong, if anything did.
+pub fn play<S: Scene>(
+    trial: &Trial,
+    crew: Crew,
+    priorities: bool,
+    private: impl Fn() -> Vec<Spot<'static>>,
+    drive: impl FnOnce(&mut Driver<'_, '_>) -> Result<(), Trouble>,
+) -> Result<Tally, Trouble> {
+    let region = RegionOptions::new()
+        .max_bytes(16 << 20)
+        .max_tasks(64)
+        .label("kill_mixed")
+        .create_anonymous()
+        .unwrap();
+    install_handler(true);
+    let control = region
+        .object("control", || Control::new(priorities))
+        .unwrap()
+        .get_ref();
+    drop(S::open(&region, priorities));
+    let before = blocks(&region);
+    let coprocs = Coprocs::new(&region).unwrap();
+    let private = private();
+    // What threads play with besides is the driver's to look at, too.
+    let fields = || {
+        let mut spots = S::open(&region, priorities);
+        spots.extend(private.iter().map(Spot::lend));
+        spots
+    };
+    let outcome = thread::scope(|scope| {
+        let mut driver = Driver {
+            trial,
+            crew,
+            control,
+            me: Task::new(control, ticket(trial, DRIVER, 0, false), &fields()),
+            spots: fields(),
+            rng: trial.seed().rng(0),
+            threads: Vec::new(),
+            workers: Vec::new(),
+            coprocs: &coprocs,
+            entry: serve::<S>,
+            tally: Tally::default(),
+            halts: 1,
+            unexpected: Vec::new(),
+        };
+        for seat in 0..crew.threads {
+            let (ticket, spots) = (ticket(trial, seat, 0, false), fields());
+            let work = move || Task::new(control, ticket, &spots).work(&spots);
+            driver.threads.push(Some(scope.spawn(work)));
+        }
+        for index in 0..crew.steady + crew.mortal {
+            driver.workers.push(Worker {
+                seat: crew.threads + index,
+                is_mortal: index >= crew.steady,
+                incarnation: 0,
+                coproc: None,
+            });
+            driver.fill(index);
+        }
+        let outcome = driver.rest().and_then(|()| drive(&mut driver));
+        let closed = driver.close();
+        driver.report();
+        outcome.and(closed).map(|()| driver.tally.clone())
+    });
+    drop(coprocs);
+    region.sweep().unwrap();
+    region.check_heap().unwrap();
+    assert_eq!(blocks(&region), before, "blocks are left over");
+    trial.wait_until(|| {
+        reap_ended();
+        children().is_empty()
+    });
+    outcome
+}
+
+fn ticket(trial: &Trial, seat: usize, incarnation: u64, is_mortal: bool) -> Ticket {
+    Ticket {
+        seat: seat as u32,
+        mortal: is_mortal.into(),
+        incarnation,
+        seed: trial
+            .seed()
+            .rng(1 + seat as u64 + (incarnation << 16))
+            .u64(..),
+    }
+}
+
+impl Driver<'_, '_> {
+    /// Rounds, until `is_over`.
+    pub fn rounds(&mut self, mut is_over: impl FnMut(&Self) -> bool) -> Result<(), Trouble> {
+        while !is_over(self) {
+            self.round()?;
+        }
+        Ok(())
+    }
+
+    fn round(&mut self) -> Result<(), Trouble> {
+        self.tally.rounds += 1;
+        self.control.focus.store(self.choose_focus(), SeqCst);
+        let before: Vec<u64> = self.progress();
+        self.control.halt.store(0, SeqCst);
+        let end = Instant::now() + Duration::from_micros(self.rng.u64(1_000..40_000));
+        while Instant::now() < end {
+            self.act();
+            self.random_moment();
+        }
+        (0..self.workers.len()).for_each(|index| self.fill(index));
+        let progressed = |this: &mut Self| {
+            let now = this.progress();
+            now.iter().zip(&before).all(|(now, before)| now != before)
+        };
+        self.wait("progress of each", progressed)?;
+        self.rest()?;
+        self.reckon()
+    }
+
+    /// Some places, so that many meet there, or all; something robust among them.
+    fn choose_focus(&mut self) -> u64 {
+        let all = u64::MAX >> (64 - self.spots.len());
+        let wide = self.rng.u32(..4) == 0;
+        let mut focus = 0;
+        for _ in 0..self.rng.usize(1..=4) {
+            focus |= 1 << self.rng.usize(..self.spots.len());
+        }
+        let spots = self.spots.iter().enumerate();
+        let robust: Vec<usize> = spots
+            .filter(|(_, spot)| spot.is_robust && !spot.name.starts_with("Private"))
+            .map(|(place, _)| place)
+            .collect();
+        focus |= self.rng.choice(&robust).map_or(0, |place| 1 << place);
+        if wide { all } else { focus }
+    }
+
+    fn progress(&self) -> Vec<u64> {
+        let seats = 0..self.crew.threads + self.workers.len();
+        seats
+            .map(|seat| self.control.seats[seat].progress.load(SeqCst))
+            .collect()
+    }
+
+    /// One thing that happens to a task, or to some.
+    fn act(&mut self) {
+        let seat = self.rng.usize(..self.crew.threads + self.workers.len());
+        let (draw, which) = (self.rng.u64(..), self.rng.u32(..100));
+        let thread = self.control.seats[seat].thread.load(SeqCst);
+        match which {
+            ..50 if thread != 0 => {
+                self.tally.signals += 1;
+                for _ in 0..1 + draw % 3 {
+                    self.nudge(seat);
+                }
+            }
+            50..60 if thread != 0 => {
+                self.tally.priorities += 1;
+                reschedule(thread, draw, self.control.priorities.load(SeqCst));
+            }
+            60..68 if thread != 0 => {
+                self.tally.affinities += 1;
+                spread(thread, draw);
+            }
+            68..72 => {
+                let at = |worker: &&Worker| worker.seat == seat;
+                let coproc = self
+                    .workers
+                    .iter()
+                    .find(at)
+                    .and_then(|it| it.coproc.as_ref());
+                if let Some(coproc) = coproc {
+                    self.tally.pauses += 1;
+                    // It may have ended, which is found elsewhere.
+                    let _ = coproc.kill(Signal::STOP);
+                    random_moment(&mut self.rng);
+                    let _ = coproc.kill(Signal::CONT);
+                }
+            }
+            72..92 => self.kill(draw),
+            // Those who are missing.
+            _ => (0..self.workers.len()).for_each(|index| self.fill(index)),
+        }
+    }
+
+    #[allow(unsafe_code)]
+    fn nudge(&self, seat: usize) {
+        let seat = &self.control.seats[seat];
+        let (process, thread) = (seat.process.load(SeqCst), seat.thread.load(SeqCst));
+        // SAFETY: a signal to a thread of ours, or of a coproc that is not joined yet: the numbers
+        // are still theirs. It has a handler that does nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, process, thread, NUDGE) };
+    }
+
+    /// Kills one who is to be killed, or some.
+    fn kill(&mut self, draw: u64) {
+        let living = self.workers.iter().enumerate();
+        let mut living: Vec<usize> = living
+            .filter(|(_, worker)| worker.is_mortal && worker.coproc.is_some())
+            .map(|(index, _)| index)
+            .collect();
+        self.rng.shuffle(&mut living);
+        let Some(victim) = living.first().copied() else {
+            return;
+        };
+        match draw % 8 {
+            0..4 => {
+                self.end(&[victim]);
+                self.tally.single += 1;
+            }
+            4 => {
+                if let Some(coproc) = &self.workers[victim].coproc {
+                    let _ = coproc.kill(Signal::STOP);
+                }
+                self.random_moment();
+                self.end(&[victim]);
+                self.tally.stopped += 1;
+            }
+            5 => {
+                self.end(&[victim]);
+                self.fill(victim);
+                self.random_moment();
+                self.end(&[victim]);
+                self.tally.single += 1;
+                self.tally.newborn += 1;
+            }
+            _ => {
+                self.end(&living);
+                self.tally.burst += living.len() as u64;
+            }
+        }
+        // Otherwise the dead are for the others to find, and stay away for a while.
+        if draw >> 3 & 1 == 0 {
+            self.fill(victim);
+        }
+    }
+
+    fn end(&mut self, victims: &[usize]) {
+        for index in victims {
+            let worker = &self.workers[*index];
+            let seat = &self.control.seats[worker.seat];
+            seat.doomed.store(worker.incarnation, SeqCst);
+            if let Some(coproc) = &worker.coproc {
+                let _ = coproc.kill(Signal::KILL);
+            }
+            if self.rng.bool() {
+                random_moment(&mut self.rng);
+            }
+        }
+        for index in victims {
+            let worker = &mut self.workers[*index];
+            let seat = &self.control.seats[worker.seat];
+            seat.thread.store(0, SeqCst);
+            let Some(coproc) = worker.coproc.take() else {
+                continue;
+            };
+            let killed = Outcome::Signalled {
+                signal: libc::SIGKILL,
+                core: false,
+            };
+            let outcome = coproc.join().unwrap().outcome;
+            if outcome != killed {
+                self.unexpected
+                    .push(format!("seat {}: {outcome:?}", worker.seat));
+            }
+            let place = seat.doing.swap(0, SeqCst) as u32;
+            if let Some(place) = place.checked_sub(1) {
+                self.spots[place as usize]
+                    .game
+                    .witness()
+                    .count(Count::Kills);
+            }
+            self.trial.progress();
+        }
+    }
+
+    /// Starts the coproc of an empty place.
+    fn fill(&mut self, index: usize) {
+        let worker = &mut self.workers[index];
+        if worker.coproc.is_some() {
+            return;
+        }
+        let seat = &self.control.seats[worker.seat];
+        seat.resting.store(0, SeqCst);
+        let ticket = ticket(
+            self.trial,
+            worker.seat,
+            worker.incarnation,
+            worker.is_mortal,
+        );
+        worker.incarnation += 1;
+        let name = if worker.is_mortal { "mortal" } else { "steady" };
+        let attributes = Attributes::new().name(name).die_with_parent();
+        let coproc = self.coprocs.spawn_value(self.entry, ticket, &attributes);
+        worker.coproc = Some(coproc.unwrap());
+    }
+
+    /// Has all tasks come to rest.
+    pub fn rest(&mut self) -> Result<(), Trouble> {
+        self.halts += 1;
+        let halt = self.halts;
+        self.control.halt.store(halt, SeqCst);
+        let priorities = self.control.priorities.load(SeqCst);
+        for seat in 0..self.crew.threads + self.workers.len() {
+            let thread = self.control.seats[seat].thread.load(SeqCst);
+            if thread != 0 {
+                restore(thread, priorities);
+            }
+        }
+        self.wait("rest", |this| {
+            this.feed();
+            let seats = 0..this.crew.threads + this.workers.len();
+            seats
+                .into_iter()
+                .all(|seat| this.control.seats[seat].resting.load(SeqCst) == halt)
+        })
+    }
+
+    /// Gives to those who wait for the others what these do not give them any more.
+    fn feed(&mut self) {
+        for (place, spot) in self
+            .spots
+            .iter()
+            .enumerate()
+            .filter(|(_, spot)| !spot.nests)
+        {
+            let count = |waits: u64| {
+                let seats = self.control.seats.iter();
+                seats
+                    .filter(|seat| seat.doing.load(SeqCst) == place as u64 + 1 | waits)
+                    .count()
+            };
+            let (givers, takers) = (count(GIVING), count(TAKING));
+            if givers + takers > 0 {
+                spot.game.feed(&mut self.me, place, givers, takers);
+            }
+        }
+    }
+
+    fn reckon(&mut self) -> Result<(), Trouble> {
+        let kills = self.tally.kills();
+        for (place, spot) in self.spots.iter().enumerate() {
+            self.me.doing(place as u64 + 1);
+            spot.game.reckon(&mut self.me, place, kills);
+        }
+        self.me.doing(0);
+        let found: Vec<String> = self
+            .spots
+            .iter()
+            .flat_map(|spot| {
+                let faults = spot.game.witness().faults();
+                faults
+                    .into_iter()
+                    .map(|fault| format!("{}: {fault}", spot.name))
+            })
+            .collect();
+        self.trial.progress();
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(Trouble::Faults(found))
+        }
+    }
+
+    /// Waits until something is so. A task that ends meanwhile is trouble.
+    fn wait(
+        &mut self,
+        what: &str,
+        mut is_so: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), Trouble> {
+        let begin = Instant::now();
+        let mut is_said = false;
+        while !is_so(self) {
+            if let Some(seat) = self.ended() {
+                return Err(Trouble::Ended(format!("the task of seat {seat} ended")));
+            }
+            if !self.unexpected.is_empty() {
+                return Err(Trouble::Ended(self.unexpected.join("; ")));
+            }
+            if self
+                .crew
+                .patience
+                .is_some_and(|most| begin.elapsed() > most)
+            {
+                return Err(Trouble::Hang(self.describe(what)));
+            }
+            if begin.elapsed() > SUSPICIOUS && !is_said {
+                is_said = true;
+                // Not captured by the harness: the watchdog may come next.
+                let _ = std::io::stderr().write_all(self.describe(what).as_bytes());
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        self.trial.progress();
+        Ok(())
+    }
+
+    /// A task that has ended by itself.
+    fn ended(&self) -> Option<usize> {
+        let threads = self.threads.iter();
+        let has_ended = |thread: &Option<ScopedJoinHandle<'_, ()>>| {
+            thread.as_ref().is_some_and(ScopedJoinHandle::is_finished)
+        };
+        threads.into_iter().position(has_ended).or_else(|| {
+            let mut workers = self.workers.iter();
+            let ended = workers.find(|worker| {
+                let coproc = worker.coproc.as_ref();
+                coproc.is_some_and(|coproc| !coproc.is_alive())
+            });
+            ended.map(|worker| worker.seat)
+        })
+    }
+
+    /// What everybody is doing.
+    fn describe(&self, what: &str) -> String {
+        let mut text = format!("{}: waiting for {what}\n", self.trial.name());
+        for seat in 0..SEATS {
+            let it = &self.control.seats[seat];
+            let (process, thread) = (it.process.load(SeqCst), it.thread.load(SeqCst));
+            let doing = it.doing.load(SeqCst);
+            let place = (doing as u32).checked_sub(1);
+            let name = place.map_or("no place", |place| &self.spots[place as usize].name);
+            let waits = ["", " (gives)", " (takes)"][(doing >> 32) as usize % 3];
+            let read = |file: &str| {
+                let path = format!("/proc/{process}/task/{thread}/{file}");
+                std::fs::read_to_string(path).unwrap_or_default()
+            };
+            let _ = writeln!(
+                text,
+                "  seat {seat}, thread {thread}: {} turns, rests in halt {} of {}, at {name}{waits}; in {}, syscall {}",
+                it.progress.load(SeqCst),
+                it.resting.load(SeqCst),
+                self.halts,
+                read("wchan").trim(),
+                read("syscall").trim(),
+            );
+        }
+        text
+    }
+
+    /// Ends all tasks.
+    fn close(&mut self) -> Result<(), Trouble> {
+        (0..self.workers.len()).for_each(|index| self.fill(index));
+        self.control.stop.store(true, SeqCst);
+        self.control.halt.store(0, SeqCst);
+        let mut troubles = Vec::new();
+        self.trial.wait_until(|| {
+            self.feed();
+            self.spots.iter().for_each(|spot| spot.game.rouse());
+            thread::sleep(Duration::from_micros(100));
+            let threads = self.threads.iter().flatten();
+            let workers = self.workers.iter().flat_map(|worker| &worker.coproc);
+            threads.into_iter().all(ScopedJoinHandle::is_finished)
+                && workers.into_iter().all(|coproc| !coproc.is_alive())
+        });
+        for thread in &mut self.threads {
+            if let Some(Err(panic)) = thread.take().map(ScopedJoinHandle::join) {
+                let text = panic.downcast::<String>().map_or_else(
+                    |panic| {
+                        panic
+                            .downcast::<&str>()
+                            .map_or_else(|_| String::new(), |text| text.to_string())
+                    },
+                    |text| *text,
+                );
+                troubles.push(format!("a thread panicked: {text}"));
+            }
+        }
+        for worker in &mut self.workers {
+            if let Some(coproc) = worker.coproc.take() {
+                let exit = coproc.join_reaped().unwrap();
+                if !exit.is_success() {
+                    troubles.push(format!("seat {}: {:?}", worker.seat, exit.outcome));
+                }
+            }
+        }
+        if troubles.is_empty() {
+            Ok(())
+        } else {
+            Err(Trouble::Ended(troubles.join("; ")))
+        }
+    }
+
+    fn report(&self) {
+        let handled: u64 = self
+            .control
+            .seats
+            .iter()
+            .map(|seat| seat.handled.load(SeqCst))
+            .sum();
+        println!(
+            "{}: {} kills, {:?}, {handled} signals handled",
+            self.trial.name(),
+            self.tally.kills(),
+            self.tally
+        );
+        for spot in &self.spots {
+            println!("  {:32} {}", spot.name, spot.game.witness().summary());
+        }
+    }
+
+    fn random_moment(&mut self) {
+        random_moment(&mut self.rng);
+    }
+}
+
+impl Drop for Driver<'_, '_> {
+    fn drop(&mut self) {
+        // A driver that panics must not wait for its threads for ever.
+        if thread::panicking() {
+            self.control.stop.store(true, SeqCst);
+            self.control.halt.store(0, SeqCst);
+            self.spots.iter().for_each(|spot| spot.game.rouse());
+        }
+    }
+}
+
+/// Nothing, nanoseconds of work, or a sleep.
+fn random_moment(rng: &mut fastrand::Rng) {
+    let time = Duration::from_nanos(rng.u64(..400_000) >> rng.u32(..5));
+    match rng.u32(..4) {
+        0 => {}
+        1 => {
+            let end = Instant::now() + time;
+            while Instant::now() < end {
+                core::hint::spin_loop();
+            }
+        }
+        _ => thread::sleep(time),
+    }
+}
