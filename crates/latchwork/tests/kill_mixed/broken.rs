@@ -1,10 +1,11 @@
 //! Locks that are none. Each has one fault, and the checks must find it.
 
-use crate::driver::{Crew, Tally, Trouble, play};
+use crate::driver::{Crew, play};
 use crate::field::{Scene, private_lock, shared_lock, shared_store};
 use crate::locks::{CEILINGS, Ended, Kind, Lock, Repair};
 use crate::mail::Mail;
 use crate::protect_support::{fifo, may_use_priorities};
+use crate::report::{Tally, Trouble};
 use crate::stores::Store;
 use crate::task::{Spot, Verb};
 use crate::witness::{Fault, Halves};
@@ -373,12 +374,13 @@ fn a_boost_that_is_kept_is_found_out() {
     }
 }
 
-/// Panics, which ends a coproc.
+/// Ends the coproc that takes it for the thousandth time, or later.
 #[derive(Shareable)]
 #[repr(C)]
 struct Fragile {
     lock: Mutex<Halves, Robust>,
     calls: AtomicU64,
+    creator: AtomicU64,
 }
 
 impl Lock for Fragile {
@@ -389,12 +391,15 @@ impl Lock for Fragile {
         Self {
             lock: Lock::make(),
             calls: AtomicU64::new(0),
+            creator: AtomicU64::new(std::process::id().into()),
         }
     }
 
     fn take<'a>(&'a self, verb: Verb, repair: Repair<'_>) -> Result<Self::Guard<'a>, Ended> {
-        let calls = self.calls.fetch_add(1, SeqCst);
-        assert_ne!(calls, 1000, "on purpose");
+        let is_coproc = self.creator.load(SeqCst) != u64::from(std::process::id());
+        if self.calls.fetch_add(1, SeqCst) >= 1000 && is_coproc {
+            std::process::exit(0);
+        }
         self.lock.take(verb, repair)
     }
 }

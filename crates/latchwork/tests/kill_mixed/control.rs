@@ -11,6 +11,11 @@ pub const DRIVER: usize = SEATS - 1;
 pub const GIVING: u64 = 1 << 32;
 pub const TAKING: u64 = 2 << 32;
 
+/// That a task is at a place, and what it waits for there, if for anything.
+pub const fn at(place: usize, waits: u64) -> u64 {
+    (place as u64 + 1) | waits
+}
+
 #[derive(Shareable)]
 #[repr(C)]
 pub struct Control {

@@ -5,12 +5,12 @@
 //! next unlock for somebody else. In a halt nobody comes any more: who sleeps for a lock that is free
 //! sleeps for ever.
 
-use crate::control::{Control, DRIVER, GIVING, SEATS, TAKING, Ticket};
+use crate::control::{Control, DRIVER, GIVING, TAKING, Ticket, at};
 use crate::coproc_support::{blocks, children};
 use crate::field::Scene;
-use crate::task::{NUDGE, Spot, Task, install_handler, reschedule, restore, spread};
+use crate::report::{Tally, Trouble};
+use crate::task::{NUDGE, Spot, Task, choose, install_handler, reschedule, restore, spread};
 use crate::witness::Count;
-use core::fmt::{self, Write as _};
 use core::sync::atomic::Ordering::SeqCst;
 use latchwork::coproc::{Attributes, Coproc, Coprocs, Outcome, Signal, reap_ended};
 use latchwork::region::{Region, RegionOptions};
@@ -35,45 +35,6 @@ pub struct Crew {
     pub patience: Option<Duration>,
 }
 
-/// What has gone wrong.
-#[derive(Debug)]
-pub enum Trouble {
-    /// The checks beside the locks.
-    Faults(Vec<String>),
-    /// Not all came to rest.
-    Hang(String),
-    /// A task ended by itself.
-    Ended(String),
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Faults(faults) => return formatter.write_str(&faults.join("\n")),
-            Self::Hang(text) | Self::Ended(text) => text,
-        })
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    pub rounds: u64,
-    pub single: u64,
-    pub stopped: u64,
-    pub newborn: u64,
-    pub burst: u64,
-    pub signals: u64,
-    pub pauses: u64,
-    pub priorities: u64,
-    pub affinities: u64,
-}
-
-impl Tally {
-    pub fn kills(&self) -> u64 {
-        self.single + self.stopped + self.newborn + self.burst
-    }
-}
-
 /// A coproc's place; empty between its death and its next start.
 struct Worker {
     seat: usize,
@@ -83,9 +44,9 @@ struct Worker {
 }
 
 pub struct Driver<'s, 'r> {
-    trial: &'s Trial,
+    pub trial: &'s Trial,
     crew: Crew,
-    control: &'r Control,
+    pub control: &'r Control,
     pub spots: Vec<Spot<'r>>,
     me: Task<'r>,
     rng: fastrand::Rng,
@@ -94,7 +55,7 @@ pub struct Driver<'s, 'r> {
     coprocs: &'s Coprocs,
     entry: fn(&Region, Ticket) -> i32,
     pub tally: Tally,
-    halts: u64,
+    pub halts: u64,
     /// Coprocs that ended otherwise than they were made to.
     unexpected: Vec<String>,
 }
@@ -214,9 +175,11 @@ impl Driver<'_, '_> {
         while Instant::now() < end {
             self.act();
             self.random_moment();
+            self.feed();
         }
         (0..self.workers.len()).for_each(|index| self.fill(index));
         let progressed = |this: &mut Self| {
+            this.feed();
             let now = this.progress();
             now.iter().zip(&before).all(|(now, before)| now != before)
         };
@@ -225,21 +188,31 @@ impl Driver<'_, '_> {
         self.reckon()
     }
 
-    /// Some places, so that many meet there, or all; something robust among them.
+    /// Some places, so that many meet there, or all; locks alone, or with what tasks wait for each other
+    /// at. Something is robust among them.
     fn choose_focus(&mut self) -> u64 {
         let all = u64::MAX >> (64 - self.spots.len());
-        let wide = self.rng.u32(..4) == 0;
-        let mut focus = 0;
-        for _ in 0..self.rng.usize(1..=4) {
-            focus |= 1 << self.rng.usize(..self.spots.len());
+        let mask = |holds: fn(&Spot<'_>) -> bool| -> u64 {
+            let bits = self.spots.iter().enumerate();
+            bits.map(|(place, spot)| u64::from(holds(spot)) << place)
+                .sum()
+        };
+        let locks = mask(|spot| spot.nests);
+        let robust = mask(|spot| spot.is_robust && !spot.name.starts_with("Private"));
+        let among = if self.rng.bool() && locks & robust != 0 {
+            locks
+        } else {
+            all
+        };
+        if self.rng.u32(..4) == 0 {
+            return among;
         }
-        let spots = self.spots.iter().enumerate();
-        let robust: Vec<usize> = spots
-            .filter(|(_, spot)| spot.is_robust && !spot.name.starts_with("Private"))
-            .map(|(place, _)| place)
-            .collect();
-        focus |= self.rng.choice(&robust).map_or(0, |place| 1 << place);
-        if wide { all } else { focus }
+        let mut one_of = |mask| choose(mask, self.rng.u64(..)).map_or(0, |place| 1 << place);
+        let mut focus = one_of(among & robust);
+        for _ in 0..3 {
+            focus |= one_of(among);
+        }
+        focus
     }
 
     fn progress(&self) -> Vec<u64> {
@@ -255,9 +228,10 @@ impl Driver<'_, '_> {
         let (draw, which) = (self.rng.u64(..), self.rng.u32(..100));
         let thread = self.control.seats[seat].thread.load(SeqCst);
         match which {
-            ..50 if thread != 0 => {
-                self.tally.signals += 1;
-                for _ in 0..1 + draw % 3 {
+            ..50 => {
+                for _ in 0..1 + draw % 4 {
+                    self.tally.signals += 1;
+                    let seat = self.rng.usize(..self.crew.threads + self.workers.len());
                     self.nudge(seat);
                 }
             }
@@ -270,11 +244,11 @@ impl Driver<'_, '_> {
                 spread(thread, draw);
             }
             68..72 => {
-                let at = |worker: &&Worker| worker.seat == seat;
+                let is_there = |worker: &&Worker| worker.seat == seat;
                 let coproc = self
                     .workers
                     .iter()
-                    .find(at)
+                    .find(is_there)
                     .and_then(|it| it.coproc.as_ref());
                 if let Some(coproc) = coproc {
                     self.tally.pauses += 1;
@@ -434,7 +408,7 @@ impl Driver<'_, '_> {
             let count = |waits: u64| {
                 let seats = self.control.seats.iter();
                 seats
-                    .filter(|seat| seat.doing.load(SeqCst) == place as u64 + 1 | waits)
+                    .filter(|seat| seat.doing.load(SeqCst) == at(place, waits))
                     .count()
             };
             let (givers, takers) = (count(GIVING), count(TAKING));
@@ -447,7 +421,7 @@ impl Driver<'_, '_> {
     fn reckon(&mut self) -> Result<(), Trouble> {
         let kills = self.tally.kills();
         for (place, spot) in self.spots.iter().enumerate() {
-            self.me.doing(place as u64 + 1);
+            self.me.doing(at(place, 0));
             spot.game.reckon(&mut self.me, place, kills);
         }
         self.me.doing(0);
@@ -518,33 +492,6 @@ impl Driver<'_, '_> {
         })
     }
 
-    /// What everybody is doing.
-    fn describe(&self, what: &str) -> String {
-        let mut text = format!("{}: waiting for {what}\n", self.trial.name());
-        for seat in 0..SEATS {
-            let it = &self.control.seats[seat];
-            let (process, thread) = (it.process.load(SeqCst), it.thread.load(SeqCst));
-            let doing = it.doing.load(SeqCst);
-            let place = (doing as u32).checked_sub(1);
-            let name = place.map_or("no place", |place| &self.spots[place as usize].name);
-            let waits = ["", " (gives)", " (takes)"][(doing >> 32) as usize % 3];
-            let read = |file: &str| {
-                let path = format!("/proc/{process}/task/{thread}/{file}");
-                std::fs::read_to_string(path).unwrap_or_default()
-            };
-            let _ = writeln!(
-                text,
-                "  seat {seat}, thread {thread}: {} turns, rests in halt {} of {}, at {name}{waits}; in {}, syscall {}",
-                it.progress.load(SeqCst),
-                it.resting.load(SeqCst),
-                self.halts,
-                read("wchan").trim(),
-                read("syscall").trim(),
-            );
-        }
-        text
-    }
-
     /// Ends all tasks.
     fn close(&mut self) -> Result<(), Trouble> {
         (0..self.workers.len()).for_each(|index| self.fill(index));
@@ -585,24 +532,6 @@ impl Driver<'_, '_> {
             Ok(())
         } else {
             Err(Trouble::Ended(troubles.join("; ")))
-        }
-    }
-
-    fn report(&self) {
-        let handled: u64 = self
-            .control
-            .seats
-            .iter()
-            .map(|seat| seat.handled.load(SeqCst))
-            .sum();
-        println!(
-            "{}: {} kills, {:?}, {handled} signals handled",
-            self.trial.name(),
-            self.tally.kills(),
-            self.tally
-        );
-        for spot in &self.spots {
-            println!("  {:32} {}", spot.name, spot.game.witness().summary());
         }
     }
 

@@ -102,6 +102,7 @@ macro_rules! every_kind {
             store!(Mutex<Halves, Inherit<$sharing>>, "condvar, inherit"),
             store!(Mutex<Halves, InheritPlain<$sharing>>, "condvar, inherit-plain"),
             store!(Mutex<Halves, Robust<WaitWake<$sharing>>>, "condvar, robust"),
+            store!(Mutex<Halves, Robust<Throughput<$sharing>>>, "condvar, robust throughput"),
             store!(Mutex<Halves, Robust<Inherit<$sharing>>>, "condvar, robust inherit"),
         ];
         if $priorities {
@@ -109,6 +110,7 @@ macro_rules! every_kind {
                 lock!(Mutex<Halves, Protect<$sharing>>, "protect"),
                 lock!(Mutex<Halves, Robust<Protect<$sharing>>>, "robust protect"),
                 store!(Mutex<Halves, Protect<$sharing>>, "condvar, protect"),
+                store!(Mutex<Halves, Robust<Protect<$sharing>>>, "condvar, robust protect"),
             ]);
         }
         spots

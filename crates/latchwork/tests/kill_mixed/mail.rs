@@ -1,6 +1,6 @@
 //! The message queue: each message that was sent is received once, whole, whoever dies.
 
-use crate::control::{GIVING, SEATS, TAKING};
+use crate::control::{GIVING, SEATS, TAKING, at};
 use crate::locks::Game;
 use crate::task::{Step, Task, Verb};
 use crate::witness::{Count, Fault, Witness};
@@ -186,7 +186,7 @@ impl Game for Mail<'_> {
     fn play(&self, task: &mut Task<'_>, step: &Step, _: &mut dyn FnMut(&mut Task<'_>)) {
         let gives = step.gives();
         let waits = if gives { GIVING } else { TAKING };
-        let doing = task.doing(step.place as u64 + 1 | waits);
+        let doing = task.doing(at(step.place, waits));
         let count = if gives {
             self.send(task, step.verb(), step.length(MAX_MESSAGE))
         } else {
@@ -207,10 +207,11 @@ impl Game for Mail<'_> {
             let sent = self.send(driver, Verb::Try, HEAD);
             assert!(sent.is_some(), "the driver is out of numbers");
         }
-        if givers > 0 && self.queue.len() == CAPACITY {
-            if let Ok(message) = self.queue.try_receive_held() {
-                self.finish(driver, message);
-            }
+        if givers > 0
+            && self.queue.len() == CAPACITY
+            && let Ok(message) = self.queue.try_receive_held()
+        {
+            self.finish(driver, message);
         }
     }
 

@@ -8,6 +8,7 @@
 //! | `field.rs` | all of them |
 //! | `task.rs` | what a task decides and does |
 //! | `driver.rs` | rounds and halts; kills, signals, priorities, processors |
+//! | `report.rs` | what it says |
 //! | `broken.rs` | locks that are none, each of which must be found out |
 //!
 //! Coprocs that are killed keep to what is robust. `LATCHWORK_STRESS_SECONDS` says how long it goes on, 3
@@ -28,6 +29,7 @@ mod locks;
 mod mail;
 #[path = "../protect_support/mod.rs"]
 mod protect_support;
+mod report;
 mod stores;
 mod task;
 mod witness;

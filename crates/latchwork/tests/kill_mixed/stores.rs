@@ -1,6 +1,6 @@
 //! Condition variables: tokens that are put in, and taken out.
 
-use crate::control::{GIVING, TAKING};
+use crate::control::{GIVING, TAKING, at};
 use crate::locks::{Game, Waits, reckon_lock};
 use crate::task::{Step, Task, Verb};
 use crate::witness::{Count, Halves, Witness};
@@ -82,7 +82,7 @@ where
             Verb::Until(deadline) => Some(deadline),
             Verb::Interruptible(deadline) => deadline,
         };
-        let doing = task.doing(step.place as u64 + 1 | if gives { GIVING } else { TAKING });
+        let doing = task.doing(at(step.place, if gives { GIVING } else { TAKING }));
         let (changed, mut is_over) = (if gives { &self.room } else { &self.some }, false);
         while !is_possible(&guard, gives) {
             if is_over {

@@ -3,7 +3,7 @@
 //! Its decisions are drawn from its own seed, four numbers for each turn, whatever comes of it: they are
 //! the same in each run with the seed. Which places they lead to depends on the round.
 
-use crate::control::{Control, Id, SEATS, Ticket};
+use crate::control::{Control, Id, SEATS, Ticket, at};
 use crate::locks::{CEILINGS, Game};
 use crate::protect_support::{Now, OTHER, fair, fifo, now, round_robin};
 use crate::witness::Fault;
@@ -47,10 +47,10 @@ impl Step {
         let micros = self.bits(4, 10) >> self.bits(14, 2);
         let deadline = || Deadline::after(Duration::from_micros(micros));
         match self.bits(0, 4) {
-            0..7 => Verb::Wait,
-            7..9 => Verb::Try,
-            9..12 => Verb::Until(deadline()),
-            12..14 => Verb::Interruptible(Some(deadline())),
+            0..6 => Verb::Wait,
+            6..8 => Verb::Try,
+            8..11 => Verb::Until(deadline()),
+            11..13 => Verb::Interruptible(Some(deadline())),
             _ => Verb::Interruptible(None),
         }
     }
@@ -77,7 +77,7 @@ impl Step {
 }
 
 /// The place of number `draw`, among those of the mask.
-fn choose(mask: u64, draw: u64) -> Option<usize> {
+pub fn choose(mask: u64, draw: u64) -> Option<usize> {
     let mut left = draw.checked_rem(mask.count_ones().into())?;
     (0..64).find(|place| {
         let is_there = mask >> place & 1 != 0;
@@ -218,7 +218,7 @@ impl<'c> Task<'c> {
         let Some((step, rest)) = steps.split_first() else {
             return;
         };
-        let doing = self.doing(step.place as u64 + 1);
+        let doing = self.doing(at(step.place, 0));
         let mut inside = |task: &mut Task<'_>| {
             task.dwell(step);
             task.take(spots, rest);
