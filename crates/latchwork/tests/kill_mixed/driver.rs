@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// When it is said what everybody does who should be at rest.
 const SUSPICIOUS: Duration = Duration::from_secs(20);
+/// When it is looked at for the summary.
+const SLOW: Duration = Duration::from_millis(400);
 
 /// Who takes part.
 #[derive(Clone, Copy)]
@@ -56,6 +58,9 @@ pub struct Driver<'s, 'r> {
     entry: fn(&Region, Ticket) -> i32,
     pub tally: Tally,
     pub halts: u64,
+    /// The longest wait for all, and who was where in the midst of it: a wake-up that a nap stands in for
+    /// shows here.
+    pub slowest: (Duration, String),
     /// Coprocs that ended otherwise than they were made to.
     unexpected: Vec<String>,
 }
@@ -113,6 +118,7 @@ pub fn play<S: Scene>(
             entry: serve::<S>,
             tally: Tally::default(),
             halts: 1,
+            slowest: Default::default(),
             unexpected: Vec::new(),
         };
         for seat in 0..crew.threads {
@@ -207,9 +213,10 @@ impl Driver<'_, '_> {
         if self.rng.u32(..4) == 0 {
             return among;
         }
+        let head = self.rng.u32(..);
         let mut one_of = |mask| choose(mask, self.rng.u64(..)).map_or(0, |place| 1 << place);
         let mut focus = one_of(among & robust);
-        for _ in 0..3 {
+        for _ in 0..1 + head % 3 {
             focus |= one_of(among);
         }
         focus
@@ -450,7 +457,7 @@ impl Driver<'_, '_> {
         mut is_so: impl FnMut(&mut Self) -> bool,
     ) -> Result<(), Trouble> {
         let begin = Instant::now();
-        let mut is_said = false;
+        let (mut is_said, mut midst) = (false, None);
         while !is_so(self) {
             if let Some(seat) = self.ended() {
                 return Err(Trouble::Ended(format!("the task of seat {seat} ended")));
@@ -465,12 +472,18 @@ impl Driver<'_, '_> {
             {
                 return Err(Trouble::Hang(self.describe(what)));
             }
+            if begin.elapsed() > SLOW && midst.is_none() {
+                midst = Some(self.describe(what));
+            }
             if begin.elapsed() > SUSPICIOUS && !is_said {
                 is_said = true;
                 // Not captured by the harness: the watchdog may come next.
                 let _ = std::io::stderr().write_all(self.describe(what).as_bytes());
             }
             thread::sleep(Duration::from_micros(100));
+        }
+        if begin.elapsed() > self.slowest.0 {
+            self.slowest = (begin.elapsed(), midst.unwrap_or_default());
         }
         self.trial.progress();
         Ok(())

@@ -86,6 +86,8 @@ impl Driver<'_, '_> {
             self.tally.kills(),
             self.tally
         );
+        let (time, midst) = &self.slowest;
+        println!("  longest wait for all: {} ms {midst}", time.as_millis());
         for spot in &self.spots {
             println!("  {:32} {}", spot.name, spot.game.witness().summary());
         }
