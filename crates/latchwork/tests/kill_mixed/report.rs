@@ -61,10 +61,11 @@ impl Driver<'_, '_> {
             };
             let _ = writeln!(
                 text,
-                "  seat {seat}, thread {thread}: {} turns, rests in halt {} of {}, at {name}{waits}; in {}, syscall {}",
+                "  seat {seat}, thread {thread}: {} turns, rests in halt {} of {}, at {name}{waits}; {}, in {}, syscall {}",
                 it.progress.load(SeqCst),
                 it.resting.load(SeqCst),
                 self.halts,
+                schedule(&read("stat")),
                 read("wchan").trim(),
                 read("syscall").trim(),
             );
@@ -92,4 +93,20 @@ impl Driver<'_, '_> {
             println!("  {:32} {}", spot.name, spot.game.witness().summary());
         }
     }
+}
+
+/// State, processor, real-time priority, policy, niceness and ticks used, of a line of `/proc`'s `stat`.
+fn schedule(stat: &str) -> String {
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split(' ').collect();
+    // Counted from the state, which is the third of the line.
+    let field = |number: usize| fields.get(number - 2).copied().unwrap_or("?");
+    format!(
+        "{} on {}, rt {} policy {} nice {}, {} ticks",
+        field(3),
+        field(39),
+        field(40),
+        field(41),
+        field(19),
+        field(14)
+    )
 }

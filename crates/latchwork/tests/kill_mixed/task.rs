@@ -1,6 +1,6 @@
 //! A task: what it decides, and what it does.
 //!
-//! Its decisions are drawn from its own seed, four numbers for each turn, whatever comes of it: they are
+//! Its decisions are drawn from its own seed, five numbers for each turn, whatever comes of it: they are
 //! the same in each run with the seed. Which places they lead to depends on the round.
 
 use crate::control::{Control, Id, SEATS, Ticket, at};
@@ -147,14 +147,17 @@ impl<'c> Task<'c> {
         } else {
             mask(|_| true)
         };
-        let nests = mask(|spot| spot.nests);
+        let (nests, fragile) = (mask(|spot| spot.nests), mask(|spot| !spot.is_robust));
         let seat = &self.control.seats[self.seat];
         seat.process.store(std::process::id(), SeqCst);
         seat.thread
             .store(crate::protect_support::thread_id() as u32, SeqCst);
         while self.rest() {
             let allowed = mine & self.control.focus.load(SeqCst);
-            self.turn(spots, allowed, nests);
+            // Mostly they leave to those who are killed what these can use, and so meet more often.
+            let apart = allowed & fragile;
+            let keeps_apart = !self.rng.u64(..).is_multiple_of(4) && apart != 0;
+            self.turn(spots, if keeps_apart { apart } else { allowed }, nests);
             seat.handled.fetch_add(HANDLED.swap(0, Relaxed), SeqCst);
             seat.progress.fetch_add(1, SeqCst);
         }
