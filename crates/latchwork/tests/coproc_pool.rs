@@ -48,11 +48,9 @@ fn filling_waits_for_all_and_starts_again_for_what_died() {
         assert_eq!(named("ready").len(), 5);
         works(&coprocs);
         assert_eq!(coprocs.fill(far()).unwrap(), 5);
-        for pid in named("ready") {
+        for pid in named("ready").into_iter().chain(named("zygote")) {
             kill(pid);
-        }
-        for pid in named("zygote") {
-            kill(pid);
+            until(|| !runs(pid));
         }
         assert_eq!(coprocs.fill(far()).unwrap(), 5);
         works(&coprocs);
