@@ -11,13 +11,12 @@
 //! *The end.* First the result and `DONE`, then the region is left, which wakes whoever waits for
 //! this task: one wake-up serves both, and who sees the task gone sees the result. A coproc that
 //! still holds a robust lock, has a message in flight, or has further threads in the region, does
-//! not leave: the kernel does
-//! it for them all, and reports what they held. Whoever joins waits for either in the same way.
+//! not leave: the kernel does it for them all, and reports what they held. Whoever joins waits for
+//! either in the same way.
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
-use super::join::poll;
-use super::pool::BURST;
+use super::pace::{BURST, LINGER, poll};
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::region::watch::has_messages;
@@ -41,10 +40,6 @@ pub(super) const RESULT_PANICKED: u32 = 1;
 /// How often a ready coproc makes sure that its parent lives. The runtime tells it; this is for a
 /// runtime whose processes were all killed at once.
 const PARENT_CHECK: Duration = Duration::from_secs(10);
-/// How long a coproc from the pool puts its end off. Taking a process apart takes some 100 µs of a
-/// processor; in a burst of short coprocs that would be taken from the next ones.
-pub(super) const LINGER: Duration = Duration::from_millis(10);
-
 /// What a coproc finds in the memory that it is a copy of.
 pub(super) struct Seed<'a> {
     pub(super) record: &'a Ref,

@@ -10,9 +10,10 @@
 #![allow(unsafe_code)]
 
 use super::graveyard::{self, Grave};
+use super::pace::{HURRY, LINGER, poll};
 use super::record::{self, Ref};
 use super::{JoinError, child};
-use crate::atomic::{AtomicU32, Ordering, spin_hint};
+use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::Mutex;
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
@@ -29,19 +30,11 @@ use std::sync::Arc;
 /// How long a sleep watches the life-word of one task alone.
 const SHORT: Duration = Duration::from_millis(2);
 
-/// How long after its start a coproc from the pool is waited for awake, on a machine of several
-/// processors: a short one is then joined without a sleep and a wake-up, which cost as much as its
-/// whole life. One that runs for longer costs its joiner this much of a processor, once.
-const HURRY: Duration = Duration::from_micros(40);
-
 /// How often a process is looked at whose end cannot be waited for, as no descriptor is free.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(1);
 
 /// Words that the region's `park` watches beside the life-words of all tasks.
 const PARK_WORDS: usize = 8;
-
-/// Polls, of some 20 ns, before the processor is offered to others.
-const POLLS: u32 = 20;
 
 /// How a coproc ended, and what it used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -400,14 +393,6 @@ impl Coproc {
     }
 }
 
-/// Polls for a moment. Whether it `has_come`.
-pub(super) fn poll(has_come: impl Fn() -> bool) -> bool {
-    (0..POLLS).any(|_| {
-        spin_hint();
-        has_come()
-    })
-}
-
 impl Drop for Coproc {
     fn drop(&mut self) {
         // In the child of a fork the record and the process are the parent's.
@@ -428,7 +413,7 @@ impl Drop for Coproc {
                 pid: self.pid,
                 record,
                 ending: done,
-                lingers: (done && self.pooled).then(|| Deadline::after(child::LINGER)),
+                lingers: (done && self.pooled).then(|| Deadline::after(LINGER)),
             });
         }
     }

@@ -84,6 +84,7 @@
 //! | `attributes.rs` | what a coproc is to be like |
 //! | `record.rs` | what creator and coproc tell each other |
 //! | `child.rs` | the life of a coproc |
+//! | `pace.rs` | who stays awake for whom, and for how long |
 //! | `join.rs`, `graveyard.rs` | waiting for its end |
 //! | `supervisor.rs` | starting again what died |
 
@@ -93,6 +94,7 @@ mod clone;
 mod error;
 mod graveyard;
 mod join;
+mod pace;
 mod pool;
 mod record;
 mod spawn;

@@ -2,18 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::graveyard::give_up;
+use super::pace::BURST;
 use super::record::{self, Chain, Ref, Request};
 use super::zygote::{BATCH, Zygote};
 use crate::atomic::Ordering;
 use crate::time::Deadline;
-use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// Spawns that follow each other as closely as this are a burst: the next coproc is then woken before
-/// it is asked for, and looks for its work without sleeping. To wake a processor that has nothing to
-/// do takes longer than all else that a spawn does.
-pub(super) const BURST: Duration = Duration::from_micros(60);
 
 #[derive(Default)]
 pub(super) struct Pool {
