@@ -5,10 +5,9 @@
 
 use core::mem::forget;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
-use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial};
 use std::cell::RefCell;
 use std::process::abort;
@@ -16,7 +15,7 @@ use std::thread;
 
 mod lock_support;
 mod robust_support;
-use lock_support::{Mapped, ThreadId};
+use lock_support::Mapped;
 use robust_support::{Kind, Lock, announced, list_is_empty};
 
 type Ours = Mutex<u32, Robust>;
@@ -326,72 +325,6 @@ fn exec_counts_as_death_of_all_threads() {
     assert!(locks.iter().all(Lock::recover));
 }
 
-/// The first one repairs; the others find the lock as if nothing had happened.
-#[test]
-fn several_waiters_are_freed_in_turn_when_the_owner_dies() {
-    let trial = Trial::begin("several_waiters_are_freed_in_turn_when_the_owner_dies");
-    let lock = pin!(Mutex::robust(0_u32));
-    let lock = lock.as_ref();
-    let (died, clean) = with_waiters_of_a_dying_owner(&trial, lock, |result| match result {
-        Err(LockError::OwnerDied(died)) => {
-            drop(died.make_consistent());
-            true
-        }
-        Ok(_) => false,
-        Err(error) => panic!("{error}"),
-    });
-    assert_eq!((died, clean), (1, 5));
-}
-
-#[test]
-fn not_recoverable_reaches_all_waiters() {
-    let trial = Trial::begin("not_recoverable_reaches_all_waiters");
-    let mut lock = pin!(Mutex::robust(0_u32));
-    let shared = lock.as_ref();
-    let (died, others) = with_waiters_of_a_dying_owner(&trial, shared, |result| match result {
-        Err(LockError::OwnerDied(_)) => true,
-        Err(LockError::NotRecoverable) => false,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!((died, others), (1, 5));
-    assert!(matches!(shared.try_lock(), Err(LockError::NotRecoverable)));
-    lock.as_mut().reset(7);
-    assert_eq!(*lock.as_ref().lock().unwrap(), 7);
-}
-
-type Outcome<'a> = Result<RobustGuard<'a, u32>, LockError<'a, u32>>;
-
-/// Counts how often `judge` said true and false for six tasks that sleep when the owner ends.
-fn with_waiters_of_a_dying_owner(
-    trial: &Trial,
-    lock: Pin<&Ours>,
-    judge: fn(Outcome<'_>) -> bool,
-) -> (usize, usize) {
-    const WAITERS: usize = 6;
-    let (held, end) = (AtomicBool::new(false), AtomicBool::new(false));
-    let ids: [ThreadId; WAITERS] = Default::default();
-    let (yes, no) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            forget(lock.lock());
-            held.store(true, Ordering::Release);
-            trial.wait_until(|| end.load(Ordering::Acquire));
-        });
-        trial.wait_until(|| held.load(Ordering::Acquire));
-        for id in &ids {
-            let (yes, no) = (&yes, &no);
-            scope.spawn(move || {
-                id.set();
-                let count = if judge(lock.lock()) { yes } else { no };
-                count.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-        trial.wait_until(|| ids.iter().all(ThreadId::is_in_futex));
-        end.store(true, Ordering::Release);
-    });
-    (yes.into_inner(), no.into_inner())
-}
-
 #[test]
 fn a_panic_while_holding_is_reported() {
     let _trial = Trial::begin("a_panic_while_holding_is_reported");
@@ -460,66 +393,6 @@ fn reset_makes_a_dead_owners_lock_new() {
     leave_dead_owner(lock.as_ref(), 3);
     lock.as_mut().reset(4);
     assert_eq!(*lock.as_ref().lock().unwrap(), 4);
-}
-
-#[test]
-fn try_and_timed_variants_say_why_not() {
-    let trial = Trial::begin("try_and_timed_variants_say_why_not");
-    let lock = pin!(Mutex::robust(0_u32));
-    let lock = lock.as_ref();
-    let past = Deadline::from_nanoseconds(0);
-    // Free: taken, whatever the deadline.
-    drop(lock.lock_until(past).unwrap());
-    let guard = lock.lock().unwrap();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            assert!(matches!(lock.try_lock(), Err(LockError::WouldBlock)));
-            assert!(matches!(lock.lock_until(past), Err(LockError::TimedOut)));
-            let soon = Deadline::after(Duration::from_millis(2));
-            assert!(matches!(lock.lock_until(soon), Err(LockError::TimedOut)));
-            assert!(soon.has_passed());
-        });
-    });
-    // A timed waiter gets what is released in time.
-    let id = ThreadId::default();
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            id.set();
-            drop(lock.lock_for(Duration::from_secs(3600)).unwrap());
-        });
-        trial.wait_until(|| id.is_in_futex());
-        drop(guard);
-    });
-    // And all of them report a death.
-    for how in [0, 1, 2] {
-        leave_dead_owner(lock, 1);
-        let result = match how {
-            0 => lock.try_lock(),
-            1 => lock.lock_until(past),
-            _ => lock.lock_for(Duration::from_secs(3600)),
-        };
-        match result {
-            Err(LockError::OwnerDied(died)) => assert_eq!(*died.make_consistent(), 1),
-            other => panic!("{other:?}"),
-        }
-    }
-}
-
-#[test]
-fn locking_again_is_reported_by_every_variant() {
-    let _trial = Trial::begin("locking_again_is_reported_by_every_variant");
-    let lock = pin!(Mutex::robust(0_u32));
-    let lock = lock.as_ref();
-    let guard = lock.lock().unwrap();
-    assert!(matches!(lock.lock(), Err(LockError::Deadlock)));
-    assert!(matches!(lock.try_lock(), Err(LockError::Deadlock)));
-    assert!(matches!(
-        lock.lock_for(Duration::from_secs(3600)),
-        Err(LockError::Deadlock)
-    ));
-    drop(guard);
-    drop(lock.lock().unwrap());
-    assert!(list_is_empty());
 }
 
 /// And no failure of a lock counts as one held.

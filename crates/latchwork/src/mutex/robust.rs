@@ -93,6 +93,7 @@ mod guard;
 mod inherit;
 #[cfg(not(loom))]
 mod protect;
+mod slow;
 mod throughput;
 mod wait_wake;
 
@@ -116,49 +117,7 @@ const CONSISTENT: u32 = 0;
 const INCONSISTENT: u32 = 1;
 const NOT_RECOVERABLE: u32 = 2;
 
-mod sealed {
-    use super::{Me, Patience, RawError};
-    use crate::mutex::Protocol;
-    use crate::sys::robust_list::{Head, Node};
-
-    /// What a protocol decides of its robust form. All but the ceilings' part is called with the node
-    /// announced.
-    pub trait Slow: Protocol {
-        /// How links to its nodes are marked.
-        const MARK: usize = 0;
-        /// Whether a lock can be free, by its word, while its data is not whole.
-        const HIDES_STATE: bool = false;
-
-        /// Takes the word. If it was a dead owner's, [`Node::owner_died`] has been called. If it is not
-        /// taken, what was [entered](Slow::enter) has been left.
-        fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<Self::Fault>>;
-
-        /// Releases a word that is not just `me`'s ID, and settles.
-        fn free(node: &Node, head: &Head, before: usize);
-
-        /// Releases the word of data that is not whole, whether or not anybody waits, so that the
-        /// next taker looks at the state.
-        fn pass_on(node: &Node);
-
-        /// In front of everything else: enters the ceiling. Who does not wait may be told at once that
-        /// the lock is held.
-        #[inline(always)]
-        fn enter(_node: &Node, _patience: Patience) -> Result<(), RawError<Self::Fault>> {
-            Ok(())
-        }
-
-        /// What was entered for a lock, which may be gone when it is left.
-        #[inline(always)]
-        fn ceiling(_node: &Node) -> u8 {
-            0
-        }
-
-        /// After everything else: leaves the ceiling.
-        #[inline(always)]
-        fn leave(_ceiling: u8) {}
-    }
-}
-pub(crate) use sealed::Slow;
+pub(crate) use slow::Slow;
 
 /// The protocols that have a robust form.
 pub trait RobustProtocol: Slow {}
