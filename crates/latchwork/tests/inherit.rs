@@ -40,7 +40,7 @@ macro_rules! of_each_kind {
 
 of_each_kind! {
     locking_again_is_reported_as_a_deadlock
-    every_circle_is_reported_to_one_of_its_tasks
+    every_circle_is_reported_and_can_be_left
     a_dead_owner_is_reported_to_all_who_come
     those_who_sleep_are_told_of_the_owners_death
     a_wait_goes_on_after_a_signal
@@ -61,7 +61,7 @@ fn locking_again_is_reported_as_a_deadlock<L: Lock>() {
     lock.unlock();
 }
 
-fn every_circle_is_reported_to_one_of_its_tasks<L: Lock>() {
+fn every_circle_is_reported_and_can_be_left<L: Lock>() {
     for tasks in [2, 3] {
         for _ in 0..30 {
             let locks: Vec<L> = (0..tasks).map(|_| L::default()).collect();
@@ -84,7 +84,8 @@ fn every_circle_is_reported_to_one_of_its_tasks<L: Lock>() {
                     });
                 }
             });
-            assert_eq!(told.into_inner(), 1);
+            // All who close it in the same moment are told.
+            assert!((1..=tasks as u32).contains(&told.into_inner()));
             assert!(locks.iter().all(L::try_lock));
         }
     }

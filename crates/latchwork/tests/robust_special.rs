@@ -339,7 +339,8 @@ fn a_circle_of_robust_locks_that_inherit_is_reported() {
                 });
             }
         });
-        assert_eq!(told.into_inner(), 1);
+        // Both are told if they close it in the same moment.
+        assert!((1..=2).contains(&told.into_inner()));
         for lock in &locks {
             drop(lock.as_ref().try_lock().unwrap());
         }

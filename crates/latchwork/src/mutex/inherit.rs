@@ -52,7 +52,9 @@
 //! *Condition variables* that private locks are used with may have the kernel put their waiters to sleep
 //! on the word, past the gate, and make them its owner in turn.
 //!
-//! *Deadlock* is what the kernel finds when a task is about to close a circle of sleeps. The owner of
+//! *Deadlock* is what the kernel finds when a task is about to close a circle of sleeps. It queues a task
+//! first and looks then: so it tells all who close a circle in the same moment, and who comes to wait
+//! for one of them just then. The owner of
 //! a gate can do that without having any lock of the circle: somebody else in it waits at the gate. It
 //! then releases the gate, and asks again.
 //!
@@ -117,7 +119,8 @@ pub(crate) use word::{end_of_nap, is_over};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InheritFault {
     /// The calling task holds it already, or waits for a task that waits, through locks of this kind
-    /// or pthread's, for the calling one.
+    /// or pthread's, for the calling one. Of a circle's tasks at least one is told; several, if they
+    /// close it in the same moment, and then also who just came to wait for one of them.
     #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// An owner died while it held the lock. The data may be torn; nobody gets it any more. (`try_lock`

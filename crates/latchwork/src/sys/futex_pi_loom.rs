@@ -76,7 +76,8 @@ impl Kernel {
         sleeper.map(|sleeper| sleeper.word)
     }
 
-    /// Whether a task that is about to sleep would wait for itself.
+    /// Whether a task that is about to sleep would wait for itself. (Here, unlike in the real kernel, no
+    /// other task queues between this look and the caller's queueing.)
     fn closes_circle(&self, tid: u32) -> bool {
         let mut last = tid;
         while let Some(owner) = self.blocked(last).and_then(|place| self.owner(place)) {
