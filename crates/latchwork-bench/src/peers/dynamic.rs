@@ -11,11 +11,11 @@ use super::RawLock;
 
 type Operation = unsafe extern "C" fn(*mut c_void);
 
-/// A mutex of another library.
+/// A mutex of another library, of this many machine words.
 #[repr(C)]
-pub(crate) struct Mutex {
-    /// Both libraries' mutexes take one word, and are initialised by zeros.
-    mutex: UnsafeCell<usize>,
+pub(crate) struct Mutex<const WORDS: usize> {
+    /// Both libraries' mutexes are initialised by zeros.
+    mutex: UnsafeCell<[usize; WORDS]>,
     functions: Functions,
 }
 
@@ -26,13 +26,17 @@ pub(crate) struct Functions {
     unlock: Operation,
 }
 
-// SAFETY: both libraries' mutexes are made for many threads.
-unsafe impl Sync for Mutex {}
+/// nsync's has a word and a list of waiters.
+pub(crate) const NSYNC_WORDS: usize = 2;
+pub(crate) const ABSL_WORDS: usize = 1;
 
-impl Mutex {
+// SAFETY: both libraries' mutexes are made for many threads.
+unsafe impl<const WORDS: usize> Sync for Mutex<WORDS> {}
+
+impl<const WORDS: usize> Mutex<WORDS> {
     pub(crate) fn new(functions: Functions) -> Self {
         Self {
-            mutex: UnsafeCell::new(0),
+            mutex: UnsafeCell::new([0; WORDS]),
             functions,
         }
     }
@@ -87,8 +91,8 @@ impl Functions {
 }
 
 // SAFETY: that is what the libraries' mutexes are for.
-unsafe impl RawLock for Mutex {
-    const BYTES: usize = size_of::<usize>();
+unsafe impl<const WORDS: usize> RawLock for Mutex<WORDS> {
+    const BYTES: usize = size_of::<[usize; WORDS]>();
 
     #[inline]
     unsafe fn lock(&self) {

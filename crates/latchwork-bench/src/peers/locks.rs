@@ -42,7 +42,8 @@ enum Make {
     Glibc(Attributes),
     Std,
     ParkingLot,
-    Library(fn() -> Result<Functions, String>),
+    Nsync,
+    Absl,
     ReadWrite,
     PosixSem,
     SysVSem { undo: bool },
@@ -67,14 +68,10 @@ impl Peer {
         Self::new(name, Make::Glibc(attributes))
     }
 
-    const fn library(
-        name: &'static str,
-        package: &'static str,
-        functions: fn() -> Result<Functions, String>,
-    ) -> Self {
+    const fn library(name: &'static str, package: &'static str, make: Make) -> Self {
         Self {
             package: Some(package),
-            ..Self::new(name, Make::Library(functions))
+            ..Self::new(name, make)
         }
     }
 
@@ -159,8 +156,8 @@ pub(crate) const GLIBC_SEM: &Peer = &Peer::new("glibc sem", Make::PosixSem);
 
 pub(crate) const STD: &Peer = &Peer::new("std", Make::Std);
 pub(crate) const PARKING_LOT: &Peer = &Peer::new("parking_lot", Make::ParkingLot);
-pub(crate) const NSYNC: &Peer = &Peer::library("nsync", "libnsync1", Functions::nsync);
-pub(crate) const ABSL: &Peer = &Peer::library("absl", "libabsl-dev", Functions::absl);
+pub(crate) const NSYNC: &Peer = &Peer::library("nsync", "libnsync1", Make::Nsync);
+pub(crate) const ABSL: &Peer = &Peer::library("absl", "libabsl-dev", Make::Absl);
 pub(crate) const SYSV: &Peer = &Peer::new("sysv-sem", Make::SysVSem { undo: false });
 pub(crate) const SYSV_UNDO: &Peer = &Peer::new("sysv-sem-undo", Make::SysVSem { undo: true });
 
@@ -245,7 +242,8 @@ impl Peer {
             | Make::ReadWrite
             | Make::Std
             | Make::ParkingLot
-            | Make::Library(_)
+            | Make::Nsync
+            | Make::Absl
                 if shared =>
             {
                 return Err("it is for the threads of one process".into());
@@ -257,9 +255,21 @@ impl Peer {
             Make::ReadWrite => visitor.visit(|| Ok(pthread::ReadWrite::<false>::new())),
             Make::Std => visitor.visit(|| Ok(std::sync::Mutex::new(0))),
             Make::ParkingLot => visitor.visit(|| Ok(parking_lot::Mutex::new(0))),
-            Make::Library(functions) => {
-                let functions = functions()?;
-                visitor.visit(move || Ok(Raw::new(dynamic::Mutex::new(functions))))
+            Make::Nsync => {
+                let functions = Functions::nsync()?;
+                visitor.visit(move || {
+                    Ok(Raw::new(dynamic::Mutex::<{ dynamic::NSYNC_WORDS }>::new(
+                        functions,
+                    )))
+                })
+            }
+            Make::Absl => {
+                let functions = Functions::absl()?;
+                visitor.visit(move || {
+                    Ok(Raw::new(dynamic::Mutex::<{ dynamic::ABSL_WORDS }>::new(
+                        functions,
+                    )))
+                })
             }
         })
     }
