@@ -343,15 +343,24 @@ pub(crate) fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
 pub(crate) unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
     step();
     let me = Me::whoever().tid();
-    let mut kernel = kernel();
     // SAFETY: by the contract.
     let word = unsafe { &*word };
     fence(Ordering::SeqCst);
+    // Read before the rest of the kernel is kept out: see the real one.
     let value = word.for_kernel().load(Ordering::SeqCst);
     if value & TID_MASK != me {
         return Pi::NotOwner;
     }
-    if kernel.pass_on(Place(ptr::from_ref(word)), word, 0) {
+    let mut kernel = kernel();
+    let place = Place(ptr::from_ref(word));
+    if kernel.owner(place).is_some() {
+        match word.for_kernel().load(Ordering::SeqCst) {
+            now if now == value => {}
+            now if now & TID_MASK == value => return Pi::Again,
+            _ => return Pi::Inconsistent,
+        }
+    }
+    if kernel.pass_on(place, word, 0) {
         return Pi::Done;
     }
     let freed = word

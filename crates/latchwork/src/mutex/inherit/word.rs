@@ -19,8 +19,8 @@ const GONE: u32 = OWNER_DIED | TID_MASK;
 /// How long a task sleeps before it looks for itself: see the parent, *death*.
 pub(super) const NAP: Duration = Duration::from_secs(1);
 
-/// The kernel is asked so often, some seconds long, before its word that the memory is inconsistent
-/// is believed.
+/// The kernel is asked so often before its word that the memory is inconsistent is believed: some
+/// seconds long, where the caller stands back in between.
 const DOUBTS: u32 = 30_000;
 
 /// The calling task's ID; 0 if it cannot be kept, then the kernel alone takes and releases for it.
@@ -267,11 +267,15 @@ impl<const ROBUST: bool> Word<ROBUST> {
 #[cold]
 #[inline(never)]
 pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
+    let mut doubts = 0;
     loop {
         // SAFETY: by the caller's contract.
         match unsafe { futex_pi::unlock_pi(word, S::FLAG) } {
             Pi::Done => return,
             Pi::Again => {}
+            // Said, too, if somebody came to wait while the kernel was about to release a word with
+            // `OWNER_DIED`; of one without, it says then that it is to be asked again.
+            Pi::Inconsistent if doubts < DOUBTS => doubts += 1,
             Pi::NotOwner => crate::fatal(format_args!(
                 "unlock of an inheriting mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
             )),
