@@ -16,7 +16,7 @@
 
 use crate::atomic::{AtomicPtr, Ordering};
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
-use crate::sys::thread;
+use crate::sys::{own_record, thread};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
@@ -89,24 +89,23 @@ pub enum TaskError {
     ForeignLayout(isize),
 }
 
-struct Nobody(Record);
-// SAFETY: never written: `refresh` gives each thread a record of its own before anything is set.
-unsafe impl Sync for Nobody {}
-// SAFETY: all-zero is valid for every field: integers, `Option` of pointers, `Option<Attachment>`
-// whose niche is a null pointer.
-static NOBODY: Nobody = Nobody(unsafe { core::mem::MaybeUninit::<Record>::zeroed().assume_init() });
-
 thread_local! {
-    static RECORD: Cell<&'static Record> = const { Cell::new(&NOBODY.0) };
     /// Survives a fork, unlike the record: a raw clone leaves no other trace of libc's head.
     static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = const { Cell::new(None) };
     /// Nothing but its destructor, which the first access registers.
     static AT_EXIT: AtExit = const { AtExit };
 }
 
-#[inline]
+#[inline(always)]
 fn record() -> &'static Record {
-    RECORD.with(Cell::get)
+    // SAFETY: zeros that nobody writes (all-zero is valid for every field: integers, `Option` of
+    // pointers, `Option<Attachment>` whose niche is a null pointer), or what `refresh` has set.
+    unsafe { own_record::get().cast().as_ref() }
+}
+
+/// Whether that is the calling thread's own.
+fn is_own(record: &Record) -> bool {
+    !core::ptr::addr_eq(record, own_record::nobody().as_ptr())
 }
 
 /// The calling thread, as robust locks need it.
@@ -297,12 +296,12 @@ static OWNER_DEATH_HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 #[cold]
 fn refresh() -> Result<Me, TaskError> {
     let mut record = record();
-    if core::ptr::eq(record, &NOBODY.0) {
+    if !is_own(record) {
         let page = thread::map_wipe_on_fork().map_err(TaskError::Memory)?;
         // SAFETY: fresh zeroed memory, large enough, page-aligned; all-zero is a valid record, and
-        // it stays mapped until `AtExit` runs, after which RECORD no longer leads to it.
+        // it stays mapped until `AtExit` runs, after which nothing leads to it any more.
         record = unsafe { page.cast::<Record>().as_ref() };
-        RECORD.with(|cell| cell.set(record));
+        own_record::set(page.cast());
     }
     // Past its destructors a thread leaks the page, and cannot become a task.
     record.is_ending.set(AT_EXIT.try_with(|_| ()).is_err());
@@ -334,7 +333,7 @@ struct AtExit;
 impl Drop for AtExit {
     fn drop(&mut self) {
         let record = record();
-        if core::ptr::eq(record, &NOBODY.0) {
+        if !is_own(record) {
             return;
         }
         let me = Me { record };
@@ -344,12 +343,12 @@ impl Drop for AtExit {
             unsafe { (attachment.detach)(attachment.context, attachment.slot) };
         }
         // Destructors that run after this one may still lock: they get a record of their own.
-        RECORD.with(|cell| cell.set(&NOBODY.0));
+        own_record::set(own_record::nobody());
         // A list head of the record's own, with locks on it, is for the kernel to walk.
         let page = core::ptr::from_ref(record).addr();
-        let is_own =
+        let lies_in_it =
             |head: NonNull<Head>| (page..page + size_of::<Record>()).contains(&head.addr().get());
-        if record.head.get().is_some_and(is_own) && me.head().links().next().is_some() {
+        if record.head.get().is_some_and(lies_in_it) && me.head().links().next().is_some() {
             return;
         }
         // SAFETY: the record was this thread's, and nothing leads to it any more.

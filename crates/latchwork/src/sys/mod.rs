@@ -24,6 +24,8 @@ pub(crate) mod limits;
 #[cfg(not(loom))]
 pub(crate) mod memory;
 #[cfg(not(loom))]
+pub(crate) mod own_record;
+#[cfg(not(loom))]
 pub(crate) mod probe;
 #[cfg(not(loom))]
 pub(crate) mod proc_file;

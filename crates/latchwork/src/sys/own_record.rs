@@ -1,0 +1,149 @@
+//! Where a thread finds its record: one pointer for each thread, two instructions away.
+//!
+//! `thread_local!` in a library compiles to the general way to such a variable. In a program the
+//! linker leaves four instructions of it, two of them loads of which one waits for the other (in a shared
+//! library, a call); and as a lock's compare-and-swap lets nothing pass it, each look is waited for,
+//! twice in a pair of lock and unlock. So the variable is defined here by hand, with the initial-exec
+//! model: one load from beside the thread pointer.
+//!
+//! | where | how |
+//! | --- | --- |
+//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes eight bytes of the room that glibc keeps for that |
+//! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
+//!
+//! The variable's name holds this crate's version, for two of them may be in one program. It is hidden,
+//! as each shared object has its own. (A Rust `dylib` around this crate does not link: its users would
+//! have to see the variable. Use `rlib`, `staticlib` or `cdylib`.)
+#![allow(unsafe_code)]
+
+use super::thread::RECORD_BYTES;
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+
+/// The record of a thread that has none: zeros.
+#[repr(C, align(64))]
+struct Nobody(UnsafeCell<[u8; RECORD_BYTES]>);
+// SAFETY: nobody writes it.
+unsafe impl Sync for Nobody {}
+static NOBODY: Nobody = Nobody(UnsafeCell::new([0; RECORD_BYTES]));
+
+/// What [`get`] gives a thread that has set nothing.
+#[inline]
+pub(crate) fn nobody() -> NonNull<u8> {
+    NonNull::from(&NOBODY).cast()
+}
+
+#[cfg(all(
+    target_env = "gnu",
+    not(miri),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod variable {
+    use super::{NOBODY, NonNull};
+    use core::arch::{asm, global_asm};
+
+    macro_rules! name {
+        () => {
+            concat!(
+                "latchwork_record_",
+                env!("CARGO_PKG_VERSION_MAJOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_MINOR"),
+                "_",
+                env!("CARGO_PKG_VERSION_PATCH")
+            )
+        };
+    }
+
+    // Threads begin with a copy of this.
+    global_asm!(
+        concat!(".pushsection .tdata.", name!(), ",\"awT\",%progbits"),
+        ".p2align 3",
+        concat!(".globl ", name!()),
+        concat!(".hidden ", name!()),
+        concat!(".type ", name!(), ",%object"),
+        concat!(".size ", name!(), ",8"),
+        concat!(name!(), ": .quad {nobody}"),
+        ".popsection",
+        nobody = sym NOBODY,
+    );
+
+    #[inline(always)]
+    pub(crate) fn get() -> NonNull<u8> {
+        let record: *mut u8;
+        // SAFETY: reads the calling thread's copy of the variable. (No function goes on in another
+        // thread than it began in; so the compiler may take two looks for one, unless memory is
+        // written in between.)
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                concat!("mov {record}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                "mov {record}, qword ptr fs:[{record}]",
+                record = out(reg) record,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {record}, :gottprel:", name!()),
+                concat!("ldr {record}, [{record}, :gottprel_lo12:", name!(), "]"),
+                "mrs {pointer}, tpidr_el0",
+                "ldr {record}, [{pointer}, {record}]",
+                record = out(reg) record,
+                pointer = out(reg) _,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+            // SAFETY: `NOBODY`, or what `set` was given.
+            NonNull::new_unchecked(record)
+        }
+    }
+
+    pub(crate) fn set(record: NonNull<u8>) {
+        // SAFETY: writes the calling thread's copy of the variable.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                concat!("mov {offset}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                "mov qword ptr fs:[{offset}], {record}",
+                offset = out(reg) _,
+                record = in(reg) record.as_ptr(),
+                options(nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {offset}, :gottprel:", name!()),
+                concat!("ldr {offset}, [{offset}, :gottprel_lo12:", name!(), "]"),
+                "mrs {pointer}, tpidr_el0",
+                "str {record}, [{pointer}, {offset}]",
+                offset = out(reg) _,
+                pointer = out(reg) _,
+                record = in(reg) record.as_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_env = "gnu",
+    not(miri),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+mod variable {
+    use super::{NonNull, nobody};
+    use core::cell::Cell;
+
+    thread_local! {
+        static RECORD: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+    }
+
+    #[inline]
+    pub(crate) fn get() -> NonNull<u8> {
+        RECORD.with(Cell::get).unwrap_or_else(nobody)
+    }
+
+    pub(crate) fn set(record: NonNull<u8>) {
+        RECORD.with(|cell| cell.set(Some(record)));
+    }
+}
+
+pub(crate) use variable::{get, set};

@@ -1,0 +1,105 @@
+//! The machine code of a free lock's pair: one atomic read-modify-write each way, no call, and few
+//! instructions. It is that of an optimised user of the library, whatever this test was compiled with.
+#![cfg(target_arch = "x86_64")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The newest build of the library in the folder of this very executable, and what was read of it.
+fn library(folder: &Path) -> PathBuf {
+    let built = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_it = name.starts_with("liblatchwork-") && name.ends_with(".rlib");
+        Some((entry.metadata().ok()?.modified().ok()?, entry.path())).filter(|_| is_it)
+    };
+    let entries = std::fs::read_dir(folder).unwrap();
+    let newest = entries.flatten().filter_map(built).max();
+    newest.expect("this test depends on the library").1
+}
+
+/// The assembly of `tests/fast_path/pairs.rs`.
+fn assembly() -> String {
+    let folder = std::env::current_exe().unwrap();
+    let folder = folder.parent().unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast_path/pairs.rs");
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
+        .args(["--edition=2024", "--crate-type=lib", "--crate-name=pairs"])
+        .args([
+            "-Copt-level=3",
+            "-Ccodegen-units=1",
+            "-Cllvm-args=-x86-asm-syntax=att",
+        ])
+        .args(["--emit=asm", "-o", "-"])
+        .arg(format!("-Ldependency={}", folder.display()))
+        .arg(format!("--extern=latchwork={}", library(folder).display()))
+        .arg(source)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The instructions of a function from its entry to its first return: as no jump is taken where the
+/// lock is free, and what is not likely stands behind, those that are executed.
+fn straight<'a>(assembly: &'a str, function: &str) -> Vec<&'a str> {
+    let label = format!("{function}:");
+    let lines = assembly.lines().skip_while(|line| *line != label).skip(1);
+    let is_instruction =
+        |line: &&str| line.starts_with('\t') && !line.trim_start().starts_with(['.', '#']);
+    let mut instructions = Vec::new();
+    for line in lines.filter(is_instruction).map(str::trim) {
+        // "lock" stands on a line of its own, or before its instruction.
+        if line != "lock" {
+            instructions.push(line);
+        }
+        if line.starts_with("ret") {
+            return instructions;
+        }
+    }
+    panic!("{function} does not return")
+}
+
+fn is_atomic(instruction: &str) -> bool {
+    ["cmpxchg", "xchg", "xadd"]
+        .iter()
+        .any(|name| instruction.contains(name))
+}
+
+/// What a function does to have registers of its own, which code that a lock is inlined into does once
+/// for all that it does.
+fn is_frame(instruction: &str) -> bool {
+    ["push", "pop", "ret", "movq\t%rdi, %r"]
+        .iter()
+        .any(|start| instruction.starts_with(start))
+        || instruction.ends_with(", %rsp")
+}
+
+#[test]
+fn a_free_pair_is_two_atomic_instructions_and_few_others() {
+    let assembly = assembly();
+    for function in [
+        "pair_wait_wake",
+        "pair_throughput",
+        "pair_inherit",
+        "pair_inherit_plain",
+    ] {
+        let path = straight(&assembly, function);
+        let listing = format!("{function}:\n{}", path.join("\n"));
+        assert_eq!(
+            path.iter().filter(|line| is_atomic(line)).count(),
+            2,
+            "{listing}"
+        );
+        assert!(
+            !path.iter().any(|line| line.starts_with("call")),
+            "{listing}"
+        );
+        let change = path.iter().position(|line| line.starts_with("incq"));
+        let change = change.expect("the data is changed");
+        let own = |lines: &[&str]| lines.iter().filter(|line| !is_frame(line)).count();
+        let (locking, unlocking) = (own(&path[..change]), own(&path[change + 1..]));
+        println!("{listing}\n{locking} to lock, {unlocking} to unlock\n");
+        assert!(locking <= 8 && unlocking <= 8, "{listing}");
+    }
+}
