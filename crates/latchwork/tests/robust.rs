@@ -5,7 +5,7 @@
 
 use core::mem::forget;
 use core::pin::{Pin, pin};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{LockError, Mutex, Robust, RobustGuard};
 use latchwork_testkit::{Child, Exit, Trial};
@@ -511,4 +511,46 @@ fn a_guard_kept_in_a_thread_variable_is_released_at_the_threads_end() {
     .join()
     .unwrap();
     assert_eq!(*Pin::static_ref(&LOCK).lock().unwrap(), 1);
+}
+
+#[test]
+fn torn_data_is_neither_dropped_nor_lent_with_its_lock_and_whole_data_is() {
+    #[derive(Debug)]
+    struct Counted<'a>(&'a AtomicU32);
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let drops = AtomicU32::new(0);
+    let make = || Box::pin(Mutex::robust(Counted(&drops)));
+    let leave_dead_owner = |lock: Pin<&Mutex<Counted<'_>, Robust>>| {
+        thread::scope(|scope| scope.spawn(|| forget(lock.lock())).join()).unwrap();
+    };
+    let is_lent = |lock: Pin<&mut Mutex<Counted<'_>, Robust>>| {
+        // SAFETY: nothing is moved.
+        unsafe { lock.get_unchecked_mut() }.get_mut().is_some()
+    };
+    let mut lock = make();
+    drop(lock.as_ref().lock());
+    assert!(is_lent(lock.as_mut()));
+    drop(lock);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    let mut lock = make();
+    leave_dead_owner(lock.as_ref());
+    assert!(!is_lent(lock.as_mut()));
+    drop(lock);
+    let lock = make();
+    leave_dead_owner(lock.as_ref());
+    drop(lock.as_ref().lock());
+    drop(lock);
+    assert_eq!(drops.load(Ordering::SeqCst), 1);
+    let lock = make();
+    leave_dead_owner(lock.as_ref());
+    match lock.as_ref().lock() {
+        Err(LockError::OwnerDied(died)) => drop(died.replace(Counted(&drops))),
+        other => panic!("{other:?}"),
+    }
+    drop(lock);
+    assert_eq!(drops.load(Ordering::SeqCst), 2);
 }

@@ -63,7 +63,7 @@ sure! {
     InheritPlain, |outcome: Result<G, _>| outcome.expect(NOBODY_DIES);
 }
 
-pub(crate) struct Ours<P> {
+pub(crate) struct Ours<P: Sure> {
     state: Mutex<State, P>,
     conditions: [Condvar; 2],
 }

@@ -112,6 +112,7 @@ use core::cell::UnsafeCell;
 use core::convert::Infallible;
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
 /// A lock without data that can always be taken: what a simple protocol provides.
@@ -258,15 +259,41 @@ pub unsafe trait Interruptible: Protocol {
 /// `Mutex<T>` is as large as `T` and 4 bytes; the data lies beside the word, in the same cache line
 /// when it fits. A free lock and unlock are one compare-and-swap and one swap.
 #[repr(C)]
-pub struct Mutex<T: ?Sized, P = WaitWake> {
+pub struct Mutex<T: ?Sized, P: Custody = WaitWake> {
     raw: P,
-    data: UnsafeCell<T>,
+    data: UnsafeCell<ManuallyDrop<T>>,
 }
 
 // SAFETY: the lock hands out access to one task at a time, which is a loan of `T` across threads.
-unsafe impl<T: ?Sized + Send, P: Send> Send for Mutex<T, P> {}
+unsafe impl<T: ?Sized + Send, P: Custody + Send> Send for Mutex<T, P> {}
 // SAFETY: as above.
-unsafe impl<T: ?Sized + Send, P: Sync> Sync for Mutex<T, P> {}
+unsafe impl<T: ?Sized + Send, P: Custody + Sync> Sync for Mutex<T, P> {}
+
+/// What a lock can say of the data that a [`Mutex`] keeps with it. Every [`Protocol`] says that it is
+/// whole; [`Robust`] knows better.
+pub trait Custody {
+    /// Whether the data is a value: no owner died while it had it, or what it left was repaired.
+    #[doc(hidden)]
+    fn is_whole(&mut self) -> bool;
+}
+
+impl<P: Protocol> Custody for P {
+    #[inline]
+    fn is_whole(&mut self) -> bool {
+        true
+    }
+}
+
+/// Data that an owner left torn is leaked: it may be no value of its type.
+impl<T: ?Sized, P: Custody> Drop for Mutex<T, P> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.raw.is_whole() {
+            // SAFETY: it is a value, and gone after this.
+            unsafe { ManuallyDrop::drop(self.data.get_mut()) };
+        }
+    }
+}
 
 #[cfg(not(loom))]
 impl<T> Mutex<T, WaitWake> {
@@ -286,23 +313,18 @@ impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
     }
 }
 
-impl<T, P> Mutex<T, P> {
+impl<T, P: Custody> Mutex<T, P> {
     /// A mutex from a lock, which nobody else may use, and the data that it protects.
     #[must_use]
     pub const fn from_raw(raw: P, value: T) -> Self {
         Self {
             raw,
-            data: UnsafeCell::new(value),
+            data: UnsafeCell::new(ManuallyDrop::new(value)),
         }
     }
 }
 
-impl<T: ?Sized, P> Mutex<T, P> {
-    /// The data, without locking: an exclusive reference proves that nobody else has it.
-    pub fn get_mut(&mut self) -> &mut T {
-        self.data.get_mut()
-    }
-
+impl<T: ?Sized, P: Custody> Mutex<T, P> {
     /// The lock itself.
     pub(crate) fn raw(&self) -> &P {
         &self.raw
@@ -310,6 +332,11 @@ impl<T: ?Sized, P> Mutex<T, P> {
 }
 
 impl<T: ?Sized, P: Protocol> Mutex<T, P> {
+    /// The data, without locking: an exclusive reference proves that nobody else has it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.data.get_mut()
+    }
+
     /// Takes the lock, sleeping as long as another task holds it.
     ///
     /// The guard comes in a `Result` if the protocol can fail: [`Protocol::Outcome`].
@@ -379,7 +406,7 @@ impl<T: Default> Default for Mutex<T, WaitWake> {
     }
 }
 
-impl<T: ?Sized, P> fmt::Debug for Mutex<T, P>
+impl<T: ?Sized, P: Custody> fmt::Debug for Mutex<T, P>
 where
     P: fmt::Debug,
 {

@@ -99,7 +99,7 @@ mod wait_wake;
 
 pub use guard::{LockError, OwnerDied, RobustGuard};
 
-use super::{Patience, Unfinished, WaitWake};
+use super::{Custody, Patience, Unfinished, WaitWake};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
 use crate::sharing::Shared;
 use crate::sys::robust_list::{Head, Node};
@@ -565,6 +565,12 @@ impl<P: RobustProtocol> fmt::Debug for Robust<P> {
             .debug_struct("Robust")
             .field("owner", &self.owner())
             .finish()
+    }
+}
+
+impl<P: RobustProtocol> Custody for Robust<P> {
+    fn is_whole(&mut self) -> bool {
+        !self.is_unclean()
     }
 }
 

@@ -131,6 +131,12 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(Patience::interruptible(deadline))
     }
 
+    /// The data, without locking, if it is whole: an exclusive reference proves that nobody else has it.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        let is_whole = !self.raw.is_unclean();
+        is_whole.then(|| &mut **self.data.get_mut())
+    }
+
     /// Makes a lock whose owner died, or that was given up, usable again, with new data; torn data is
     /// not dropped. An exclusive reference proves that nobody uses it.
     pub fn reset(self: Pin<&mut Self>, value: T)
@@ -140,12 +146,11 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         // SAFETY: nothing is moved out; the data is not pinned structurally.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_unclean() {
-            let place: *mut T = this.data.get_mut();
-            // SAFETY: the place is ours; what was there may be no value of `T`.
-            unsafe { place.write(value) };
+            // What was there may be no value of `T`.
+            *this.data.get_mut() = ManuallyDrop::new(value);
             this.raw.make_clean();
         } else {
-            *this.data.get_mut() = value;
+            **this.data.get_mut() = value;
         }
     }
 
@@ -314,9 +319,9 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// holder.
     pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
         owner_of_guard(self.guard.owner);
-        let place: *mut T = self.guard.mutex.data.get();
+        let place = self.guard.mutex.data.get();
         // SAFETY: the guard holds the lock; what is there may be no value of `T`.
-        unsafe { place.write(value) };
+        unsafe { place.write(ManuallyDrop::new(value)) };
         self.into_guard()
     }
 }
