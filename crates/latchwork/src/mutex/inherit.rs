@@ -240,8 +240,8 @@ impl<S: Sharing> InheritPlain<S> {
     #[inline(never)]
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
         let me = task_id();
-        let polled = self.word.poll(me, FIRST_POLLS, WAITERS)?
-            || !futex_pi::is_real_time() && self.word.poll(me, POLLS, WAITERS)?;
+        let polled = self.word.poll(me, 0..FIRST_POLLS, WAITERS)?
+            || !futex_pi::is_real_time() && self.word.poll(me, FIRST_POLLS..POLLS, WAITERS)?;
         if polled {
             return Ok(true);
         }

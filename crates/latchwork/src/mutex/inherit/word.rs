@@ -10,6 +10,7 @@ use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};
 use crate::task::Me;
 use crate::time::Deadline;
+use core::ops::Range;
 use core::time::Duration;
 
 /// The word of a lock whose owner died: an ID that no task has (they end at 2^22). The kernel lets
@@ -129,10 +130,15 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// Looks at the word that many times, or until it has one of the bits `until`; whether it was
-    /// taken.
-    pub(super) fn poll(&self, me: u32, polls: u32, until: u32) -> Result<bool, InheritFault> {
-        for looks in 0..polls {
+    /// Looks at the word, after so many looks, so many times in all, or until it has one of the bits `until`;
+    /// whether it was taken.
+    pub(super) fn poll(
+        &self,
+        me: u32,
+        polls: Range<u32>,
+        until: u32,
+    ) -> Result<bool, InheritFault> {
+        for looks in polls {
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {
@@ -184,7 +190,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
     pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
         let tried = match task_id() {
             0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
-            me => self.poll(me, 1, 0),
+            me => self.poll(me, 0..1, 0),
         };
         match tried {
             Err(InheritFault::Deadlock) => Ok(false),
