@@ -118,6 +118,11 @@ fn inversion_accounts_for_everybody() {
 }
 
 #[test]
+fn donation_accounts_for_everybody() {
+    everybody_is_accounted_for("donation");
+}
+
+#[test]
 fn rt_latency_accounts_for_everybody() {
     everybody_is_accounted_for("rt-latency");
 }

@@ -8,7 +8,7 @@
 //!
 //! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, takes the lock for a
 //! moment, and notes how long ago it had done so before; the low one holds the lock for 1 ms of its
-//! own computing, then sleeps for about as long; the medium one computes for 40 ms of each 60 or so.
+//! own computing, then sleeps for about as long; the medium one computes for 80 ms of each 120 or so.
 //! The figure is the longest interval of a round: the period and whatever came on top of it; nothing
 //! is subtracted. Without the medium task it is measured as well, as the row "undisturbed". All of
 //! them leave the CPU to others for a sixth of the time, more than real-time throttling asks for.
@@ -24,8 +24,8 @@ use latchwork::time::Deadline;
 use libc::c_int;
 
 use super::start::Start;
-use super::{Prepared, Scenario};
-use crate::contestant::{Absent, Contestant};
+use super::{Prepared, Scenario, contestants_at};
+use crate::contestant::Contestant;
 use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::{Case, Sample, Sampler};
@@ -55,9 +55,9 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// What the low task computes under the lock, and how long it sleeps then.
 const SECTION: Duration = Duration::from_millis(1);
 /// What the medium task computes at once.
-const BURST: Duration = Duration::from_millis(40);
+const BURST: Duration = Duration::from_millis(80);
 /// How long it then sleeps: each in turn, so that the tasks do not fall into step.
-const GAPS_MS: [u64; 5] = [20, 17, 23, 19, 21];
+const GAPS_MS: [u64; 5] = [40, 34, 46, 38, 42];
 
 impl Scenario for Inversion {
     fn name(&self) -> &'static str {
@@ -78,22 +78,7 @@ impl Scenario for Inversion {
     }
 
     fn contestants(&self) -> Vec<Contestant> {
-        let absent = on_thread(Some(HIGH), None, || Ok(()))
-            .err()
-            .map(|error| Absent {
-                reason: format!("{error}; it needs CAP_SYS_NICE, or an RLIMIT_RTPRIO of {HIGH}"),
-                package: None,
-            });
-        PEERS
-            .iter()
-            .map(|peer| match &absent {
-                None => peer.contestant(),
-                Some(absent) => Contestant {
-                    name: peer.name,
-                    absent: Some(absent.clone()),
-                },
-            })
-            .collect()
+        contestants_at(HIGH, PEERS)
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {

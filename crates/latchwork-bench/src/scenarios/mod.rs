@@ -4,6 +4,7 @@ mod broadcast;
 mod call_overhead;
 mod contention;
 mod context_switch;
+mod donation;
 mod footprint;
 mod futex_lock;
 mod futex_rwlock;
@@ -17,10 +18,13 @@ mod wait_wakeup;
 use std::any::Any;
 
 use crate::Error;
+use libc::c_int;
+
 use crate::args::Options;
-use crate::contestant::Contestant;
+use crate::contestant::{Absent, Contestant};
 use crate::measure::Case;
 use crate::peers::locks::Peer;
+use crate::peers::on_thread;
 use crate::plan::Plan;
 use crate::result::Warning;
 
@@ -29,6 +33,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &call_overhead::CallOverhead,
     &wait_wakeup::WaitWakeup,
     &inversion::Inversion,
+    &donation::Donation,
     &broadcast::Broadcast,
     &futex_lock::FutexLock,
     &futex_rwlock::FutexRwLock,
@@ -38,6 +43,24 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &footprint::Footprint,
     &rt_latency::RtLatency,
 ];
+
+/// These peers as contestants of a scenario whose tasks have real-time priorities up to this one.
+fn contestants_at(priority: c_int, peers: &[&Peer]) -> Vec<Contestant> {
+    let absent = on_thread(Some(priority), None, || Ok(()))
+        .err()
+        .map(|error| Absent {
+            reason: format!("{error}; it needs CAP_SYS_NICE, or an RLIMIT_RTPRIO of {priority}"),
+            package: None,
+        });
+    let contestant = |peer: &&Peer| match &absent {
+        None => peer.contestant(),
+        Some(absent) => Contestant {
+            name: peer.name,
+            absent: Some(absent.clone()),
+        },
+    };
+    peers.iter().map(contestant).collect()
+}
 
 /// One kind of work, and those who do it.
 pub(crate) trait Scenario: Sync {
