@@ -236,6 +236,8 @@ impl Chain {
                     pin_to(cpu)
                         .and_then(|()| enter_fifo(priority))
                         .inspect_err(|_| start.give_up())?;
+                    // A task's first lock call is none of its usual ones.
+                    locks[0].pin().check().inspect_err(|_| start.give_up())?;
                     start.wait_for(tasks)?;
                     for _ in 0..self.times {
                         turn.wait();

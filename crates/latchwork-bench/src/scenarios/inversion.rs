@@ -8,7 +8,7 @@
 //!
 //! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, takes the lock for a
 //! moment, and notes how long ago it had done so before; the low one holds the lock for 1 ms of its
-//! own computing, then sleeps for about as long; the medium one computes for 80 ms of each 120 or so.
+//! own computing, then sleeps for about as long; the medium one computes for 62 ms of each 92 or so.
 //! The figure is the longest interval of a round: the period and whatever came on top of it; nothing
 //! is subtracted. Without the medium task it is measured as well, as the row "undisturbed". All of
 //! them leave the CPU to others for a sixth of the time, more than real-time throttling asks for.
@@ -55,9 +55,9 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// What the low task computes under the lock, and how long it sleeps then.
 const SECTION: Duration = Duration::from_millis(1);
 /// What the medium task computes at once.
-const BURST: Duration = Duration::from_millis(80);
+const BURST: Duration = Duration::from_millis(62);
 /// How long it then sleeps: each in turn, so that the tasks do not fall into step.
-const GAPS_MS: [u64; 5] = [40, 34, 46, 38, 42];
+const GAPS_MS: [u64; 5] = [31, 26, 34, 29, 32];
 
 impl Scenario for Inversion {
     fn name(&self) -> &'static str {
@@ -101,7 +101,7 @@ impl Scenario for Inversion {
                 let periodic = Periodic {
                     cpu,
                     // Several bursts.
-                    time: (plan.window * 4).max(PERIOD * 3),
+                    time: (plan.window * 6).max(PERIOD * 3),
                     disturbed: case == Variant::Disturbed,
                 };
                 Some(Case {
