@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use latchwork::mutex::throughput::oracle;
+
 use crate::Error;
 use crate::args::Options;
 
@@ -22,6 +24,8 @@ pub(crate) struct Plan {
     /// Resident sizes of the parent in `spawn`.
     pub(crate) parents_mib: &'static [u64],
     only: Vec<String>,
+    /// Throughput locks ask the scheduler who runs.
+    pub(crate) bpf_oracle: bool,
 }
 
 impl Plan {
@@ -30,6 +34,9 @@ impl Plan {
         let rounds = options.rounds.unwrap_or(FEWEST_ROUNDS);
         if rounds == 0 || rounds < FEWEST_ROUNDS && !options.quick {
             return Err(Error::TooFewRounds { rounds });
+        }
+        if options.bpf_oracle {
+            oracle::enable_bpf()?;
         }
         Ok(Self {
             quick: options.quick,
@@ -43,6 +50,7 @@ impl Plan {
                 &[10, 1024, 8192]
             },
             only: options.only.clone(),
+            bpf_oracle: options.bpf_oracle,
         })
     }
 
@@ -64,6 +72,7 @@ impl Plan {
             tasks: Vec::new(),
             parents_mib: &[1, 2],
             only: Vec::new(),
+            bpf_oracle: false,
         }
     }
 }

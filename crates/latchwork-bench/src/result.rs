@@ -342,6 +342,11 @@ pub enum Warning {
         /// Who, and how.
         text: String,
     },
+    /// Some locks knew more than they know by themselves.
+    Oracle {
+        /// Which, and what.
+        text: String,
+    },
     /// The measuring code itself was built without optimisation.
     Unoptimised {
         /// What to do.
@@ -360,6 +365,7 @@ impl Warning {
             | Self::Memory { text }
             | Self::Skipped { text }
             | Self::Failed { text }
+            | Self::Oracle { text }
             | Self::Unoptimised { text } => text,
         }
     }

@@ -14,7 +14,7 @@
 
 mod table;
 
-use crate::sys::{futex_pi, memory, probe as sys};
+use crate::sys::{futex_pi, memory, probe as sys, rseq};
 use rustix::io::{Errno, Result};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
@@ -46,6 +46,7 @@ pub enum Feature {
     Membarrier,
     Rseq,
     RseqSliceExtension,
+    OwnerOracle,
     CloneIntoCgroup,
     PidFd,
     TidAddress,
@@ -198,8 +199,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::WipeOnFork => plain(sys::wipe_on_fork()),
         Feature::SealedMemoryFile => plain(sys::sealed_memory_file()),
         Feature::PidNamespace => told(memory::pid_namespace(), |namespace| {
-            // PROC_PID_INIT_INO of the kernel.
-            let kind = if namespace == 0xefff_fffc {
+            let kind = if namespace == memory::ROOT_PID_NAMESPACE {
                 ", the machine's own"
             } else {
                 ""
@@ -232,7 +232,8 @@ fn ask(feature: Feature) -> Answer {
         }
         Feature::Membarrier => membarrier(),
         Feature::Rseq => rseq(),
-        Feature::RseqSliceExtension => plain(sys::rseq_slice_extension().map_err(unknown_flag)),
+        Feature::RseqSliceExtension => rseq_slice_extension(),
+        Feature::OwnerOracle => owner_oracle(),
         Feature::CloneIntoCgroup => plain(sys::clone_into_cgroup()),
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
         Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
@@ -331,6 +332,41 @@ fn rseq() -> Answer {
             format!("{size} bytes, registered by the C library")
         }),
     }
+}
+
+fn rseq_slice_extension() -> Answer {
+    match sys::rseq_slice_extension() {
+        Err(error) if rseq::is_unsupported(error) => (Status::Missing, String::new()),
+        Ok(()) if rseq::slice_control().is_some() => (Status::Available, String::new()),
+        Ok(()) | Err(Errno::NXIO) => (
+            Status::Missing,
+            "the C library does not register the memory for it".into(),
+        ),
+        result => plain(result),
+    }
+}
+
+#[cfg(not(feature = "bpf"))]
+fn owner_oracle() -> Answer {
+    (
+        Status::Missing,
+        "this program is built without the feature `bpf`".into(),
+    )
+}
+
+/// Loaded on trial, and not started.
+#[cfg(feature = "bpf")]
+fn owner_oracle() -> Answer {
+    use crate::mutex::throughput::oracle::{self, OracleError};
+    let Err(error) = oracle::can_enable() else {
+        return (Status::Available, String::new());
+    };
+    let status = match error {
+        OracleError::NotPermitted | OracleError::PidNamespace => Status::NotPermitted,
+        OracleError::Unsupported(_) => Status::Missing,
+        OracleError::System { .. } => Status::Unknown,
+    };
+    (status, error.to_string())
 }
 
 /// Any one of these.

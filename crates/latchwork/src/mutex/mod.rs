@@ -10,6 +10,7 @@
 //! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next one | the same, as their protocol says |
 //!
+//! [`Sliced`] has the holder of any of the first three, or of a spinlock, ask the kernel not to preempt it.
 //! [`RecursiveMutex`] lets its holder take it again, with any protocol but [`Robust`].
 //!
 //! ```
@@ -87,6 +88,8 @@ mod queue;
 #[cfg(not(loom))]
 mod recursive;
 mod robust;
+#[cfg(not(loom))]
+pub mod slice;
 pub mod throughput;
 mod wait_wake;
 
@@ -104,6 +107,8 @@ pub use recursive::{RecursiveGuard, RecursiveMutex};
 
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
+#[cfg(not(loom))]
+pub use slice::Sliced;
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
 

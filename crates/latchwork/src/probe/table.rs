@@ -169,8 +169,16 @@ pub(super) const ROWS: &[Row] = &[
         name: "rseq slice extension",
         group: Group::Optional,
         since: Some((7, 0)),
-        used_for: "could let a short critical section ask not to be preempted; no part uses it yet",
+        used_for: "the holder of a `Sliced` lock can ask not to be preempted, if its thread enables that",
         fallback: "an owner can be preempted in a critical section; its waiters then sleep",
+    },
+    Row {
+        feature: Feature::OwnerOracle,
+        name: "BPF at sched_switch",
+        group: Group::Optional,
+        since: Some((5, 10)),
+        used_for: "waiters of throughput locks can know exactly which owners run, once the program asks for it (`oracle::enable_bpf`)",
+        fallback: "waiters look at an owner's CPU clock within a process, and spin for a bounded time between processes",
     },
     Row {
         feature: Feature::CloneIntoCgroup,
@@ -217,8 +225,8 @@ pub(super) const ROWS: &[Row] = &[
         name: "CAP_BPF",
         group: Group::Privilege,
         since: Some((5, 8)),
-        used_for: "the scheduler could be asked exactly which lock owners run; no part does so yet",
-        fallback: "nothing changes: no part uses it yet",
+        used_for: "with CAP_PERFMON, the scheduler can be asked which lock owners run (BPF at sched_switch, above)",
+        fallback: "nothing is loaded into the kernel; waiters do without (BPF at sched_switch, above)",
     },
     Row {
         feature: Feature::Cgroup,

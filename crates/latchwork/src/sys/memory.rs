@@ -282,6 +282,9 @@ impl Drop for Mapping {
     }
 }
 
+/// What [`pid_namespace`] gives in the machine's own: `PROC_PID_INIT_INO` of the kernel.
+pub(crate) const ROOT_PID_NAMESPACE: u64 = 0xefff_fffc;
+
 /// Identifies the calling process's PID namespace, in which robust locks compare thread IDs.
 pub(crate) fn pid_namespace() -> Result<u64> {
     Ok(rustix::fs::stat("/proc/self/ns/pid")?.st_ino)

@@ -4,6 +4,8 @@
 //! futex and the robust list exist, as models.
 
 mod abort;
+#[cfg(all(feature = "bpf", not(loom)))]
+pub(crate) mod bpf;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
@@ -33,6 +35,8 @@ pub(crate) mod proc_file;
 pub(crate) mod process;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub(crate) mod robust_list;
+#[cfg(not(loom))]
+pub(crate) mod rseq;
 #[cfg(not(loom))]
 pub(crate) mod running;
 #[cfg(not(loom))]

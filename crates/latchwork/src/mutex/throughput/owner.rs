@@ -2,12 +2,12 @@
 //!
 //! | question | asked of | cost |
 //! | --- | --- | --- |
-//! | runs? | its thread's CPU clock, twice: one that has not moved does not run | 280 ns a look |
+//! | runs? | the scheduler, if [`oracle`](super::oracle) is enabled | a few ns a look |
+//! | | else its thread's CPU clock, twice: one that has not moved does not run | 280 ns a look |
 //! | lives? | the kernel, and `/proc` for what has taken its ID since | some µs, in a slow path |
 //!
-//! The first is known within a process only. Elsewhere [`Runs::Unknown`] bounds the polls. Another way
-//! of knowing (a map that the scheduler fills, the owner's own word for it) has its place in
-//! [`Watch::look`], and nothing outside changes.
+//! CPU clocks are known within a process only. Elsewhere [`Runs::Unknown`] bounds the polls. Another way
+//! of knowing (the owner's own word for it) has its place in [`Watch::look`], and nothing outside changes.
 
 /// Whether a task had a processor since the look before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,25 @@ pub(super) enum Runs {
 pub(super) struct Watch {
     tid: u32,
     time: u64,
+    #[cfg(all(feature = "bpf", not(loom)))]
+    scheduler: super::oracle::Look,
 }
 
 impl Watch {
-    /// Looks at the owner. The first look at one says that it runs: a second one will tell.
+    /// Looks at the owner. The first look at one's clock says that it runs: a second one will tell.
     #[cfg(not(loom))]
     pub(super) fn look(&mut self, tid: u32) -> Runs {
+        #[cfg(feature = "bpf")]
+        match self.scheduler.at(tid) {
+            Runs::Unknown => {}
+            known => return known,
+        }
         let Some(time) = crate::sys::running::cpu_time(tid) else {
             return Runs::Unknown;
         };
-        let before = core::mem::replace(self, Self { tid, time });
-        if (before.tid, before.time) == (tid, time) {
+        let before = (self.tid, self.time);
+        (self.tid, self.time) = (tid, time);
+        if before == (tid, time) {
             Runs::No
         } else {
             Runs::Yes
