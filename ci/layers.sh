@@ -16,9 +16,12 @@ all=$(find $src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
 not_sys=$(echo "$all" | grep -v "^$src/sys/")
 forbid "a system call outside sys" 'libc::(syscall|mmap|fork|clone|kill|prctl|waitpid|waitid)\(|rustix::(mm|process|thread|net|fs)::[a-z_]+\(' $not_sys
 forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all" | grep -v -e "$src/atomic.rs" -e "$src/region/shareable.rs")
-forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|coproc)::[a-z_]+::|use crate::(queue|coproc)' \
+forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|semaphore|classic|coproc)::[a-z_]+::|use crate::(queue|semaphore|classic|coproc)' \
     $(echo "$all" | grep -E "$src/(sys/|mutex/|rwlock|atomic|time|sharing|task|sleep|condvar|completion|barrier|once|spin)")
-forbid "a region that reaches up" 'use crate::(queue|coproc)' $(find $src/region -name '*.rs')
-forbid "a queue that reaches up" 'use crate::coproc' $(find $src/queue -name '*.rs')
+forbid "a region that reaches up" 'use crate::(queue|semaphore|classic|coproc)' $(find $src/region -name '*.rs')
+forbid "a queue that reaches up" 'use crate::(semaphore|classic|coproc)' $(find $src/queue -name '*.rs')
+forbid "events that reach up" 'use crate::(queue|semaphore|classic|coproc)' $src/event.rs
+forbid "a semaphore that reaches up" 'use crate::(queue|classic|coproc)' $(find $src/semaphore -name '*.rs')
+forbid "a classic interface that reaches up" 'use crate::coproc' $(find $src/classic -name '*.rs')
 [ $failed = 0 ] && echo "in order"
 exit $failed

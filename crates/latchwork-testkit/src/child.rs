@@ -133,18 +133,7 @@ impl Child {
     /// Whether it is asleep in a futex system call at this moment.
     #[must_use]
     pub fn is_in_futex(&self) -> bool {
-        // Running: "running"; else the number of the call first, which the kernel gives for a
-        // blocked task only.
-        let call =
-            std::fs::read_to_string(format!("/proc/{}/syscall", self.pid)).unwrap_or_default();
-        let number = call
-            .split(' ')
-            .next()
-            .and_then(|number| number.parse::<i64>().ok());
-        [libc::SYS_futex, SYS_FUTEX_WAITV]
-            .map(Some)
-            .contains(&number)
-            && state_of(self.pid) == Some('S')
+        is_in_futex(&format!("/proc/{}", self.pid))
     }
 
     fn reap(&mut self, flags: i32) -> Option<Exit> {
@@ -187,8 +176,27 @@ pub(crate) fn exit_of(status: i32) -> Option<Exit> {
 
 /// A task's state as ps shows it.
 pub(crate) fn state_of(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    state_in(&format!("/proc/{pid}"))
+}
+
+fn state_in(directory: &str) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("{directory}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
+/// Whether the task of this directory of /proc is asleep in a futex system call at this moment.
+pub(crate) fn is_in_futex(directory: &str) -> bool {
+    // Running: "running"; else the number of the call first, which the kernel gives for a blocked task
+    // only.
+    let call = std::fs::read_to_string(format!("{directory}/syscall")).unwrap_or_default();
+    let number = call
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse::<i64>().ok());
+    [libc::SYS_futex, SYS_FUTEX_WAITV]
+        .map(Some)
+        .contains(&number)
+        && state_in(directory) == Some('S')
 }
 
 fn become_child(parent: i32) {

@@ -8,11 +8,13 @@
 //! | [`step`] | one operation, killed at every instruction |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
+//! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
 //! | [`Leftover`] | a file that is gone when the test is over, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
 //! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
+//! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
 //! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
 //!
 //! ```text
@@ -23,6 +25,7 @@
 //! Nothing here measures time to judge: the watchdog only ends a test that would never end.
 
 mod child;
+pub mod conformance;
 mod leftover;
 mod page;
 mod program;

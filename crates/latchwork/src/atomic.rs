@@ -83,6 +83,8 @@ mod of_loom {
 
         forward! {
             load(order: Ordering) -> u64;
+            store(value: u64, order: Ordering) -> ();
+            swap(value: u64, order: Ordering) -> u64;
             fetch_sub(value: u64, order: Ordering) -> u64;
             compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
             compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;

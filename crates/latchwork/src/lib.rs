@@ -7,7 +7,10 @@
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
+//! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`classic::Classic`] |
 //! | pass messages | [`queue::Queue`] |
+//! | tell a task that something has happened | [`event::Events`] |
+//! | port code that calls RTEMS | [`classic`] |
 //! | start processes like threads | [`coproc::Coprocs`] |
 //! | know what the system offers | [`probe::Features`] |
 //!
@@ -63,6 +66,8 @@ pub mod time;
 #[cfg(not(loom))]
 pub mod coproc;
 #[cfg(not(loom))]
+pub mod event;
+#[cfg(not(loom))]
 pub mod probe;
 #[cfg(not(loom))]
 pub mod queue;
@@ -71,9 +76,15 @@ mod queue {
     pub(crate) mod sleepers;
 }
 #[cfg(not(loom))]
+pub mod classic;
+#[cfg(not(loom))]
 pub mod region;
+pub mod semaphore;
 #[cfg(loom)]
 pub use model::region;
+#[cfg(loom)]
+#[path = "region/wait_record.rs"]
+pub(crate) mod wait_record;
 
 pub(crate) use sys::fatal;
 pub use task::TaskError;

@@ -388,7 +388,7 @@ fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
 
 /// Where the first slot lies: its life-word is its first word.
 const FIRST_SLOT: usize = 4096;
-const SLOT_BYTES: usize = 768;
+const SLOT_BYTES: usize = 896;
 const DEAD: u32 = 0x4000_0000;
 /// In a slot: the generation, and the intent of the heap.
 const GENERATION: usize = 40;

@@ -139,7 +139,7 @@ fn every_section_runs_at_the_ceiling_of_its_moment() {
         let enter = || {
             for _ in 0..2_000 {
                 let _guard = mutex.lock().unwrap();
-                assert_eq!(now().priority, mutex.ceiling().into());
+                assert_eq!(now().priority, i32::from(mutex.ceiling()));
             }
             assert_eq!(now(), OTHER);
         };

@@ -8,6 +8,7 @@ use latchwork::sharing::{Private, Shared};
 use libc::c_int;
 
 use super::dynamic::{self, Functions};
+use super::our_semaphores::{Counting, Kind, Owned};
 use super::ours::{KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
 use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
@@ -45,6 +46,7 @@ enum Make {
     Nsync,
     Absl,
     ReadWrite,
+    Semaphore(Kind),
     PosixSem,
     SysVSem { undo: bool },
     TwoRmw,
@@ -110,6 +112,22 @@ pub(crate) const ROBUST_PROTECT: &Peer =
     &Peer::new("latchwork robust-protect", Make::RobustProtect).at(BELOW_CEILING);
 pub(crate) const ROBUST_THROUGHPUT: &Peer =
     &Peer::new("latchwork robust-throughput", Make::RobustThroughput);
+
+pub(crate) const SEMAPHORE_COUNTING: &Peer = &Peer::new(
+    "latchwork semaphore-counting",
+    Make::Semaphore(Kind::Counting),
+);
+pub(crate) const SEMAPHORE_BINARY: &Peer =
+    &Peer::new("latchwork semaphore-binary", Make::Semaphore(Kind::Binary));
+pub(crate) const SEMAPHORE_INHERIT: &Peer = &Peer::new(
+    "latchwork semaphore-inherit",
+    Make::Semaphore(Kind::Inherit),
+);
+/// At the recorded priorities alone: no system calls.
+pub(crate) const SEMAPHORE_CEILING: &Peer = &Peer::new(
+    "latchwork semaphore-ceiling",
+    Make::Semaphore(Kind::Ceiling),
+);
 
 pub(crate) const GLIBC: &Peer = &Peer::glibc("glibc normal", Attributes::NORMAL);
 pub(crate) const GLIBC_ADAPTIVE: &Peer = &Peer::glibc(
@@ -223,6 +241,8 @@ impl Peer {
                 };
                 visitor.visit(move || Ok(Raw::new(pthread::Mutex::new(attributes))))
             }
+            Make::Semaphore(Kind::Counting) => visitor.visit(|| Counting::new().map(Raw::new)),
+            Make::Semaphore(kind) => visitor.visit(move || Owned::new(kind).map(Raw::new)),
             Make::PosixSem if shared => {
                 visitor.visit(|| Ok(Raw::new(semaphore::Posix::<true>::new())))
             }

@@ -6,6 +6,7 @@ pub(crate) mod dynamic;
 pub(crate) mod floor;
 pub(crate) mod heap;
 pub(crate) mod locks;
+mod our_semaphores;
 pub(crate) mod ours;
 mod place;
 pub(crate) mod process;

@@ -4,9 +4,13 @@
 //! and which [`Fault`] the code shall have; a model with a fault is a *negative twin*, and must fail.
 #![allow(unsafe_code)]
 
+#[path = "../region/events.rs"]
+pub(crate) mod events;
 pub(crate) mod mortal;
+mod semaphore;
 
 pub use mortal::{as_task, somebody_died, step};
+pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 
 use crate::mutex::{RobustProtocol, WaitWake};
 use crate::sharing::Shared;
@@ -61,6 +65,18 @@ pub enum Fault {
     QueueSkipsSingleSleeper,
     /// A queue's notification takes two registrations for one wake-up.
     QueueTakesTwoRegistrations,
+    /// Events are sent without Release.
+    EventSendRelaxed,
+    /// A sender's look at what the task waits for may overtake its events.
+    EventSenderLooksUnordered,
+    /// A task goes to sleep on a value of its events that it has not looked at.
+    EventSleepsOnUnseen,
+    /// A sender looks only at its own events to see whether the task has all that it waits for.
+    EventsDoNotAddUp,
+    /// Events are cleared by a store.
+    EventsClearedByStore,
+    /// A sender does not look whose set it sends to.
+    EventIgnoresGeneration,
     /// A completer wakes nobody if one waiter is counted.
     CompleterSkipsSingleWaiter,
     /// A completion is announced without Release.
@@ -143,6 +159,22 @@ pub enum Fault {
     RobustRwLockHidesDeath,
     /// Who gets the gate of any dead task believes that it was inside.
     RobustRwLockTellsAllDeaths,
+    /// A semaphore is obtained without Acquire, where nobody waits.
+    SemaphoreObtainRelaxed,
+    /// A semaphore is released without Release, where nobody waits.
+    SemaphoreReleaseRelaxed,
+    /// A semaphore is handed over without waking anybody.
+    SemaphoreWakesNobody,
+    /// A waiter of a semaphore whose time is over says so, though it was handed the semaphore.
+    SemaphoreGivesUpGranted,
+    /// A task queues for a semaphore although it has become free meanwhile.
+    SemaphoreQueuesUnannounced,
+    /// A task may look for a circle of waits before it is to be seen waiting itself.
+    SemaphoreEntersUnordered,
+    /// A waiter believes the owner's priority while that is being worked out.
+    SemaphoreLooksPastBusy,
+    /// Who changes a task's priority may look at what it waits for before the change.
+    SemaphoreMovesUnordered,
 }
 
 /// What holds during one model: the modelled kernel's choices, and a fault.
@@ -267,6 +299,50 @@ impl Wake<'_> {
         let needed = self.0.is_needed();
         self.0.carry_out();
         needed
+    }
+}
+
+/// `region/events.rs`, with the futex in place of `region/park.rs`.
+#[derive(Default)]
+pub struct Events(events::Set);
+
+impl Events {
+    /// A new task's empty set.
+    pub fn begin(&self, generation: u32) {
+        self.0.begin(generation);
+    }
+
+    /// Sends; whether that took a system call, or `None` if the task is gone.
+    pub fn send(&self, to: u32, events: u32) -> Option<bool> {
+        let wake = self.0.send(to, events)?;
+        let needed = wake.is_needed();
+        wake.carry_out();
+        Some(needed)
+    }
+
+    /// The task's pending events.
+    pub fn pending(&self) -> u32 {
+        self.0.pending()
+    }
+
+    /// Receives one of `events` at least, or `all` of them; `None` at the deadline.
+    pub fn receive(&self, events: u32, all: bool, deadline: Option<Deadline>) -> Option<u32> {
+        let condition = if all {
+            events::Condition::all(events)
+        } else {
+            events::Condition::any(events)
+        };
+        let sleep = |word: &crate::atomic::AtomicU64, seen| match futex::wait_high(
+            word,
+            seen,
+            u32::MAX,
+            futex::Sharing::Shared,
+            deadline,
+        ) {
+            (futex::Wait::TimedOut, _) => Err(()),
+            _ => Ok(()),
+        };
+        self.0.receive(condition, sleep).ok()
     }
 }
 
@@ -418,4 +494,13 @@ pub mod region {
     /// # Safety
     /// None here.
     pub unsafe trait TornSafe {}
+
+    pub(crate) use crate::wait_record;
+
+    /// See the real one.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Parked {
+        Again,
+        TimedOut,
+    }
 }

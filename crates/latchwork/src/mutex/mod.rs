@@ -99,6 +99,7 @@ pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub(crate) use inherit::{end_of_nap, is_over};
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
+pub(crate) use pause::pause;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 pub(crate) use queue::{Arrival, By, Queue, Sleeps};

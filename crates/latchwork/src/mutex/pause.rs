@@ -17,7 +17,7 @@ const NEXT: u32 = 100;
 /// changes hands without a sleep and a wake-up. A look that is not the caller's last may so last as long
 /// as a turn of the others on this processor.
 #[inline]
-pub(super) fn pause(looks: u32) {
+pub(crate) fn pause(looks: u32) {
     #[cfg(not(loom))]
     if looks % NEXT == FIRST {
         return crate::sys::thread::yield_cpu();

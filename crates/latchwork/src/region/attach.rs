@@ -172,13 +172,16 @@ impl Inner {
         let header = self.header();
         let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
         let held = locks.iter().any(|lock| lock.owner().is_some())
-            || (self.slots().iter()).any(|slot| matches!(slot.life(), Life::Alive(_)));
+            || self.slots().iter().any(|slot| {
+                matches!(slot.life(), Life::Alive(_)) || slot.wait.standing.lock.owner().is_some()
+            });
         if held {
             return damaged("a lock is held although no process has the region");
         }
         for slot in self.slots() {
             // Whoever had it is gone for good.
             slot.tail.word.store(0, Ordering::Relaxed);
+            slot.wait.forget();
             if slot.life() == Life::Free {
                 // A cache, which its next task would believe.
                 slot.heap.reset();

@@ -185,12 +185,12 @@ pub enum ObjectError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// It holds locks that live there, or has messages in flight.
+    /// It holds locks or semaphores that live there, or has messages in flight.
     #[error(
-        "the thread holds {locks} robust locks of the region, and has {messages} messages in flight"
+        "the thread holds {locks} robust locks and semaphores of the region, and has {messages} messages in flight"
     )]
     Holding {
-        /// How many locks.
+        /// How many robust locks, and semaphores that it owns.
         locks: usize,
         /// How many messages that it received and neither finished nor gave back.
         messages: usize,

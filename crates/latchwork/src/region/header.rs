@@ -15,7 +15,7 @@ use crate::mutex::Robust;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// Changes with every change of what the bytes of a region mean that sizes do not show.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.
@@ -57,6 +57,9 @@ pub(super) struct Header {
     pub(super) grow_lock: Robust,
     pub(super) sweep_lock: Robust,
     pub(super) names_lock: Robust,
+    /// For comparison: see `giant.rs`.
+    #[cfg(feature = "giant-lock")]
+    pub(super) giant: crate::mutex::WaitWake<crate::sharing::Shared>,
 }
 
 /// Where the parts of a region lie, in bytes from its base.
@@ -108,6 +111,7 @@ pub(super) const FINGERPRINT: u64 = fingerprint(
         cfg!(target_env = "musl") as u64,
         core::mem::offset_of!(Header, sweep_lock) as u64,
         core::mem::offset_of!(Slot, heap) as u64,
+        core::mem::offset_of!(Slot, wait) as u64,
     ],
 );
 

@@ -14,6 +14,7 @@
 //! | task table | `task_table.rs` | slots, life-words, generations |
 //! | `park` | `park.rs` | sleep for another's progress, and learn of its death |
 //! | sweep | `sweep.rs` | settle what dead tasks left |
+//! | events | `events.rs` | what is pending for a task, and what it waits for |
 //! | [`heap`] | `heap/` | blocks, private to a task or shared |
 //! | named objects | `names.rs`, `objects.rs` | find each other's data |
 //! | [`inspect`], [`leftovers`] | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
@@ -34,6 +35,8 @@ mod attach;
 mod boxed;
 mod create;
 mod error;
+pub(crate) mod events;
+mod giant;
 mod ground;
 mod grow;
 mod hash_map;
@@ -50,9 +53,11 @@ mod shareable;
 mod string;
 mod sweep;
 mod task;
+mod task_id;
 mod task_table;
 mod undo;
 mod vec;
+pub(crate) mod wait_record;
 pub(crate) mod watch;
 
 pub use boxed::Box;
@@ -66,6 +71,7 @@ pub use list::List;
 pub use shareable::{Shareable, TornSafe, each_pinned, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
+pub use task_id::TaskId;
 pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
@@ -97,8 +103,8 @@ use task_table::{Life, Slot};
 /// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
 /// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
 /// a task of its own at its first use. (Of a handle: references alone do not make it one, and nobody
-/// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock, or with a
-/// message in flight, does not leave: that counts as its death.
+/// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock or a semaphore
+/// of its own, or with a message in flight, does not leave: that counts as its death.
 ///
 /// A process has at most 64 regions mapped; one whose containers it has had in its hands counts until
 /// it ends. A thread is a task of at most 16 at a time, not counting those without a handle.
@@ -298,15 +304,17 @@ impl Region {
     ///
     /// # Errors
     /// [`DetachError::Holding`] if the thread holds robust locks of the region (unmapping them would
-    /// leave the kernel's list of them dangling), or has messages of its queues in flight.
+    /// leave the kernel's list of them dangling), owns semaphores of it, or has messages of its queues in
+    /// flight.
     pub fn detach(self) -> Result<(), DetachError> {
         let me = Me::get().map_err(DetachError::Task)?;
         let base = self.inner.base().addr().get();
         let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
             return Ok(());
         };
-        let locks = self.inner.locks_held(me);
-        let messages = self.inner.task_of(&attachment).slot.messages() as usize;
+        let slot = self.inner.task_of(&attachment).slot;
+        let locks = self.inner.locks_held(me) + slot.wait.standing.held() as usize;
+        let messages = slot.messages() as usize;
         if locks != 0 || messages != 0 {
             return Err(DetachError::Holding {
                 locks,

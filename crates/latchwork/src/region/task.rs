@@ -3,7 +3,7 @@
 
 use super::heap::{Owner, TaskRef};
 use super::task_table::{Life, Orphans, Slot};
-use super::{AttachError, Inner};
+use super::{AttachError, Inner, wait_record};
 use crate::atomic::Ordering;
 use crate::sys::futex::{self, Sharing};
 use crate::task::{Attachment, Me};
@@ -83,7 +83,7 @@ impl Inner {
 
     /// As [`Self::task`], where it takes one comparison.
     #[inline(always)]
-    pub(super) fn task_at_hand(&self) -> Option<Task<'_>> {
+    pub(crate) fn task_at_hand(&self) -> Option<Task<'_>> {
         let attachment = Me::whoever().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
     }
@@ -132,10 +132,14 @@ impl Inner {
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
         slot.forget_messages();
+        slot.events.begin(self.owner_of(index as u16).generation());
         slot.set_name(&crate::sys::thread::name());
+        let owner = self.owner_of(index as u16);
+        let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
+        slot.wait
+            .settle_in(owner.raw(), wait_record::recorded(priority));
         self.use_begins();
         let addresses = self.addresses();
-        let owner = self.owner_of(index as u16);
         me.attach(Attachment {
             base: addresses.start,
             end: addresses.end,
@@ -177,6 +181,21 @@ impl Inner {
         })
     }
 
+    /// Slots from here on were never used.
+    pub(crate) fn slots_used(&self) -> u16 {
+        // Acquire: pairs with the Release of `use_slot`.
+        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
+        used.min(self.slots().len()) as u16
+    }
+
+    /// The thread of the living task in a slot.
+    pub(crate) fn thread_in(&self, slot: u16) -> Option<u32> {
+        match self.slots().get(usize::from(slot))?.life() {
+            Life::Alive(tid) => Some(tid),
+            _ => None,
+        }
+    }
+
     /// Robust locks of this region that the calling thread holds.
     pub(super) fn locks_held(&self, me: Me) -> usize {
         let addresses = self.addresses();
@@ -193,7 +212,7 @@ fn leave_unused(me: Me) {
         // Relaxed: a handle that is made meanwhile finds the thread gone, or not.
         inner.handles.load(Ordering::Relaxed) == 0
             && inner.locks_held(me) == 0
-            && inner.task_of(attachment).slot.messages() == 0
+            && !inner.task_of(attachment).slot.has_obligations()
     };
     while let Some(attachment) = me.attachments().find(unused) {
         // SAFETY: this thread's attachment, which `detach` forgets.
@@ -211,7 +230,7 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     let Ok(me) = Me::get() else { return };
     let index = (ptr::from_ref(slot).addr() - inner.slots().as_ptr().addr()) / size_of::<Slot>();
     inner.release_heap(index as u16);
-    let holds = inner.locks_held(me) != 0 || slot.messages() != 0;
+    let holds = inner.locks_held(me) != 0 || slot.has_obligations();
     me.forget(inner.base().addr().get());
     if holds {
         // The kernel ends this life, and what it finds on its way is still mapped then.

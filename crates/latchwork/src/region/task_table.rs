@@ -39,12 +39,14 @@
 //!    task's life-word marked already, and can sweep (which waits for the tail, and settles the heap's
 //!    intents) before it touches what the lock protects.
 //! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
-//! 6. A task that has locks of the region, or messages in flight, does not leave in good order: who
+//! 6. A task that has locks or semaphores of the region, or messages in flight, does not leave in good order: who
 //!    waits for those learns of it by the task's death only. A thread that ends with them gives up
 //!    its heap, and leaves its life-word to the kernel.
 #![allow(unsafe_code)]
 
+use super::events::EventSets;
 use super::heap::TaskHeap;
+use super::wait_record::WaitRecord;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
@@ -80,6 +82,8 @@ pub(crate) struct Slot {
     messages: AtomicU32,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
+    pub(crate) events: EventSets,
+    pub(crate) wait: WaitRecord,
 }
 
 /// What a life-word says.
@@ -210,6 +214,11 @@ impl Slot {
     /// The task has finished a message, or given it back.
     pub(crate) fn message_finished(&self) {
         self.messages.store(self.messages() - 1, Ordering::Relaxed);
+    }
+
+    /// Whether others wait for what the task would take with it.
+    pub(super) fn has_obligations(&self) -> bool {
+        self.messages() != 0 || self.wait.standing.held() != 0
     }
 
     /// A new task has none.

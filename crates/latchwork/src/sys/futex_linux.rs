@@ -112,6 +112,13 @@ fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
     halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
 }
 
+/// The high half of a word of 64 bits, to be slept on by [`wait_many`]: the kernel compares it. Nobody
+/// is to access it otherwise.
+pub(crate) fn high_word(word: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: half of an atomic, aligned; no access is made through the reference.
+    unsafe { &*high_half(word) }
+}
+
 /// Sleeps while the high half of `word` is that of `expected`, until a wake-up for one of the bits in
 /// `mask`, which is not 0. Also says whether there was one.
 pub(crate) fn wait_high(

@@ -135,6 +135,28 @@ pub(crate) fn set_own_priority(priority: u8) -> Result<(), Errno> {
     done(result)
 }
 
+/// Gives a thread a real-time priority with `SCHED_FIFO`, or with 0 none.
+///
+/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+pub(crate) fn set_priority_of(thread: u32, priority: u8) -> Result<(), Errno> {
+    let policy = if priority == 0 {
+        libc::SCHED_OTHER
+    } else {
+        libc::SCHED_FIFO
+    };
+    let parameter = i32::from(priority);
+    // SAFETY: the kernel reads a `sched_param`, which is one int.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            thread,
+            policy,
+            &raw const parameter,
+        )
+    };
+    done(result)
+}
+
 /// The highest priority that the process may give itself without `CAP_SYS_NICE`; `u64::MAX` if any.
 pub(crate) fn priority_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Rtprio)

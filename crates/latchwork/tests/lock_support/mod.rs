@@ -85,7 +85,11 @@ impl ThreadId {
         let id = self.0.load(Ordering::Acquire);
         let call =
             std::fs::read_to_string(format!("/proc/self/task/{id}/syscall")).unwrap_or_default();
-        id != 0 && call.split(' ').next() == Some(&libc::SYS_futex.to_string())
+        let number = call.split(' ').next().and_then(|call| call.parse().ok());
+        id != 0
+            && [libc::SYS_futex, libc::SYS_futex_waitv]
+                .map(Some)
+                .contains(&number)
     }
 
     /// Sends it a signal.

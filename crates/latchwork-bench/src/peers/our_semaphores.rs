@@ -1,0 +1,174 @@
+//! Latchwork's semaphores, used as locks. They lie in one region of the process, and their places are used
+//! again.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use latchwork::region::{Region, RegionOptions};
+use latchwork::semaphore::{
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError, Priority,
+};
+use latchwork::time::Deadline;
+
+use super::{RawLock, broken};
+
+#[derive(Clone, Copy)]
+pub(crate) enum Kind {
+    Counting,
+    Binary,
+    Inherit,
+    Ceiling,
+}
+
+fn region() -> io::Result<&'static Region> {
+    static REGION: OnceLock<Region> = OnceLock::new();
+    if let Some(region) = REGION.get() {
+        return Ok(region);
+    }
+    let region = RegionOptions::new()
+        .max_bytes(16 << 20)
+        .label("bench semaphores")
+        .create_anonymous()
+        .map_err(io::Error::other)?;
+    Ok(REGION.get_or_init(|| region))
+}
+
+/// Names that nothing has at present.
+static FREE: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
+
+struct Name(u32);
+
+impl Name {
+    fn new() -> Self {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        let (again, fresh) = &mut *free;
+        Self(again.pop().unwrap_or_else(|| {
+            *fresh += 1;
+            *fresh
+        }))
+    }
+
+    fn text(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.0.push(self.0);
+    }
+}
+
+/// A counting semaphore of one unit.
+pub(crate) struct Counting {
+    semaphore: CountingSemaphore<'static>,
+    _name: Name,
+}
+
+impl Counting {
+    pub(crate) fn new() -> io::Result<Self> {
+        let name = Name::new();
+        let semaphore = CountingSemaphore::create(region()?, &name.text(), 1, Discipline::Fifo)
+            .map_err(io::Error::other)?;
+        Ok(Self {
+            semaphore,
+            _name: name,
+        })
+    }
+}
+
+// SAFETY: there is one unit.
+unsafe impl RawLock for Counting {
+    const BYTES: usize = CountingSemaphore::BYTES;
+
+    #[inline]
+    unsafe fn lock(&self) {
+        if let Err(error) = self.semaphore.obtain() {
+            broken(&error)
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        if let Err(error) = self.semaphore.release() {
+            broken(&error)
+        }
+    }
+
+    unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
+        match self.semaphore.obtain_until(deadline) {
+            Ok(()) => Ok(true),
+            Err(ObtainError::TimedOut) => Ok(false),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let _ = self.semaphore.delete();
+    }
+}
+
+/// A binary semaphore.
+pub(crate) struct Owned {
+    semaphore: BinarySemaphore<'static>,
+    _name: Name,
+}
+
+impl Owned {
+    pub(crate) fn new(kind: Kind) -> io::Result<Self> {
+        let name = Name::new();
+        let options = BinaryOptions::new();
+        let options = match kind {
+            Kind::Inherit => options.inherit(),
+            Kind::Ceiling => options.ceiling(Priority::HIGHEST),
+            Kind::Binary | Kind::Counting => options,
+        };
+        let semaphore =
+            BinarySemaphore::create(region()?, &name.text(), &options).map_err(io::Error::other)?;
+        Ok(Self {
+            semaphore,
+            _name: name,
+        })
+    }
+}
+
+// SAFETY: it has one owner.
+unsafe impl RawLock for Owned {
+    const BYTES: usize = BinarySemaphore::BYTES;
+
+    #[inline]
+    unsafe fn lock(&self) {
+        match self.semaphore.obtain() {
+            Ok(held) => held.keep(),
+            Err(error) => broken(&error),
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        if let Err(error) = self.semaphore.release() {
+            broken(&error)
+        }
+    }
+
+    unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
+        match self.semaphore.obtain_until(deadline) {
+            Ok(held) => {
+                held.keep();
+                Ok(true)
+            }
+            Err(ObtainError::TimedOut) => Ok(false),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _ = self.semaphore.delete();
+    }
+}

@@ -1,0 +1,325 @@
+//! The tasks of one combination: threads that do as they are told, one call at a time.
+//!
+//! A call has *settled* when it is over, or its task waits in it: it sleeps in a futex call, or the
+//! semaphore counts it among its waiters. The crew is still when all of its calls have settled: then
+//! nothing changes by itself any more (but for timeouts).
+#![allow(unsafe_code)]
+
+use super::{Class, ClassicSemaphores, Discipline, attribute, status};
+use crate::child::is_in_futex;
+use core::cell::{Cell, RefCell};
+use core::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{JoinHandle, yield_now};
+
+/// The name of semaphores under test.
+pub(super) const NAME: u32 = u32::from_be_bytes(*b"TEST");
+/// The ceiling of those that have one.
+pub(super) const CEILING: u32 = 30;
+/// A priority above it, the one of most callers below it, and lower ones.
+pub(super) const HIGH: u32 = 20;
+pub(super) const CALLER: u32 = 40;
+pub(super) const LOW: u32 = 60;
+pub(super) const LOWER: u32 = 70;
+
+type Job<S> = Box<dyn FnOnce(&S) + Send>;
+
+const IDLE: u8 = 0;
+/// It has a job, and may sleep still.
+const TOLD: u8 = 1;
+const WORKING: u8 = 2;
+
+/// A member of the crew, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Member(usize);
+
+struct Hand<S> {
+    jobs: Option<Sender<Job<S>>>,
+    shared: Arc<Shared>,
+    task: u64,
+    thread: Option<JoinHandle<()>>,
+    /// The semaphore that it obtains, if it does.
+    obtains: Cell<Option<u32>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    thread: AtomicI32,
+    state: AtomicU8,
+}
+
+/// A call that may wait.
+pub(super) struct Begun {
+    result: Receiver<u32>,
+}
+
+impl Begun {
+    /// What it returned; `None` if it waits.
+    pub(super) fn result(&self) -> Option<u32> {
+        self.result.try_recv().ok()
+    }
+}
+
+pub(super) struct Crew<S: ClassicSemaphores> {
+    semaphores: Arc<S>,
+    hands: RefCell<Vec<Hand<S>>>,
+    /// Semaphores that go with the crew.
+    ids: RefCell<Vec<u32>>,
+    is_abandoned: Cell<bool>,
+}
+
+impl<S: ClassicSemaphores> Crew<S> {
+    pub(super) fn new(semaphores: &Arc<S>) -> Self {
+        Self {
+            semaphores: Arc::clone(semaphores),
+            hands: RefCell::default(),
+            ids: RefCell::default(),
+            is_abandoned: Cell::new(false),
+        }
+    }
+
+    /// One more member.
+    pub(super) fn member(&self, priority: u32) -> Member {
+        let (jobs, todo) = channel::<Job<S>>();
+        let (tell, told) = channel();
+        let shared = Arc::new(Shared::default());
+        let semaphores = Arc::clone(&self.semaphores);
+        let own = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || {
+            own.thread.store(thread_id(), Ordering::Release);
+            // The crew may have gone by a panic.
+            let _ = tell.send(semaphores.join(priority));
+            for job in todo {
+                own.state.store(WORKING, Ordering::Release);
+                job(&semaphores);
+                // Release, both: pair with the Acquire in `state`.
+                own.state.store(IDLE, Ordering::Release);
+            }
+        });
+        let mut hands = self.hands.borrow_mut();
+        hands.push(Hand {
+            jobs: Some(jobs),
+            shared,
+            task: told.recv().expect("a thread that joins"),
+            thread: Some(thread),
+            obtains: Cell::new(None),
+        });
+        Member(hands.len() - 1)
+    }
+
+    /// Lets a member begin a call that may wait, and lets it settle.
+    fn start<T: Send + 'static>(
+        &self,
+        member: Member,
+        obtains: Option<u32>,
+        call: impl FnOnce(&S) -> T + Send + 'static,
+    ) -> Receiver<T> {
+        let (tell, told) = channel();
+        {
+            let hands = self.hands.borrow();
+            let hand = &hands[member.0];
+            assert!(!hand.is_busy(), "the task waits in a call");
+            hand.obtains.set(obtains);
+            hand.shared.state.store(TOLD, Ordering::Relaxed);
+            let job: Job<S> = Box::new(move |semaphores| {
+                let _ = tell.send(call(semaphores));
+            });
+            let jobs = hand.jobs.as_ref().expect("a living member");
+            jobs.send(job).expect("a living member");
+        }
+        self.settle();
+        told
+    }
+
+    /// Lets a member make a call that must not wait.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        member: Member,
+        call: impl FnOnce(&S) -> T + Send + 'static,
+    ) -> T {
+        let result = self.start(member, None, call);
+        result.try_recv().expect("a call that does not wait")
+    }
+
+    /// Lets a member obtain a semaphore, waiting if need be for so many ticks (0: for ever).
+    pub(super) fn obtain_for(&self, member: Member, id: u32, ticks: u32) -> Begun {
+        let result = self.start(member, Some(id), move |semaphores| {
+            semaphores.obtain(id, attribute::WAIT, ticks)
+        });
+        Begun { result }
+    }
+
+    /// Lets a member obtain a semaphore, waiting if need be.
+    pub(super) fn obtain(&self, member: Member, id: u32) -> Begun {
+        self.obtain_for(member, id, 0)
+    }
+
+    pub(super) fn try_obtain(&self, member: Member, id: u32) -> u32 {
+        self.call(member, move |semaphores| {
+            semaphores.obtain(id, attribute::NO_WAIT, 0)
+        })
+    }
+
+    pub(super) fn release(&self, member: Member, id: u32) -> u32 {
+        self.call(member, move |semaphores| semaphores.release(id))
+    }
+
+    /// How often the member can obtain it without waiting, up to `most` times.
+    pub(super) fn drain(&self, member: Member, id: u32, most: u32) -> u32 {
+        let free = |_: &u32| self.try_obtain(member, id) == status::SUCCESSFUL;
+        (0..most).take_while(free).count() as u32
+    }
+
+    pub(super) fn priority(&self, member: Member) -> u32 {
+        self.semaphores
+            .priority_of(self.hands.borrow()[member.0].task)
+    }
+
+    pub(super) fn set_own_priority(&self, member: Member, priority: u32) {
+        self.call(member, move |semaphores| {
+            semaphores.set_own_priority(priority);
+        });
+    }
+
+    pub(super) fn scheduler(&self) -> u32 {
+        self.semaphores.scheduler()
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.semaphores.capacity()
+    }
+
+    /// Makes a semaphore under test, which goes with the crew. Of a count of 0 the member becomes the
+    /// owner, if it can have one.
+    pub(super) fn create(
+        &self,
+        member: Member,
+        class: Class,
+        discipline: Discipline,
+        count: u32,
+    ) -> u32 {
+        let attributes = class.attributes() | discipline.attribute();
+        let (answer, id) = self.call(member, move |semaphores| {
+            let mut id = 0;
+            let answer = semaphores.create(NAME, count, attributes, CEILING, Some(&mut id));
+            (answer, id)
+        });
+        assert_eq!(answer, status::SUCCESSFUL, "create a {class:?} semaphore");
+        self.keep(id);
+        id
+    }
+
+    /// The semaphore goes with the crew.
+    pub(super) fn keep(&self, id: u32) {
+        self.ids.borrow_mut().push(id);
+    }
+
+    /// Waits until all calls have settled.
+    pub(super) fn settle(&self) {
+        let mut still = 0;
+        // Twice: a task that is seen asleep may be woken by one that was seen before it.
+        while still < 2 {
+            still = if self.has_settled() { still + 1 } else { 0 };
+            if still == 0 {
+                yield_now();
+            }
+        }
+    }
+
+    fn has_settled(&self) -> bool {
+        let hands = self.hands.borrow();
+        hands.iter().all(|hand| {
+            !hand.is_busy() || hand.is_asleep() || {
+                let obtain =
+                    |other: &&Hand<S>| other.is_busy() && other.obtains.get() == hand.obtains.get();
+                let waiting = hand
+                    .obtains
+                    .get()
+                    .and_then(|id| self.semaphores.waiters(id));
+                waiting.is_some_and(|count| count as usize >= hands.iter().filter(obtain).count())
+            }
+        })
+    }
+
+    /// Waits until a call has ended by itself.
+    pub(super) fn wait(&self, begun: &Begun) -> u32 {
+        begun.result.recv().expect("a living member")
+    }
+
+    /// Leaves tasks and semaphores where they are: they wait for each other.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.set(true);
+    }
+
+    /// Ends all calls and removes all semaphores.
+    fn clean_up(&self) {
+        let janitor = self.member(u32::from(u8::MAX) - 1);
+        let members = self.hands.borrow().len();
+        let mut ids = self.ids.take();
+        for round in 0.. {
+            ids.retain(|id| {
+                let id = *id;
+                self.call(janitor, move |semaphores| semaphores.delete(id))
+                    == status::RESOURCE_IN_USE
+            });
+            if ids.is_empty() {
+                break;
+            }
+            assert!(round < 100, "a semaphore cannot be deleted");
+            for id in &ids {
+                for member in (0..members).map(Member) {
+                    let is_busy = || self.hands.borrow()[member.0].is_busy();
+                    while !is_busy() && self.release(member, *id) == status::SUCCESSFUL {}
+                }
+            }
+        }
+        self.settle();
+        for hand in &*self.hands.borrow() {
+            assert!(!hand.is_busy(), "a task waits for nothing");
+        }
+    }
+}
+
+impl<S: ClassicSemaphores> Drop for Crew<S> {
+    fn drop(&mut self) {
+        if self.is_abandoned.get() {
+            return;
+        }
+        if std::thread::panicking() {
+            // Others are to have a fair chance; tasks that cannot be freed stay where they are.
+            let _ = catch_unwind(AssertUnwindSafe(|| self.clean_up()));
+            return;
+        }
+        self.clean_up();
+        for mut hand in self.hands.take() {
+            drop(hand.jobs.take());
+            if let Some(thread) = hand.thread.take() {
+                thread.join().expect("a member that ends");
+            }
+        }
+    }
+}
+
+impl<S> Hand<S> {
+    fn state(&self) -> u8 {
+        // Acquire: pairs with the Release of the member.
+        self.shared.state.load(Ordering::Acquire)
+    }
+
+    fn is_busy(&self) -> bool {
+        self.state() != IDLE
+    }
+
+    /// Whether its thread sleeps in a futex call of its job's.
+    fn is_asleep(&self) -> bool {
+        let thread = self.shared.thread.load(Ordering::Acquire);
+        self.state() == WORKING && is_in_futex(&format!("/proc/self/task/{thread}"))
+    }
+}
+
+fn thread_id() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::gettid() }
+}

@@ -1,0 +1,268 @@
+//! `score/tq/enqueue-…`: where a task stands that begins to wait, and what its owner inherits.
+
+use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
+use super::sub_actions::NOT_CLASSIC;
+use super::{Class, ClassicSemaphores, Discipline, status};
+use crate::conformance::{Combination, NotApplicable, Seen};
+
+/// In which order the waiters of a semaphore get it, as each holder in turn releases it.
+pub(super) fn order<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    id: u32,
+    mut holder: Member,
+    waiting: &[(Member, Begun)],
+) -> Vec<usize> {
+    let mut order = Vec::new();
+    while order.len() < waiting.len() {
+        assert_eq!(crew.release(holder, id), status::SUCCESSFUL);
+        crew.settle();
+        let served = waiting
+            .iter()
+            .position(|(_, begun)| begun.result() == Some(status::SUCCESSFUL));
+        let served = served.expect("a waiter that gets the semaphore");
+        holder = waiting[served].0;
+        order.push(served);
+    }
+    order
+}
+
+/// Where the last of those who wait stands among two at most.
+fn position(order: &[usize]) -> &'static str {
+    match order {
+        [0] => "InitialFirst",
+        [1, 0] => "First",
+        _ => "Second",
+    }
+}
+
+/// A semaphore of which nothing is left, a task that may release it, and its waiters, one by one.
+fn queue<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    waiters: impl IntoIterator<Item = u32>,
+) -> (u32, Member, Vec<(Member, Begun)>) {
+    let holder = crew.member(LOWER + 5);
+    let id = crew.create(holder, class, discipline, 1);
+    assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
+    let waiting = waiters.into_iter().map(|priority| {
+        let member = crew.member(priority);
+        let begun = crew.obtain(member, id);
+        assert!(begun.result().is_none(), "a task that does not wait");
+        (member, begun)
+    });
+    (id, holder, waiting.collect())
+}
+
+/// The priority of one who waits already, relative to the caller's.
+fn earlier(combination: &Combination) -> Option<u32> {
+    match combination.pre("QueueEligible") {
+        "None" => None,
+        "High" => Some(CALLER - 5),
+        "Equal" => Some(CALLER),
+        _ => Some(CALLER + 5),
+    }
+}
+
+/// `score/tq/enqueue-fifo`
+pub(super) fn fifo<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if discipline != Discipline::Fifo {
+        return Err(NOT_CLASSIC);
+    }
+    let earlier = (combination.pre("Queue") == "NonEmpty").then_some(LOWER);
+    let (id, holder, waiting) = queue(crew, class, discipline, earlier.into_iter().chain([CALLER]));
+    let place = match order(crew, id, holder, &waiting)[..] {
+        [0] => "First",
+        [0, 1] => "Last",
+        _ => "not the last",
+    };
+    Ok(Seen::new().state("Position", place))
+}
+
+fn by_priority<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    combination: &Combination,
+) -> Seen {
+    let waiters = earlier(combination).into_iter().chain([CALLER]);
+    let (id, holder, waiting) = queue(crew, class, Discipline::Priority, waiters);
+    Seen::new().state("Position", position(&order(crew, id, holder, &waiting)))
+}
+
+/// `score/tq/enqueue-priority`
+pub(super) fn priority<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    match (class, discipline) {
+        (Class::Counting | Class::Simple | Class::Binary, Discipline::Priority) => {
+            Ok(by_priority(crew, class, combination))
+        }
+        _ => Err(NOT_CLASSIC),
+    }
+}
+
+/// `score/tq/enqueue-ceiling`
+pub(super) fn ceiling<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    _: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    match class {
+        Class::PrioCeiling => Ok(by_priority(crew, class, combination)),
+        _ => Err(NOT_CLASSIC),
+    }
+}
+
+/// `score/tq/enqueue-mrsp`
+pub(super) fn mrsp<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    _: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    match class {
+        Class::MrsP => Ok(by_priority(crew, class, combination)),
+        _ => Err(NOT_CLASSIC),
+    }
+}
+
+/// `score/tq/enqueue-deadlock`: the owner waits for the caller, or for one who does.
+pub(super) fn deadlock<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if !class.is_mutex() {
+        return Err(NOT_CLASSIC);
+    }
+    let length = if combination.pre("Deadlock") == "One" {
+        2
+    } else {
+        4
+    };
+    // Each owns a semaphore and waits for that of the one before.
+    let members: Vec<Member> = (0..length).map(|_| crew.member(CALLER)).collect();
+    let own: Vec<u32> = members
+        .iter()
+        .map(|member| {
+            let id = crew.create(*member, class, discipline, 1);
+            assert_eq!(crew.try_obtain(*member, id), status::SUCCESSFUL);
+            id
+        })
+        .collect();
+    for index in 1..members.len() {
+        let begun = crew.obtain(members[index], own[index - 1]);
+        assert_eq!(begun.result(), None);
+    }
+    let result = match crew.obtain(members[0], own[own.len() - 1]).result() {
+        Some(status::INCORRECT_STATE) => "Status".to_owned(),
+        other => format!("{other:?}"),
+    };
+    if result != "Status" {
+        // The tasks of a circle cannot be freed.
+        crew.abandon();
+    }
+    Ok(Seen::new().state("Result", result))
+}
+
+/// The owner of a queue, which may wait in another one itself, and that one's owner.
+pub(super) struct Chain {
+    pub(super) id: u32,
+    pub(super) owner: Member,
+    pub(super) owner_of_owner: Option<(u32, Member)>,
+}
+
+impl Chain {
+    /// A semaphore that inherits, and its owner; nobody waits yet.
+    pub(super) fn new<S: ClassicSemaphores>(crew: &Crew<S>, owner: u32) -> Self {
+        let owner = crew.member(owner);
+        let id = crew.create(owner, Class::PrioInherit, Discipline::Priority, 1);
+        assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL);
+        Self {
+            id,
+            owner,
+            owner_of_owner: None,
+        }
+    }
+
+    /// Lets the owner wait, as the table says, for a semaphore of a task of this priority.
+    pub(super) fn let_owner_wait<S: ClassicSemaphores>(
+        &mut self,
+        crew: &Crew<S>,
+        state: &str,
+        priority: u32,
+    ) {
+        let (class, discipline) = match state {
+            "NotEnqueued" => return,
+            "FIFO" => (Class::Binary, Discipline::Fifo),
+            "Priority" => (Class::Binary, Discipline::Priority),
+            _ => (Class::PrioInherit, Discipline::Priority),
+        };
+        let member = crew.member(priority);
+        let id = crew.create(member, class, discipline, 1);
+        assert_eq!(crew.try_obtain(member, id), status::SUCCESSFUL);
+        assert_eq!(crew.obtain(self.owner, id).result(), None);
+        self.owner_of_owner = Some((id, member));
+    }
+
+    /// The priorities of both owners.
+    pub(super) fn priorities<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> [Option<u32>; 2] {
+        let other = self.owner_of_owner.map(|(_, member)| crew.priority(member));
+        [Some(crew.priority(self.owner)), other]
+    }
+}
+
+/// `score/tq/enqueue-priority-inherit`
+pub(super) fn inherit<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    _: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::PrioInherit {
+        return Err(NOT_CLASSIC);
+    }
+    // With one that waits already, and is as high, nothing is left for the owner to gain.
+    let gains = combination.pre("PriorityForOwner") == "Vital";
+    let mut chain = Chain::new(crew, if gains { LOW } else { HIGH });
+    let mut waiting: Vec<(Member, Begun)> = Vec::new();
+    let mut enqueue = |chain: &Chain, priority: u32| {
+        let member = crew.member(priority);
+        waiting.push((member, crew.obtain(member, chain.id)));
+    };
+    if let Some(earlier) = earlier(combination) {
+        enqueue(&chain, earlier);
+    }
+    chain.let_owner_wait(crew, combination.pre("OwnerState"), LOWER);
+    let before = chain.priorities(crew);
+    enqueue(&chain, CALLER);
+    let after = chain.priorities(crew);
+    let change = |place: usize| match (before[place], after[place]) {
+        (before, after) if before == after => "Nop".to_owned(),
+        (Some(_), Some(CALLER)) => "Raise".to_owned(),
+        other => format!("{other:?}"),
+    };
+    if let Some((id, member)) = chain.owner_of_owner {
+        assert_eq!(crew.release(member, id), status::SUCCESSFUL);
+        crew.settle();
+    }
+    Ok(Seen::new()
+        .state("OwnerPriority", change(0))
+        .state("OwnerOwnerPriority", change(1))
+        .state(
+            "Position",
+            position(&order(crew, chain.id, chain.owner, &waiting)),
+        ))
+}
+
+const _: () = assert!(HIGH < CEILING && CEILING < CALLER - 5 && CALLER + 5 < LOW && LOW < LOWER);

@@ -1,0 +1,358 @@
+//! `score/tq/{flush,surrender,timeout}…`: how those who wait cease to, and what becomes of what their
+//! owner inherits.
+
+use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
+use super::enqueue::Chain;
+use super::sub_actions::NOT_CLASSIC;
+use super::{Class, ClassicSemaphores, Discipline, status};
+use crate::conformance::{Combination, NotApplicable, Seen};
+
+/// Lets a member wait for a semaphore until its time is over, and looks meanwhile and after. The time
+/// doubles until it is long enough for the look.
+pub(super) fn expire<S: ClassicSemaphores, T>(
+    crew: &Crew<S>,
+    member: Member,
+    id: u32,
+    look: impl Fn() -> T,
+) -> (u32, [T; 2]) {
+    let mut ticks = 4;
+    loop {
+        let begun = crew.obtain_for(member, id, ticks);
+        let meanwhile = look();
+        let answer = match begun.result() {
+            None => crew.wait(&begun),
+            Some(status::TIMEOUT) => {
+                ticks *= 2;
+                continue;
+            }
+            Some(other) => other,
+        };
+        crew.settle();
+        return (answer, [meanwhile, look()]);
+    }
+}
+
+struct Waiter {
+    member: Member,
+    begun: Begun,
+}
+
+/// A semaphore that its holder has, and two waiters, the first of which is lower.
+fn with_waiters<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    holder: u32,
+) -> (u32, Member, [Waiter; 2]) {
+    let holder = crew.member(holder);
+    let id = crew.create(holder, class, discipline, 1);
+    assert_eq!(crew.try_obtain(holder, id), status::SUCCESSFUL);
+    let waiting = [LOW, CALLER].map(|priority| {
+        let member = crew.member(priority);
+        let begun = crew.obtain(member, id);
+        Waiter { member, begun }
+    });
+    (id, holder, waiting)
+}
+
+fn flush<S: ClassicSemaphores>(crew: &Crew<S>, id: u32) -> u32 {
+    let answer = crew.call(crew.member(CALLER), move |semaphores| semaphores.flush(id));
+    crew.settle();
+    answer
+}
+
+/// What a flush does to waiters, if there are any.
+fn flushed<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    is_empty: bool,
+    [nothing, all]: [&'static str; 2],
+) -> String {
+    if is_empty {
+        let id = crew.create(crew.member(CALLER), class, discipline, 1);
+        return match flush(crew, id) {
+            status::SUCCESSFUL => nothing.to_owned(),
+            other => format!("status {other}"),
+        };
+    }
+    let (id, _, waiting) = with_waiters(crew, class, discipline, LOWER);
+    let answer = flush(crew, id);
+    match (answer, waiting.map(|waiter| waiter.begun.result())) {
+        (status::SUCCESSFUL, [Some(status::UNSATISFIED), Some(status::UNSATISFIED)]) => {
+            all.to_owned()
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// `score/tq/flush-fifo`
+pub(super) fn flush_fifo<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if discipline != Discipline::Fifo {
+        return Err(NOT_CLASSIC);
+    }
+    let is_empty = combination.pre("QueueEmpty") == "Yes";
+    let operation = flushed(crew, class, discipline, is_empty, ["Nop", "ExtractAll"]);
+    Ok(Seen::new().state("Operation", operation))
+}
+
+/// `score/tq/flush-priority`
+pub(super) fn flush_priority<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if discipline != Discipline::Priority || matches!(class, Class::MrsP | Class::PrioInherit) {
+        return Err(NOT_CLASSIC);
+    }
+    let is_empty = combination.pre("Queue") == "Empty";
+    let operation = flushed(crew, class, discipline, is_empty, ["Nop", "TryExtract"]);
+    Ok(Seen::new().state("Operation", operation))
+}
+
+/// `score/tq/flush-priority-inherit`
+pub(super) fn flush_inherit<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::PrioInherit {
+        return Err(NOT_CLASSIC);
+    }
+    if combination.pre("Queue") == "Empty" {
+        let extract = flushed(crew, class, discipline, true, ["Nop", "All"]);
+        return Ok(Seen::new()
+            .state("Extract", extract)
+            .state("PriorityUpdate", "No"));
+    }
+    let own = if combination.pre("Priority") == "Minimum" {
+        LOWER
+    } else {
+        HIGH
+    };
+    let (id, owner, waiting) = with_waiters(crew, class, discipline, own);
+    let before = crew.priority(owner);
+    let answer = flush(crew, id);
+    let extract = match (answer, waiting.map(|waiter| waiter.begun.result())) {
+        (status::SUCCESSFUL, [Some(status::UNSATISFIED), Some(status::UNSATISFIED)]) => {
+            "All".to_owned()
+        }
+        other => format!("{other:?}"),
+    };
+    let update = match (before, crew.priority(owner)) {
+        (before, after) if before == after => "No".to_owned(),
+        (CALLER, LOWER) => "Yes".to_owned(),
+        other => format!("{other:?}"),
+    };
+    Ok(Seen::new()
+        .state("Extract", extract)
+        .state("PriorityUpdate", update))
+}
+
+/// Who got it: the first, which is lower, or the second.
+fn dequeued(waiting: &[Waiter; 2]) -> (&'static str, &'static str) {
+    match waiting.each_ref().map(|waiter| waiter.begun.result()) {
+        [Some(status::SUCCESSFUL), None] => ("FIFO", "Yes"),
+        [None, Some(status::SUCCESSFUL)] => ("Priority", "Yes"),
+        [None, None] => ("nobody", "No"),
+        _ => ("several, or none in good order", "Yes"),
+    }
+}
+
+/// `score/tq/surrender`
+pub(super) fn surrender<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    let has_owner = combination.pre("HasOwner") == "Yes";
+    // Those that inherit, and MrsP, have tables of their own.
+    let is_plain = !matches!(class, Class::PrioInherit | Class::MrsP);
+    if !is_plain
+        || has_owner != class.is_mutex()
+        || discipline.name() != combination.pre("Discipline")
+    {
+        return Err(NOT_CLASSIC);
+    }
+    let (id, holder, waiting) = with_waiters(crew, class, discipline, CALLER);
+    assert_eq!(crew.release(holder, id), status::SUCCESSFUL);
+    crew.settle();
+    let (who, unblocked) = dequeued(&waiting);
+    Ok(Seen::new()
+        .state("Dequeue", who)
+        .state("Unblock", unblocked))
+}
+
+/// `score/tq/surrender-mrsp`
+pub(super) fn surrender_mrsp<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::MrsP {
+        return Err(NOT_CLASSIC);
+    }
+    let (id, owner, waiting) = with_waiters(crew, class, discipline, CALLER);
+    let seen = previous_owner(crew, id, owner, combination);
+    Ok(match dequeued(&waiting) {
+        ("FIFO" | "Priority", _) => seen.one_of("Dequeue", ["FIFO", "Priority"]),
+        (other, _) => seen.state("Dequeue", other),
+    })
+}
+
+/// `score/tq/surrender-priority-inherit`
+pub(super) fn surrender_inherit<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::PrioInherit {
+        return Err(NOT_CLASSIC);
+    }
+    let (id, owner, waiting) = with_waiters(crew, class, discipline, LOWER);
+    let new_owner = waiting[1].member;
+    let before = crew.priority(new_owner);
+    let seen = previous_owner(crew, id, owner, combination);
+    let (who, unblocked) = dequeued(&waiting);
+    let change = match crew.priority(new_owner) {
+        after if after == before => "Nop".to_owned(),
+        other => format!("{other}"),
+    };
+    Ok(seen
+        .state("Dequeue", who)
+        .state("Unblock", unblocked)
+        .state("NewPriority", change))
+}
+
+/// Releases a semaphore, and looks what the owner loses by that.
+fn previous_owner<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    id: u32,
+    owner: Member,
+    combination: &Combination,
+) -> Seen {
+    if combination.pre("InheritedPriority") == "Dispensable" {
+        crew.set_own_priority(owner, HIGH);
+    }
+    let before = crew.priority(owner);
+    assert_eq!(crew.release(owner, id), status::SUCCESSFUL);
+    crew.settle();
+    let after = crew.priority(owner);
+    Seen::new().state(
+        "PreviousOwnerPriority",
+        match after {
+            _ if after == before => "Nop",
+            _ if after > before => "Drop",
+            _ => "raised",
+        },
+    )
+}
+
+/// `score/tq/timeout`
+pub(super) fn timeout<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    _: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if matches!(class, Class::PrioInherit | Class::MrsP) {
+        return Err(NOT_CLASSIC);
+    }
+    let (id, ..) = with_waiters(crew, class, discipline, LOWER);
+    let (answer, _) = expire(crew, crew.member(CALLER), id, || ());
+    Ok(timed_out(answer))
+}
+
+fn timed_out(answer: u32) -> Seen {
+    Seen::new()
+        .state(
+            "Status",
+            match answer {
+                status::TIMEOUT => "Timeout".to_owned(),
+                status::SUCCESSFUL => "Ok".to_owned(),
+                other => format!("status {other}"),
+            },
+        )
+        .state("Unblock", "Yes")
+}
+
+/// `score/tq/timeout-mrsp`
+pub(super) fn timeout_mrsp<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    _: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::MrsP {
+        return Err(NOT_CLASSIC);
+    }
+    let (id, ..) = with_waiters(crew, class, discipline, LOWER);
+    let (answer, _) = expire(crew, crew.member(CALLER), id, || ());
+    Ok(timed_out(answer))
+}
+
+/// `score/tq/timeout-priority-inherit`
+pub(super) fn timeout_inherit<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    _: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if class != Class::PrioInherit {
+        return Err(NOT_CLASSIC);
+    }
+    let is = |condition: &str, state: &str| combination.pre(condition) == state;
+    let mut chain = Chain::new(
+        crew,
+        if is("OwnerPriority", "Vital") {
+            LOW
+        } else {
+            HIGH
+        },
+    );
+    match combination.pre("Queue") {
+        "Only" => {}
+        "Vital" => wait_for(crew, chain.id, CALLER + 5),
+        _ => wait_for(crew, chain.id, CEILING),
+    }
+    let owners_owner = if is("OwnerOwnerPriority", "Dispensable") {
+        HIGH / 4
+    } else {
+        LOWER
+    };
+    chain.let_owner_wait(crew, combination.pre("OwnerState"), owners_owner);
+    if let Some((id, _)) = chain.owner_of_owner {
+        match combination.pre("OwnerQueue") {
+            "Vital" => wait_for(crew, id, LOW + 1),
+            "Dispensable" => wait_for(crew, id, HIGH / 2),
+            _ => {}
+        }
+    }
+    let (answer, [before, after]) = expire(crew, crew.member(CALLER), chain.id, || {
+        chain.priorities(crew)
+    });
+    let change = |place: usize| match (before[place], after[place]) {
+        (before, after) if before == after => "Nop".to_owned(),
+        (Some(before), Some(after)) if before < after => "Lower".to_owned(),
+        other => format!("{other:?}"),
+    };
+    Ok(timed_out(answer)
+        .state("OwnerPriority", change(0))
+        .state("OwnerOwnerPriority", change(1)))
+}
+
+/// One more task that waits for a semaphore.
+fn wait_for<S: ClassicSemaphores>(crew: &Crew<S>, id: u32, priority: u32) {
+    let begun = crew.obtain(crew.member(priority), id);
+    assert_eq!(begun.result(), None);
+}

@@ -1,0 +1,285 @@
+//! `score/mtx/…`: semaphores with an owner.
+
+use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
+use super::sub_actions::NOT_CLASSIC;
+use super::{Class, ClassicSemaphores, Discipline, attribute, status};
+use crate::conformance::{Combination, NOT_APPLICABLE, NotApplicable, Seen};
+
+/// The class with this protocol; `Other` is none, or inheritance.
+fn has_protocol(class: Class, protocol: &str) -> bool {
+    match protocol {
+        "None" => class == Class::Binary,
+        "Inherit" => class == Class::PrioInherit,
+        "Ceiling" => class == Class::PrioCeiling,
+        "MrsP" => class == Class::MrsP,
+        _ => matches!(class, Class::Binary | Class::PrioInherit),
+    }
+}
+
+/// Whether the combination is about this class and discipline.
+fn is_about(class: Class, discipline: Discipline, combination: &Combination) -> bool {
+    let is_recursive = combination.pre("Recursive") == "Allowed";
+    let of_discipline = |name| name == discipline.name() || name == NOT_APPLICABLE;
+    has_protocol(class, combination.pre("Protocol"))
+        && of_discipline(combination.pre("Discipline"))
+        && is_recursive == (class != Class::MrsP)
+}
+
+/// A priority that is so relative to the ceiling (or to whatever is at the same height).
+fn relative(state: &str) -> u32 {
+    match state {
+        "High" => HIGH,
+        "Equal" => CEILING,
+        _ => CALLER,
+    }
+}
+
+/// Where a semaphore to be seized is: with whom, and the caller at which priority.
+struct Scene {
+    id: u32,
+    caller: Member,
+    owner: Member,
+    /// Whether the caller uses the ceiling already.
+    uses_ceiling: bool,
+    priority: u32,
+}
+
+fn set_up<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Scene {
+    let [caller, owner] = [CALLER, LOW].map(|priority| crew.member(priority));
+    let id = crew.create(owner, class, discipline, 1);
+    let with = combination.pre("Owner");
+    match with {
+        "Caller" => assert_eq!(crew.try_obtain(caller, id), status::SUCCESSFUL),
+        "None" => {}
+        _ => assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL),
+    }
+    crew.set_own_priority(caller, relative(combination.pre("Priority")));
+    if with == "Deadlock" {
+        let other = crew.create(caller, Class::Binary, Discipline::Priority, 1);
+        assert_eq!(crew.try_obtain(caller, other), status::SUCCESSFUL);
+        assert_eq!(crew.obtain(owner, other).result(), None);
+    }
+    Scene {
+        id,
+        caller,
+        owner,
+        uses_ceiling: class.has_ceiling() && with == "Caller",
+        priority: crew.priority(caller),
+    }
+}
+
+impl Scene {
+    /// What has become of the priority of the caller, which does not wait.
+    fn priority<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> String {
+        let now = crew.priority(self.caller);
+        crew.set_own_priority(self.caller, LOWER);
+        let uses_ceiling = crew.priority(self.caller) == CEILING;
+        if uses_ceiling && !self.uses_ceiling {
+            "Ceiling".to_owned()
+        } else if now == self.priority {
+            "Nop".to_owned()
+        } else {
+            format!("{now}")
+        }
+    }
+
+    /// Who owns the semaphore; it is taken from them.
+    fn owner<S: ClassicSemaphores>(&self, crew: &Crew<S>) -> &'static str {
+        if crew.release(self.caller, self.id) == status::SUCCESSFUL {
+            "Caller"
+        } else if crew.try_obtain(crew.member(LOW), self.id) == status::SUCCESSFUL {
+            "None"
+        } else {
+            "Other"
+        }
+    }
+}
+
+/// `score/mtx/seize-try`
+pub(super) fn seize_try<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if !is_about(class, discipline, combination) {
+        return Err(NOT_CLASSIC);
+    }
+    let scene = set_up(crew, class, discipline, combination);
+    let answer = crew.try_obtain(scene.caller, scene.id);
+    let priority = scene.priority(crew);
+    Ok(Seen::new()
+        .state(
+            "Status",
+            match answer {
+                status::SUCCESSFUL => "Ok".to_owned(),
+                status::UNSATISFIED => "Unavailable".to_owned(),
+                status::INCORRECT_STATE => "Deadlock".to_owned(),
+                status::INVALID_PRIORITY => "MutexCeilingViolated".to_owned(),
+                other => format!("status {other}"),
+            },
+        )
+        .state("Priority", priority)
+        .state("Owner", scene.owner(crew)))
+}
+
+/// `score/mtx/seize-wait`
+pub(super) fn seize_wait<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if !is_about(class, discipline, combination) {
+        return Err(NOT_CLASSIC);
+    }
+    let scene = set_up(crew, class, discipline, combination);
+    let before = crew.priority(scene.owner);
+    let begun = crew.obtain(scene.caller, scene.id);
+    let seen = Seen::new();
+    if let Some(answer) = begun.result() {
+        let priority = scene.priority(crew);
+        return Ok(seen
+            .state(
+                "Status",
+                match answer {
+                    status::SUCCESSFUL => "Ok".to_owned(),
+                    status::INCORRECT_STATE => "DeadlockStatus".to_owned(),
+                    status::INVALID_PRIORITY => "MutexCeilingViolated".to_owned(),
+                    other => format!("status {other}"),
+                },
+            )
+            .state("Enqueued", "No")
+            .state("Priority", priority)
+            .state("Owner", scene.owner(crew)));
+    }
+    let now = crew.priority(scene.caller);
+    let priority = match now {
+        CEILING if class == Class::MrsP => "Ceiling".to_owned(),
+        _ if now == scene.priority => "Nop".to_owned(),
+        other => format!("{other}"),
+    };
+    let inherits = crew.priority(scene.owner) != before;
+    let seen = seen.state("Priority", priority);
+    // A later one that is higher; not of use where the ceiling makes all equal.
+    let order = (class != Class::MrsP && scene.priority == CALLER).then(|| {
+        let rival = crew.obtain(crew.member(CALLER - 5), scene.id);
+        let owner = owner_of(crew, &scene);
+        (served(crew, [&begun, &rival]), owner)
+    });
+    let (order, owner) = match order {
+        Some((order, owner)) => (order, owner),
+        None => ("Priority", owner_of(crew, &scene)),
+    };
+    let seen = seen.state("Owner", owner);
+    Ok(match (order, inherits) {
+        ("Priority", true) => seen.state("Enqueued", "PriorityInherit"),
+        ("Priority", false) => {
+            seen.one_of("Enqueued", ["Priority", "PriorityCeiling", "PriorityMrsP"])
+        }
+        (other, false) => seen.state("Enqueued", other),
+        (other, true) => seen.state("Enqueued", format!("{other}, inheriting")),
+    })
+}
+
+/// Whether the semaphore is still its owner's, who releases it.
+fn owner_of<S: ClassicSemaphores>(crew: &Crew<S>, scene: &Scene) -> &'static str {
+    let released = crew.release(scene.owner, scene.id);
+    crew.settle();
+    if released == status::SUCCESSFUL {
+        "Other"
+    } else {
+        "not the owner"
+    }
+}
+
+/// In which order the first of two was served, of whom the later one is higher.
+fn served<S: ClassicSemaphores>(crew: &Crew<S>, waiting: [&Begun; 2]) -> &'static str {
+    crew.settle();
+    match waiting.map(Begun::result) {
+        [Some(status::SUCCESSFUL), None] => "FIFO",
+        [None, Some(status::SUCCESSFUL)] => "Priority",
+        [None, None] => "Nop",
+        _ => "both, or neither in good order",
+    }
+}
+
+/// `score/mtx/surrender`
+pub(super) fn surrender<S: ClassicSemaphores>(
+    crew: &Crew<S>,
+    class: Class,
+    discipline: Discipline,
+    combination: &Combination,
+) -> Result<Seen, NotApplicable> {
+    if !is_about(class, discipline, combination) {
+        return Err(NOT_CLASSIC);
+    }
+    let [caller, owner] = [CALLER, CALLER].map(|priority| crew.member(priority));
+    let id = crew.create(caller, class, discipline, 1);
+    match combination.pre("Owner") {
+        "Caller" => assert_eq!(crew.try_obtain(caller, id), status::SUCCESSFUL),
+        "Other" => assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL),
+        _ => {}
+    }
+    if combination.pre("Nested") == "Yes" {
+        let again = crew.call(caller, move |semaphores| {
+            semaphores.obtain(id, attribute::WAIT, 0)
+        });
+        assert_eq!(again, status::SUCCESSFUL);
+    }
+    // What a waiter gives by inheritance is as high as a ceiling.
+    let highest = match class {
+        Class::PrioInherit => CEILING,
+        _ => LOW,
+    };
+    let waiting = (combination.pre("Blocked") == "Yes")
+        .then(|| [LOWER, highest].map(|priority| crew.obtain(crew.member(priority), id)));
+    let own = relative(combination.pre("Priority"));
+    crew.set_own_priority(caller, own);
+    let before = crew.priority(caller);
+    let answer = crew.release(caller, id);
+    crew.settle();
+    let after = crew.priority(caller);
+    let order = match &waiting {
+        Some([low, high]) => served(crew, [low, high]),
+        None => "Nop",
+    };
+    let holder = if order != "Nop" {
+        "First"
+    } else if crew.release(caller, id) == status::SUCCESSFUL {
+        "Caller"
+    } else if crew.release(owner, id) == status::SUCCESSFUL {
+        "Other"
+    } else {
+        "None"
+    };
+    let seen = Seen::new()
+        .state(
+            "Status",
+            match answer {
+                status::SUCCESSFUL => "Ok".to_owned(),
+                status::NOT_OWNER_OF_RESOURCE => "NotOwner".to_owned(),
+                other => format!("status {other}"),
+            },
+        )
+        .state("Owner", holder)
+        .state(
+            "Priority",
+            match after {
+                _ if after == before => "Nop".to_owned(),
+                _ if after > before && after == own => "Low".to_owned(),
+                other => format!("{other}"),
+            },
+        );
+    Ok(match order {
+        // At the ceiling all are equal.
+        "FIFO" if class == Class::MrsP => seen.state("Surrender", "MrsP"),
+        "Priority" => seen.one_of("Surrender", ["Priority", "PriorityInherit", "MrsP"]),
+        other => seen.state("Surrender", other),
+    })
+}

@@ -1,0 +1,88 @@
+//! `rtems/sem/set-priority`
+
+use super::crew::{CALLER, CEILING, Crew};
+use super::{Class, ClassicSemaphores, Discipline, NO_ID, NO_PRIORITY, status};
+use crate::conformance::{Combination, Driver, Seen};
+use std::sync::Arc;
+
+const NEW: u32 = CEILING - 5;
+/// Something that no call writes.
+const UNTOUCHED: u32 = 0x7777_7777;
+
+pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver + use<S> {
+    let semaphores = Arc::clone(semaphores);
+    move |combination: &Combination| Ok(run(&semaphores, combination))
+}
+
+fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
+    let is = |condition: &str, state: &str| combination.pre(condition) == state;
+    let crew = Crew::new(semaphores);
+    let [caller, owner] = [(); 2].map(|()| crew.member(CALLER));
+    let class = match combination.pre("Class") {
+        "PrioCeilingNoOwner" | "PrioCeilingOwner" => Class::PrioCeiling,
+        name => Class::named(name),
+    };
+    let id = crew.create(caller, class, Discipline::Priority, 1);
+    if is("Class", "PrioCeilingOwner") {
+        assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL);
+    }
+    let before = crew.priority(owner);
+    let own_scheduler = crew.scheduler();
+    let scheduler = if is("SchedId", "Create") {
+        own_scheduler
+    } else {
+        NO_ID
+    };
+    let semaphore = if is("SemId", "Valid") { id } else { NO_ID };
+    let new = match combination.pre("NewPrio") {
+        "Current" => 0,
+        "Valid" => NEW,
+        _ => NO_PRIORITY,
+    };
+    let has_place = is("OldPrio", "Valid");
+    let (answer, old, asked, now) = crew.call(caller, move |semaphores| {
+        let (mut old, mut now) = (UNTOUCHED, UNTOUCHED);
+        let place = has_place.then_some(&mut old);
+        let answer = semaphores.set_priority(semaphore, scheduler, new, place);
+        let asked = semaphores.set_priority(id, own_scheduler, 0, Some(&mut now));
+        (answer, old, asked, now)
+    });
+    let after = crew.priority(owner);
+    Seen::new()
+        .state(
+            "Status",
+            match answer {
+                status::SUCCESSFUL => "Ok".to_owned(),
+                status::INVALID_ADDRESS => "InvAddr".to_owned(),
+                status::INVALID_ID => "InvId".to_owned(),
+                status::INVALID_PRIORITY => "InvPrio".to_owned(),
+                status::NOT_DEFINED => "NotDef".to_owned(),
+                other => format!("status {other}"),
+            },
+        )
+        .state(
+            "OwnerPrio",
+            match after {
+                NEW => "New".to_owned(),
+                _ if after == before => "Nop".to_owned(),
+                other => format!("{other}"),
+            },
+        )
+        .state(
+            "SemPrio",
+            match (asked, now) {
+                (status::SUCCESSFUL, NEW) => "Set".to_owned(),
+                // One without a priority has none to change.
+                (status::SUCCESSFUL, CEILING) | (status::NOT_DEFINED, _) => "Nop".to_owned(),
+                other => format!("{other:?}"),
+            },
+        )
+        .state(
+            "OldPrioVar",
+            match old {
+                CEILING => "Set".to_owned(),
+                UNTOUCHED => "Nop".to_owned(),
+                other => format!("{other}"),
+            },
+        )
+}

@@ -1,0 +1,38 @@
+//! `rtems/sem/timeout`
+
+use super::crew::{CALLER, Crew, LOW, LOWER};
+use super::leave::expire;
+use super::{Class, ClassicSemaphores, Discipline, status};
+use crate::conformance::{Combination, Driver, Seen};
+use std::sync::Arc;
+
+pub(super) fn driver<S: ClassicSemaphores>(semaphores: &Arc<S>) -> impl Driver + use<S> {
+    let semaphores = Arc::clone(semaphores);
+    move |combination: &Combination| Ok(run(&semaphores, combination))
+}
+
+/// One task waits for ever, and then a higher one until its time is over.
+fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> Seen {
+    let crew = Crew::new(semaphores);
+    let [owner, patient, caller] = [LOWER, LOW, CALLER].map(|priority| crew.member(priority));
+    let class = Class::named(combination.pre("Class"));
+    let discipline = Discipline::named(combination.pre("Discipline"));
+    let id = crew.create(owner, class, discipline, 1);
+    assert_eq!(crew.try_obtain(owner, id), status::SUCCESSFUL);
+    let own = crew.priority(owner);
+    let waiting = crew.obtain(patient, id);
+    let with_patient = crew.priority(owner);
+    let (answer, [meanwhile, after]) = expire(&crew, caller, id, || crew.priority(owner));
+    let seen = Seen::new();
+    if answer != status::TIMEOUT || waiting.result().is_some() {
+        seen.state("Action", format!("status {answer}"))
+    } else if after != with_patient || crew.priority(caller) != CALLER {
+        seen.state("Action", "a priority stays raised")
+    } else if with_patient == own && meanwhile == own {
+        seen.one_of("Action", ["Timeout", "TimeoutMrsP"])
+    } else if meanwhile == CALLER {
+        seen.state("Action", "TimeoutPriorityInherit")
+    } else {
+        seen.state("Action", "a priority is not inherited")
+    }
+}

@@ -1,0 +1,68 @@
+//! The drivers of RTEMS's tables, run on a model of semaphores that is simple enough to be right, and on
+//! ones with a mistake.
+
+mod mock;
+
+use latchwork_testkit::Watchdog;
+use latchwork_testkit::conformance::semaphores;
+use latchwork_testkit::conformance::{Report, Table};
+use mock::{Fault, Mock};
+use std::sync::Arc;
+
+#[test]
+fn semaphores_that_do_as_rtems_says_pass() {
+    let _watchdog = Watchdog::start("semaphores_that_do_as_rtems_says_pass".to_owned());
+    let report = semaphores::run(&Arc::new(Mock::new(None)));
+    report.assert_passed();
+    let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(json["actions"].as_array().unwrap().len(), 29);
+}
+
+#[test]
+fn waiters_that_do_not_sleep_are_waited_for() {
+    let _watchdog = Watchdog::start("waiters_that_do_not_sleep_are_waited_for".to_owned());
+    let mock = Arc::new(Mock::spinning());
+    let actions = [
+        "rtems/sem/delete",
+        "rtems/sem/obtain",
+        "rtems/sem/release",
+        "rtems/sem/timeout",
+        "score/tq/enqueue-mrsp",
+        "score/tq/surrender-mrsp",
+        "score/tq/timeout-mrsp",
+    ];
+    let actions = actions.map(|action| semaphores::run_action(&mock, Table::named(action)));
+    Report {
+        actions: actions.into(),
+    }
+    .assert_passed();
+}
+
+/// Each mistake, and an action that must find it.
+const FAULTS: [(Fault, &str); 13] = [
+    (Fault::AlwaysFifo, "score/sem/surrender"),
+    (Fault::AnybodyReleases, "score/mtx/surrender"),
+    (Fault::NoInheritance, "score/mtx/seize-wait"),
+    (Fault::NoCeiling, "score/mtx/seize-try"),
+    (Fault::NoCeilingCheck, "score/mtx/seize-try"),
+    (Fault::NoRecursion, "rtems/sem/obtain"),
+    (Fault::NoDeadlocks, "score/tq/enqueue-deadlock"),
+    (Fault::DeleteOwned, "rtems/sem/delete"),
+    (Fault::DeleteStrandsWaiters, "rtems/sem/delete"),
+    (Fault::FlushCounts, "rtems/sem/flush"),
+    (Fault::CountsPastMaximum, "rtems/sem/release"),
+    (Fault::KeepsPriorityAfterTimeout, "rtems/sem/timeout"),
+    (Fault::SetsPriorityOfAny, "rtems/sem/set-priority"),
+];
+
+#[test]
+fn each_mistake_is_found_by_its_action() {
+    let _watchdog = Watchdog::start("each_mistake_is_found_by_its_action".to_owned());
+    for (fault, action) in FAULTS {
+        let mock = Arc::new(Mock::new(Some(fault)));
+        let report = semaphores::run_action(&mock, Table::named(action));
+        let first = report.failed.first();
+        let first = first.unwrap_or_else(|| panic!("{action} did not notice {fault:?}"));
+        println!("{fault:?}: {first}");
+    }
+}

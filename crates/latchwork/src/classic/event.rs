@@ -1,0 +1,141 @@
+//! The directives of RTEMS's event manager, and the same for system events.
+
+use super::{Classic, Id, Interval, NO_TIMEOUT, NO_WAIT, Status, internal};
+use crate::event::{EventSet, Events, ReceiveError, TryReceiveError};
+use crate::region::TaskId;
+
+/// `RTEMS_EVENT_ALL`: all of the wanted events.
+pub const EVENT_ALL: u32 = 0;
+/// `RTEMS_EVENT_ANY`: one of them at least.
+pub const EVENT_ANY: u32 = 2;
+/// `RTEMS_PENDING_EVENTS`: what to receive to learn what is pending.
+pub const PENDING_EVENTS: u32 = 0;
+/// `RTEMS_ALL_EVENTS`
+pub const ALL_EVENTS: u32 = !0;
+/// `RTEMS_EVENT_SYSTEM_TRANSIENT`, a system event.
+pub const EVENT_SYSTEM_TRANSIENT: u32 = EventSet::TRANSIENT.bits();
+
+macro_rules! events {
+    ($($name:ident = $number:expr),* $(,)?) => {$(
+        #[doc = concat!("`RTEMS_", stringify!($name), "`")]
+        pub const $name: u32 = 1 << $number;
+    )*};
+}
+
+events! {
+    EVENT_0 = 0, EVENT_1 = 1, EVENT_2 = 2, EVENT_3 = 3, EVENT_4 = 4, EVENT_5 = 5, EVENT_6 = 6,
+    EVENT_7 = 7, EVENT_8 = 8, EVENT_9 = 9, EVENT_10 = 10, EVENT_11 = 11, EVENT_12 = 12,
+    EVENT_13 = 13, EVENT_14 = 14, EVENT_15 = 15, EVENT_16 = 16, EVENT_17 = 17, EVENT_18 = 18,
+    EVENT_19 = 19, EVENT_20 = 20, EVENT_21 = 21, EVENT_22 = 22, EVENT_23 = 23, EVENT_24 = 24,
+    EVENT_25 = 25, EVENT_26 = 26, EVENT_27 = 27, EVENT_28 = 28, EVENT_29 = 29, EVENT_30 = 30,
+    EVENT_31 = 31,
+}
+
+impl<'r> Classic<'r> {
+    /// `rtems_event_send`: adds events to those pending for a task.
+    ///
+    /// [`Status::InvalidId`] if there is no such task; nothing else fails. To be called from signal
+    /// handlers, too, with any id but [`SELF`](super::SELF), and with that if the thread is a task already;
+    /// see [`crate::event`].
+    pub fn event_send(&self, id: Id, event_in: u32) -> Status {
+        self.send_to(Events::new(self.region), id, event_in)
+    }
+
+    /// `rtems_event_system_send`: as [`Self::event_send`], system events.
+    pub fn event_system_send(&self, id: Id, event_in: u32) -> Status {
+        self.send_to(Events::system(self.region), id, event_in)
+    }
+
+    /// `rtems_event_receive`: takes events of the calling task's, or waits for them.
+    ///
+    /// `option_set` is one of [`WAIT`](super::WAIT) and [`NO_WAIT`] and one of [`EVENT_ALL`] and
+    /// [`EVENT_ANY`]. Checks in this order:
+    ///
+    /// | if | then | `event_out` |
+    /// | --- | --- | --- |
+    /// | there is no `event_out` | [`Status::InvalidAddress`] | – |
+    /// | `event_in` is [`PENDING_EVENTS`] | [`Status::Successful`]; nothing is taken | what is pending |
+    /// | the wanted events are pending | [`Status::Successful`]; they are taken | they |
+    /// | [`NO_WAIT`] | [`Status::Unsatisfied`]; nothing is taken | those that are pending |
+    /// | they come in time | [`Status::Successful`]; they are taken | they |
+    /// | they do not | [`Status::Timeout`]; nothing is taken | left alone |
+    pub fn event_receive(
+        &self,
+        event_in: u32,
+        option_set: u32,
+        timeout: Interval,
+        event_out: Option<&mut u32>,
+    ) -> Status {
+        let events = Events::new(self.region);
+        self.receive_from(events, event_in, option_set, timeout, event_out)
+    }
+
+    /// `rtems_event_system_receive`: as [`Self::event_receive`], system events.
+    pub fn event_system_receive(
+        &self,
+        event_in: u32,
+        option_set: u32,
+        timeout: Interval,
+        event_out: Option<&mut u32>,
+    ) -> Status {
+        let events = Events::system(self.region);
+        self.receive_from(events, event_in, option_set, timeout, event_out)
+    }
+
+    fn send_to(&self, events: Events<'r>, id: Id, event_in: u32) -> Status {
+        let task = self.task_number(id).ok().and_then(TaskId::from_raw);
+        let sent = task.map(|task| events.send(task, EventSet::from_bits_retain(event_in)));
+        match sent {
+            Some(Ok(())) => Status::Successful,
+            _ => Status::InvalidId,
+        }
+    }
+
+    fn receive_from(
+        &self,
+        events: Events<'r>,
+        event_in: u32,
+        option_set: u32,
+        timeout: Interval,
+        event_out: Option<&mut u32>,
+    ) -> Status {
+        let Some(event_out) = event_out else {
+            return Status::InvalidAddress;
+        };
+        let wanted = EventSet::from_bits_retain(event_in);
+        let any = option_set & EVENT_ANY != 0;
+        let received = if event_in == PENDING_EVENTS {
+            events.pending().map_err(ReceiveError::from)
+        } else if option_set & NO_WAIT != 0 {
+            let received = if any {
+                events.try_receive_any(wanted)
+            } else {
+                events.try_receive_all(wanted)
+            };
+            match received {
+                Err(TryReceiveError::Unsatisfied { present }) => {
+                    *event_out = present.bits();
+                    return Status::Unsatisfied;
+                }
+                Err(TryReceiveError::Attach(error)) => Err(error.into()),
+                Ok(received) => Ok(received),
+            }
+        } else {
+            let timeout_at = self.tick() * timeout;
+            match (any, timeout) {
+                (true, NO_TIMEOUT) => events.receive_any(wanted),
+                (false, NO_TIMEOUT) => events.receive_all(wanted),
+                (true, _) => events.receive_any_for(wanted, timeout_at),
+                (false, _) => events.receive_all_for(wanted, timeout_at),
+            }
+        };
+        match received {
+            Ok(received) => {
+                *event_out = received.bits();
+                Status::Successful
+            }
+            Err(ReceiveError::TimedOut) => Status::Timeout,
+            Err(ReceiveError::Attach(error)) => internal(error),
+        }
+    }
+}

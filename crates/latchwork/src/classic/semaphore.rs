@@ -1,0 +1,285 @@
+//! The directives of RTEMS's semaphore manager.
+
+use super::{
+    BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, Entry, INHERIT_PRIORITY, Id, Interval,
+    MAXIMUM_PRIORITY, MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING,
+    SCHEDULER, SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
+};
+use crate::atomic::Ordering;
+use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
+use crate::semaphore::object::{Discipline, Form, Kind};
+use crate::semaphore::owned::Told;
+use crate::semaphore::wait::Patience;
+use crate::semaphore::wait_queue::Locked;
+use crate::semaphore::{
+    BinarySemaphore, Priority, Refusal, ReleaseError, SemaphoreError, UseError,
+};
+
+/// What attributes ask for; `None` if they contradict each other.
+fn form_of(attributes: u32) -> Option<Form> {
+    let discipline = if attributes & PRIORITY == 0 {
+        Discipline::Fifo
+    } else {
+        Discipline::Priority
+    };
+    let class_and_protocol = attributes
+        & (BINARY_SEMAPHORE
+            | SIMPLE_BINARY_SEMAPHORE
+            | INHERIT_PRIORITY
+            | PRIORITY_CEILING
+            | MULTIPROCESSOR_RESOURCE_SHARING);
+    const WITH_INHERITANCE: u32 = BINARY_SEMAPHORE | INHERIT_PRIORITY;
+    const WITH_CEILING: u32 = BINARY_SEMAPHORE | PRIORITY_CEILING;
+    let kind = match class_and_protocol {
+        0 => Kind::Counting,
+        SIMPLE_BINARY_SEMAPHORE => Kind::SimpleBinary,
+        BINARY_SEMAPHORE => Kind::Binary,
+        WITH_INHERITANCE if discipline == Discipline::Priority => Kind::Inherit,
+        WITH_CEILING if discipline == Discipline::Priority => Kind::Ceiling,
+        _ => return None,
+    };
+    Some(Form::new(kind, discipline))
+}
+
+impl<'r> Classic<'r> {
+    /// `rtems_semaphore_create`.
+    ///
+    /// A binary semaphore with a count of 0 belongs to the calling task. The ceiling is looked at with
+    /// [`PRIORITY_CEILING`] only.
+    pub fn semaphore_create(
+        &self,
+        name: Name,
+        count: u32,
+        attributes: u32,
+        ceiling: u32,
+        id: Option<&mut Id>,
+    ) -> Status {
+        if name == 0 {
+            return Status::InvalidName;
+        }
+        let Some(id) = id else {
+            return Status::InvalidAddress;
+        };
+        let Some(form) = form_of(attributes) else {
+            return Status::NotDefined;
+        };
+        if count > 1 && form.kind() != Kind::Counting {
+            return Status::InvalidNumber;
+        }
+        let plan = Plan {
+            form,
+            count,
+            ceiling,
+            obtained: form.kind().has_owner() && count == 0,
+        };
+        match self.naming(|| self.make_semaphore(name, &plan)) {
+            Ok(Ok(new)) => {
+                *id = new;
+                Status::Successful
+            }
+            Ok(Err(status)) | Err(status) => status,
+        }
+    }
+
+    /// Under the table's lock.
+    fn make_semaphore(&self, name: Name, plan: &Plan) -> Result<Id, Status> {
+        let ground = self.region.inner();
+        let task = me(ground.task().map_err(internal)?);
+        let free = |entry: &&Entry| entry.core.key().is_none();
+        let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
+        if plan.form.kind() == Kind::Ceiling && plan.ceiling > MAXIMUM_PRIORITY {
+            return Err(Status::InvalidPriority);
+        }
+        let locked = Locked::new(ground, &entry.core).map_err(|error| internal(error.into()))?;
+        // Relaxed: read by who finds the object made.
+        entry.name.store(name, Ordering::Relaxed);
+        let key = make(&entry.core, plan, task).map_err(|error| match error {
+            SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
+            _ => Status::InternalError,
+        })?;
+        drop(locked);
+        made(ground, &entry.core, plan, task);
+        Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
+    }
+
+    fn index_of(&self, entry: &Entry) -> usize {
+        let first = self.semaphores.as_ptr().addr();
+        (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry>()
+    }
+
+    /// `rtems_semaphore_ident`. There is one node: of several semaphores of this name it finds that with the
+    /// lowest index.
+    pub fn semaphore_ident(&self, name: Name, id: Option<&mut Id>) -> Status {
+        let Some(id) = id else {
+            return Status::InvalidAddress;
+        };
+        if name == 0 {
+            return Status::InvalidName;
+        }
+        for (index, entry) in self.semaphores.iter().enumerate() {
+            let Some(key) = entry.core.key() else {
+                continue;
+            };
+            // Relaxed: behind the Acquire of the key, and looked at again if the object is another by then.
+            if entry.name.load(Ordering::Relaxed) == name && entry.core.key() == Some(key) {
+                *id = id_of(SEMAPHORE, (key >> 4) as u32, index);
+                return Status::Successful;
+            }
+        }
+        Status::InvalidName
+    }
+
+    /// `rtems_semaphore_delete`.
+    pub fn semaphore_delete(&self, id: Id) -> Status {
+        self.with_semaphore(id, |semaphore| status_of_use(semaphore.delete()))
+    }
+
+    /// `rtems_semaphore_obtain`: at once, or waiting, for so many ticks or without end.
+    #[inline]
+    pub fn semaphore_obtain(&self, id: Id, options: u32, timeout: Interval) -> Status {
+        self.with_semaphore(id, |semaphore| {
+            let has_owner = semaphore.core.form().kind().has_owner();
+            let binary = BinarySemaphore::on(*semaphore);
+            let got_it = if has_owner {
+                binary.obtain_at_hand()
+            } else {
+                semaphore.obtain_unit_at_hand()
+            };
+            if got_it {
+                return Status::Successful;
+            }
+            let patience = if options & NO_WAIT != 0 {
+                Patience::Try
+            } else {
+                Patience::Until(self.deadline(timeout))
+            };
+            let obtained = if has_owner {
+                binary.obtain_slowly(patience)
+            } else {
+                semaphore.obtain_unit_slowly(patience).map(|()| Told::Clean)
+            };
+            match obtained {
+                Ok(Told::Clean) => Status::Successful,
+                Ok(Told::OwnerDied) => Status::OwnerDied,
+                Err(error) => status_of_obtain(error),
+            }
+        })
+    }
+
+    /// `rtems_semaphore_release`.
+    #[inline]
+    pub fn semaphore_release(&self, id: Id) -> Status {
+        self.with_semaphore(id, |semaphore| {
+            let kind = semaphore.core.form().kind();
+            let released = if kind.has_owner() {
+                BinarySemaphore::on(*semaphore).release()
+            } else {
+                semaphore.release_unit(kind.most())
+            };
+            match released {
+                Ok(()) => Status::Successful,
+                Err(ReleaseError::NotOwner) => Status::NotOwnerOfResource,
+                Err(ReleaseError::Overflow) => Status::Unsatisfied,
+                Err(ReleaseError::Deleted) => Status::InvalidId,
+                Err(ReleaseError::Attach(error)) => internal(error),
+            }
+        })
+    }
+
+    /// `rtems_semaphore_flush`.
+    pub fn semaphore_flush(&self, id: Id) -> Status {
+        self.with_semaphore(id, |semaphore| status_of_use(semaphore.flush().map(drop)))
+    }
+
+    /// How many tasks wait in the semaphore's queue at this moment; 0 if there is no such semaphore. Not
+    /// RTEMS's.
+    #[must_use]
+    pub fn semaphore_waiting(&self, id: Id) -> u32 {
+        self.semaphore_of(id)
+            .map_or(0, |semaphore| semaphore.waiting())
+    }
+
+    /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it.
+    pub fn semaphore_set_priority(
+        &self,
+        id: Id,
+        scheduler: Id,
+        new_priority: u32,
+        old_priority: Option<&mut u32>,
+    ) -> Status {
+        let Some(old_priority) = old_priority else {
+            return Status::InvalidAddress;
+        };
+        if scheduler != SCHEDULER {
+            return Status::InvalidId;
+        }
+        self.with_semaphore(id, |semaphore| {
+            if new_priority > MAXIMUM_PRIORITY {
+                return Status::InvalidPriority;
+            }
+            if semaphore.core.form().kind() != Kind::Ceiling {
+                return Status::NotDefined;
+            }
+            let new = match new_priority {
+                CURRENT_PRIORITY => None,
+                priority => Some(Priority::recorded(priority)),
+            };
+            let Some(new) = new else {
+                // Relaxed: as good as any moment's.
+                *old_priority = semaphore.core.ceiling.load(Ordering::Relaxed);
+                return Status::Successful;
+            };
+            match BinarySemaphore::on(*semaphore).set_ceiling(new) {
+                Ok(old) => {
+                    *old_priority = old.get().into();
+                    Status::Successful
+                }
+                Err(error) => status_of_use(Err(error)),
+            }
+        })
+    }
+
+    /// The semaphore of an id. It may be deleted at any moment, and then refuses what is asked of it.
+    #[inline(always)]
+    fn semaphore_of(&self, id: Id) -> Option<Anchor<'r>> {
+        let (generation, index) = parts_of(id, SEMAPHORE)?;
+        let core = &self.semaphores.get(index)?.core;
+        let key = u64::from(generation) << 4;
+        let ground = self.region.inner();
+        (core.key() == Some(key)).then_some(Anchor { ground, core, key })
+    }
+
+    #[inline(always)]
+    fn with_semaphore(&self, id: Id, use_it: impl FnOnce(&Anchor<'r>) -> Status) -> Status {
+        match self.semaphore_of(id) {
+            Some(semaphore) => use_it(&semaphore),
+            None => Status::InvalidId,
+        }
+    }
+}
+
+fn status_of_obtain(failure: Failure) -> Status {
+    let refusal = match failure {
+        Failure::Refused(refusal) => refusal,
+        Failure::Attach(error) => return internal(error),
+    };
+    match refusal {
+        Refusal::WouldBlock | Refusal::Flushed => Status::Unsatisfied,
+        Refusal::TimedOut => Status::Timeout,
+        Refusal::Deleted => Status::ObjectWasDeleted,
+        Refusal::NoObject => Status::InvalidId,
+        Refusal::Deadlock => Status::IncorrectState,
+        Refusal::AboveCeiling { .. } => Status::InvalidPriority,
+        Refusal::Task(_) => Status::InternalError,
+    }
+}
+
+fn status_of_use(used: Result<(), UseError>) -> Status {
+    match used {
+        Ok(()) => Status::Successful,
+        Err(UseError::Deleted) => Status::InvalidId,
+        Err(UseError::InUse) => Status::ResourceInUse,
+        Err(UseError::NoCeiling) => Status::NotDefined,
+        Err(UseError::Attach(error)) => internal(error),
+    }
+}

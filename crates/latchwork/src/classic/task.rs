@@ -1,0 +1,67 @@
+//! The task directives that semaphores need: who a task is, and its priority.
+
+use super::{
+    CURRENT_PRIORITY, Classic, GENERATION, Id, MAXIMUM_PRIORITY, SELF, Status, TASK, id_of,
+    internal, parts_of,
+};
+use crate::atomic::Ordering;
+use crate::region::wait_record::BUSY;
+use crate::semaphore::ground::Ground;
+use crate::semaphore::{object::slot_of, priority};
+
+impl Classic<'_> {
+    /// `rtems_task_self`: the calling task's id; 0 if the thread cannot become a task of the region.
+    #[must_use]
+    pub fn task_self(&self) -> Id {
+        self.task_number(SELF).map_or(0, |task| {
+            id_of(TASK, (task >> 32) as u32, usize::from(slot_of(task)))
+        })
+    }
+
+    /// `rtems_task_set_priority`: gives a task another priority of its own, or reads the one that counts. The
+    /// old one is the one that counts, too: with what it has inherited, and by ceilings.
+    pub fn task_set_priority(
+        &self,
+        id: Id,
+        new_priority: u32,
+        old_priority: Option<&mut u32>,
+    ) -> Status {
+        let Some(old_priority) = old_priority else {
+            return Status::InvalidAddress;
+        };
+        let ground = self.region.inner();
+        let _giant = ground.giant();
+        let task = match self.task_number(id) {
+            Ok(task) => task,
+            Err(status) => return status,
+        };
+        let Some(record) = priority::living(ground, task) else {
+            return Status::InvalidId;
+        };
+        if new_priority > MAXIMUM_PRIORITY {
+            return Status::InvalidPriority;
+        }
+        // Relaxed: as good as any moment's.
+        *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
+        if new_priority != CURRENT_PRIORITY {
+            priority::set_base(ground, task, new_priority);
+        }
+        Status::Successful
+    }
+
+    /// Slot and generation of a task.
+    pub(super) fn task_number(&self, id: Id) -> Result<u64, Status> {
+        let ground = self.region.inner();
+        if id == SELF {
+            return Ok(ground.task().map_err(internal)?.owner().raw());
+        }
+        let (generation, index) = parts_of(id, TASK).ok_or(Status::InvalidId)?;
+        let record = u16::try_from(index)
+            .ok()
+            .and_then(|slot| ground.record(slot));
+        // Acquire: pairs with `settle_in`.
+        let task = record.map_or(0, |record| record.task.load(Ordering::Acquire));
+        let is_it = task != 0 && (task >> 32) as u32 & GENERATION == generation;
+        is_it.then_some(task).ok_or(Status::InvalidId)
+    }
+}

@@ -1,0 +1,317 @@
+//! Events: 32 bits per task that any task sends and the task receives, any of them or all.
+//!
+//! A send adds events to what is pending for a task; a receive waits until one or all of the wanted
+//! events are pending, and takes those. Events are not counted: what is sent twice before it is received
+//! is received once. The semantics are those of RTEMS's event manager (whose directives
+//! [`Classic`](crate::classic::Classic) has).
+//!
+//! Each task has two independent sets: the application's, and that of [system](Events::system) events,
+//! for libraries that have a task wait and must not disturb its own events.
+//!
+//! ```
+//! use latchwork::event::{EventSet, Events};
+//! use latchwork::region::RegionOptions;
+//! use std::thread;
+//!
+//! const READY: EventSet = EventSet::event(0);
+//! const STOP: EventSet = EventSet::event(1);
+//!
+//! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+//! let events = Events::new(&region);
+//! let me = region.task_id()?;
+//! thread::scope(|scope| {
+//!     scope.spawn(|| events.send(me, READY).unwrap());
+//!     let received = events.receive_any(READY | STOP).unwrap();
+//!     assert_eq!(received, READY);
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! *Who may send:* any thread of a process that has the region, without being a task of it, from signal
+//! handlers, too: a send looks at the region's memory, changes one word, and makes at most one system
+//! call, to wake. What a handler needs is an [`Events`] and a [`TaskId`] that were made before, and a
+//! handle on the region that stays; `errno` is kept. But only *tasks* are watched: who is no task, and is
+//! killed between its send and the wake, leaves the receiver asleep until a later send makes its wish
+//! come true anew. A sender that may be killed [joins](Region::join).
+//!
+//! *Who may receive:* the task itself; the calling thread becomes one if it is none. A signal handler may
+//! receive without waiting (`try_…`, `pending`) if its thread is a task already; it must not wait.
+//!
+//! *Death and fork:* a task's events go with it, and sending to it fails from then on; its place's next
+//! task begins with none. The child of a fork is a task of its own. What a send promises when several
+//! tasks die, why no wake-up is lost, and the cost: see `region/events.rs`.
+
+use crate::region::events::{Condition, Set};
+use crate::region::{AttachError, Inner, Parked, Region, TaskId};
+use crate::sys::futex;
+use crate::time::Deadline;
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+bitflags::bitflags! {
+    /// A set of events, numbered 0 to 31.
+    ///
+    /// ```
+    /// use latchwork::event::EventSet;
+    ///
+    /// let set = EventSet::event(3) | EventSet::event(31);
+    /// assert_eq!(set.bits(), 0x8000_0008);
+    /// assert!(EventSet::all().contains(set));
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct EventSet: u32 {
+        /// RTEMS's transient event: a system event for short waits within one call.
+        const TRANSIENT = 1 << 31;
+        const _ = !0;
+    }
+}
+
+impl EventSet {
+    /// The event of this number.
+    ///
+    /// # Panics
+    /// If it is above 31; at compile time in a constant.
+    #[must_use]
+    pub const fn event(number: u32) -> Self {
+        assert!(number < 32, "events are numbered 0 to 31");
+        Self::from_bits_retain(1 << number)
+    }
+}
+
+/// An event was sent to a task that has left or died, or is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no task of the region: it has left, or died, or never was")]
+pub struct InvalidTask(pub TaskId);
+
+/// Why nothing was received.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// The deadline has passed. Nothing was taken.
+    #[error("the events did not come in time")]
+    TimedOut,
+    /// The calling thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// Why nothing was received at once.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TryReceiveError {
+    /// The condition is not met. Nothing was taken.
+    #[error("the wanted events are not pending")]
+    Unsatisfied {
+        /// Those of the wanted events that are pending, and stay so.
+        present: EventSet,
+    },
+    /// The calling thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// The events of a region's tasks: a handle for sending to any of them, and for receiving one's own.
+#[derive(Clone, Copy)]
+pub struct Events<'r> {
+    region: &'r Region,
+    is_system: bool,
+}
+
+impl<'r> Events<'r> {
+    /// The application's events.
+    #[must_use]
+    pub fn new(region: &'r Region) -> Self {
+        Self {
+            region,
+            is_system: false,
+        }
+    }
+
+    /// The system events, a second, independent set of each task.
+    #[must_use]
+    pub fn system(region: &'r Region) -> Self {
+        Self {
+            region,
+            is_system: true,
+        }
+    }
+
+    /// Adds `events` to those that are pending for a task, and wakes it if it waits for what it now has.
+    ///
+    /// Never waits. For threads, processes and signal handlers (see the [module](self)); what the sender
+    /// wrote before is visible to who receives these events.
+    ///
+    /// # Errors
+    /// [`InvalidTask`], and nothing else.
+    pub fn send(&self, task: TaskId, events: EventSet) -> Result<(), InvalidTask> {
+        let inner = self.inner();
+        let owner = task.owner().filter(|owner| inner.is_alive(*owner));
+        let wake = owner.and_then(|owner| {
+            let set = self.set_of(owner.slot());
+            set.send(owner.generation(), events.bits())
+        });
+        wake.ok_or(InvalidTask(task))?.carry_out();
+        Ok(())
+    }
+
+    /// What is pending for the calling task. Takes nothing.
+    ///
+    /// # Errors
+    /// If the thread cannot become a task of the region.
+    pub fn pending(&self) -> Result<EventSet, AttachError> {
+        Ok(EventSet::from_bits_retain(self.own()?.pending()))
+    }
+
+    /// Waits until one of `events` at least is pending, and takes those of them that are.
+    ///
+    /// Nobody waits for an empty set: it is received at once.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Attach`].
+    pub fn receive_any(&self, events: EventSet) -> Result<EventSet, ReceiveError> {
+        self.receive(Condition::any(events.bits()), None)
+    }
+
+    /// Waits until all of `events` are pending, and takes them.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Attach`].
+    pub fn receive_all(&self, events: EventSet) -> Result<EventSet, ReceiveError> {
+        self.receive(Condition::all(events.bits()), None)
+    }
+
+    /// As [`Self::receive_any`], until `deadline`.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    pub fn receive_any_until(
+        &self,
+        events: EventSet,
+        deadline: Deadline,
+    ) -> Result<EventSet, ReceiveError> {
+        self.receive(Condition::any(events.bits()), Some(deadline))
+    }
+
+    /// As [`Self::receive_all`], until `deadline`.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    pub fn receive_all_until(
+        &self,
+        events: EventSet,
+        deadline: Deadline,
+    ) -> Result<EventSet, ReceiveError> {
+        self.receive(Condition::all(events.bits()), Some(deadline))
+    }
+
+    /// As [`Self::receive_any`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    pub fn receive_any_for(
+        &self,
+        events: EventSet,
+        timeout: Duration,
+    ) -> Result<EventSet, ReceiveError> {
+        self.receive_any_until(events, Deadline::after(timeout))
+    }
+
+    /// As [`Self::receive_all`], for at most `timeout`.
+    ///
+    /// # Errors
+    /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    pub fn receive_all_for(
+        &self,
+        events: EventSet,
+        timeout: Duration,
+    ) -> Result<EventSet, ReceiveError> {
+        self.receive_all_until(events, Deadline::after(timeout))
+    }
+
+    /// As [`Self::receive_any`], if one is pending at this moment.
+    ///
+    /// # Errors
+    /// [`TryReceiveError::Unsatisfied`], [`TryReceiveError::Attach`].
+    pub fn try_receive_any(&self, events: EventSet) -> Result<EventSet, TryReceiveError> {
+        self.try_receive(Condition::any(events.bits()))
+    }
+
+    /// As [`Self::receive_all`], if all are pending at this moment.
+    ///
+    /// # Errors
+    /// [`TryReceiveError::Unsatisfied`], [`TryReceiveError::Attach`].
+    pub fn try_receive_all(&self, events: EventSet) -> Result<EventSet, TryReceiveError> {
+        self.try_receive(Condition::all(events.bits()))
+    }
+
+    fn try_receive(&self, condition: Condition) -> Result<EventSet, TryReceiveError> {
+        let own = self.own()?;
+        if condition.events() == 0 {
+            return Ok(EventSet::empty());
+        }
+        match own.take(condition) {
+            Ok(taken) => Ok(EventSet::from_bits_retain(taken)),
+            Err(seen) => Err(TryReceiveError::Unsatisfied {
+                present: EventSet::from_bits_retain(Set::present(condition, seen)),
+            }),
+        }
+    }
+
+    fn receive(
+        &self,
+        condition: Condition,
+        deadline: Option<Deadline>,
+    ) -> Result<EventSet, ReceiveError> {
+        let inner = self.inner();
+        let task = inner.task()?;
+        if condition.events() == 0 {
+            return Ok(EventSet::empty());
+        }
+        let set = self.set_of(task.owner().slot());
+        let taken = set.receive(condition, |word, seen| {
+            let half = futex::high_word(word);
+            // The word tells all that a death could have left to be seen: deaths count from here on.
+            let ended = inner.park(
+                task,
+                &[(half, (seen >> 32) as u32)],
+                inner.deaths(),
+                deadline,
+            );
+            match ended {
+                Parked::Again => Ok(()),
+                Parked::TimedOut => Err(ReceiveError::TimedOut),
+            }
+        })?;
+        Ok(EventSet::from_bits_retain(taken))
+    }
+
+    /// The calling task's set.
+    fn own(&self) -> Result<&'r Set, AttachError> {
+        Ok(self.set_of(self.inner().task()?.owner().slot()))
+    }
+
+    /// The set in a slot that there is.
+    fn set_of(&self, slot: u16) -> &'r Set {
+        let sets = &self.inner().slots()[usize::from(slot)].events;
+        if self.is_system {
+            &sets.system
+        } else {
+            &sets.user
+        }
+    }
+
+    fn inner(&self) -> &'r Arc<Inner> {
+        self.region.inner()
+    }
+}
+
+impl fmt::Debug for Events<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Events")
+            .field("region", &self.region.label())
+            .field("is_system", &self.is_system)
+            .finish()
+    }
+}

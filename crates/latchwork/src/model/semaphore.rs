@@ -1,0 +1,220 @@
+//! The door to `semaphore/`: objects, and the records of three tasks, without a region.
+
+use super::region::Parked;
+use crate::semaphore::ground::Ground;
+use crate::semaphore::object::{Core, Discipline, Form, Kind};
+use crate::semaphore::owned::Told;
+use crate::semaphore::wait::{Me, Patience};
+use crate::semaphore::wait_queue::Locked;
+use crate::semaphore::{Refusal, counting, owned, priority};
+use crate::sys::futex::{self, Sharing, Wait};
+use crate::time::Deadline;
+use crate::wait_record::{BUSY, WaitRecord};
+
+const TASKS: u16 = 4;
+
+/// What a model's semaphores are; all are served by priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SemaphoreKind {
+    /// With this count.
+    Counting(u32),
+    /// With an owner.
+    Binary,
+    /// With an owner that inherits.
+    Inherit,
+}
+
+/// How an obtain ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// With the semaphore.
+    Obtained,
+    /// The deadline passed.
+    TimedOut,
+    /// It would have been a deadlock.
+    Deadlock,
+    /// It was sent away.
+    Flushed,
+}
+
+/// Semaphores, and tasks with the numbers 1 to 3, which are those of [`as_task`](super::as_task).
+pub struct Semaphores {
+    // Boxed, for their addresses are known.
+    cores: Vec<Box<Core>>,
+    keys: Vec<u64>,
+    tasks: Tasks,
+}
+
+struct Tasks(Vec<WaitRecord>);
+
+impl Ground for Tasks {
+    fn record(&self, slot: u16) -> Option<&WaitRecord> {
+        self.0.get(usize::from(slot))
+    }
+
+    fn used(&self) -> u16 {
+        TASKS
+    }
+
+    fn is_alive(&self, task: u64) -> bool {
+        task >> 32 == 1
+    }
+
+    fn deaths(&self) -> u32 {
+        0
+    }
+
+    fn settle_deaths(&self) {}
+
+    fn park(
+        &self,
+        word: &crate::atomic::AtomicU32,
+        value: u32,
+        _: u32,
+        deadline: Option<Deadline>,
+    ) -> Parked {
+        match futex::wait(word, value, Sharing::Shared, deadline) {
+            Wait::TimedOut => Parked::TimedOut,
+            _ => Parked::Again,
+        }
+    }
+
+    fn mirror(&self, _: u16, _: u32) {}
+}
+
+fn number(task: u16) -> u64 {
+    1 << 32 | u64::from(task) << 16
+}
+
+impl Semaphores {
+    /// So many semaphores of a kind.
+    #[must_use]
+    pub fn new(count: usize, kind: SemaphoreKind) -> Self {
+        let (kind, content) = match kind {
+            SemaphoreKind::Counting(count) => (Kind::Counting, u64::from(count) << 32),
+            SemaphoreKind::Binary => (Kind::Binary, 0),
+            SemaphoreKind::Inherit => (Kind::Inherit, 0),
+        };
+        let form = Form::new(kind, Discipline::Priority);
+        let cores: Vec<_> = (0..count).map(|_| Box::new(Core::new())).collect();
+        for core in &cores {
+            core::ptr::from_ref::<Core>(core).expose_provenance();
+        }
+        Self {
+            keys: cores
+                .iter()
+                .map(|core| core.make(form, 255, content))
+                .collect(),
+            cores,
+            tasks: Tasks(
+                (0..TASKS)
+                    .map(|task| WaitRecord::new(number(task)))
+                    .collect(),
+            ),
+        }
+    }
+
+    fn me(&self, task: u16) -> Me<'_> {
+        Me {
+            task: number(task),
+            record: &self.tasks.0[usize::from(task)],
+        }
+    }
+
+    /// Obtains a semaphore.
+    ///
+    /// # Panics
+    /// If it is refused for another reason than those of [`Waited`].
+    pub fn obtain(&self, semaphore: usize, task: u16, deadline: Option<Deadline>) -> Waited {
+        let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
+        let patience = Patience::Until(deadline);
+        let obtained = if core.form().kind().has_owner() {
+            if owned::obtain_free(core, key, number(task)) {
+                return Waited::Obtained;
+            }
+            owned::obtain(&self.tasks, core, key, self.me(task), patience)
+                .map(|told| assert_eq!(told, Told::Clean))
+        } else {
+            if counting::obtain_free(core, key) {
+                return Waited::Obtained;
+            }
+            counting::obtain(&self.tasks, core, key, self.me(task), patience)
+        };
+        match obtained {
+            Ok(()) => Waited::Obtained,
+            Err(Refusal::TimedOut) => Waited::TimedOut,
+            Err(Refusal::Deadlock) => Waited::Deadlock,
+            Err(Refusal::Flushed) => Waited::Flushed,
+            Err(refusal) => panic!("{refusal:?}"),
+        }
+    }
+
+    /// Enters the queue of a semaphore that another task owns, and lets that have its priority; the wait has
+    /// no end.
+    ///
+    /// # Panics
+    /// If nobody owns it.
+    pub fn begin_wait(&self, semaphore: usize, task: u16) {
+        use crate::atomic::Ordering::SeqCst;
+        let core = &self.cores[semaphore];
+        let locked = Locked::new(&self.tasks, core).expect("a task of a model");
+        assert!(locked.announce(core.word.load(SeqCst)));
+        locked.enter(self.me(task));
+        drop(locked);
+        priority::donate(&self.tasks, core, self.me(task));
+    }
+
+    /// The priority by which a task stands in a queue.
+    #[must_use]
+    pub fn place(&self, task: u16) -> u32 {
+        use crate::atomic::Ordering::SeqCst;
+        self.tasks.0[usize::from(task)].priority.load(SeqCst)
+    }
+
+    /// Releases a semaphore.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub fn release(&self, semaphore: usize, task: u16) {
+        let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
+        let released = if core.form().kind().has_owner() {
+            if owned::release_free(core, key, number(task)) {
+                if core.form().kind() == Kind::Inherit {
+                    priority::had_more(&self.tasks, core, self.me(task));
+                }
+                return;
+            }
+            owned::release(&self.tasks, core, key, self.me(task), false)
+        } else {
+            if counting::release_free(core, key, u32::MAX) {
+                return;
+            }
+            counting::release(&self.tasks, core, key, u32::MAX)
+        };
+        released.expect("released by who has it");
+    }
+
+    /// The count, and how many wait.
+    #[must_use]
+    pub fn state(&self, semaphore: usize) -> (u32, u32) {
+        use crate::atomic::Ordering::SeqCst;
+        let core = &self.cores[semaphore];
+        (
+            (core.word.load(SeqCst) >> 32) as u32,
+            core.waiting.load(SeqCst),
+        )
+    }
+
+    /// Gives a task a priority of its own.
+    pub fn set_priority(&self, task: u16, priority: u32) {
+        priority::set_base(&self.tasks, number(task), priority);
+    }
+
+    /// The priority of a task that counts.
+    #[must_use]
+    pub fn priority(&self, task: u16) -> u32 {
+        use crate::atomic::Ordering::SeqCst;
+        let standing = &self.tasks.0[usize::from(task)].standing;
+        standing.effective.load(SeqCst) & !BUSY
+    }
+}

@@ -1,0 +1,81 @@
+//! Naming a task to others.
+#![allow(unsafe_code)]
+
+use super::heap::Owner;
+use super::{AttachError, Region, Shareable, fingerprint};
+use core::fmt;
+use core::num::NonZero;
+
+/// A task of a region, for ever: one that gets its place in the task table later is another.
+///
+/// It means the same in every process that has the region, and nothing in another region. Write it into
+/// the region, or send it by whatever way, as it is or as a [number](Self::to_raw).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct TaskId(NonZero<u64>);
+
+impl TaskId {
+    pub(crate) fn new(owner: Owner) -> Self {
+        // An owner is never 0.
+        Self(NonZero::new(owner.raw()).unwrap_or(NonZero::<u64>::MAX))
+    }
+
+    /// The place in the task table.
+    #[must_use]
+    pub fn slot(self) -> u16 {
+        (self.0.get() >> 16) as u16
+    }
+
+    /// How many tasks there were in this place, this one included (0 is left out as it wraps).
+    #[must_use]
+    pub fn generation(self) -> u32 {
+        (self.0.get() >> 32) as u32
+    }
+
+    /// The whole as a number other than 0.
+    #[must_use]
+    pub fn to_raw(self) -> u64 {
+        self.0.get()
+    }
+
+    /// What [`Self::to_raw`] gave. Any other number names no task, and is found out when it is used.
+    #[must_use]
+    pub fn from_raw(raw: u64) -> Option<Self> {
+        NonZero::new(raw).map(Self)
+    }
+
+    pub(crate) fn owner(self) -> Option<Owner> {
+        let generation = NonZero::new(self.generation())?;
+        let owner = Owner::new(self.slot(), generation);
+        (owner.raw() == self.to_raw()).then_some(owner)
+    }
+}
+
+impl fmt::Debug for TaskId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "TaskId({}.{})", self.slot(), self.generation())
+    }
+}
+
+// SAFETY: an integer that is not 0; it names a task in the region's own table.
+unsafe impl Shareable for TaskId {
+    const FINGERPRINT: u64 = fingerprint("TaskId", size_of::<Self>(), align_of::<Self>(), &[]);
+    const OWNS_BLOCKS: bool = false;
+}
+
+impl Region {
+    /// The calling thread as a task of the region, which it becomes by this if it is none yet.
+    ///
+    /// # Errors
+    /// As for [`Self::join`].
+    pub fn task_id(&self) -> Result<TaskId, AttachError> {
+        Ok(TaskId::new(self.inner().task()?.owner()))
+    }
+
+    /// Whether a task has neither left nor died. The answer may be stale before it arrives.
+    #[must_use]
+    pub fn has_task(&self, task: TaskId) -> bool {
+        task.owner()
+            .is_some_and(|owner| self.inner().is_alive(owner))
+    }
+}

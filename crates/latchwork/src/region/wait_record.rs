@@ -1,0 +1,162 @@
+//! What a task's slot says of the object that the task waits for, and of the task's priority.
+//!
+//! Each waiter sleeps on the word of its own slot, so that a wake-up is for one task. The queue of an object
+//! is linked through these records; the links are a cache, and *who waits for which object, since when, in
+//! which order* is the truth, from which any survivor links the queue again.
+//!
+//! | state (low bits of [`word`](WaitRecord::word)) | meaning | entered by |
+//! | --- | --- | --- |
+//! | 0 `IDLE` | the task waits for nothing | itself |
+//! | 1 `WAITING` | it stands in the queue of `object` | itself, under the object's lock |
+//! | 2 `GRANTED` | it has what it waited for | who hands it over, under the object's lock |
+//! | 3 `FLUSHED` | it was sent away | who flushes, under the object's lock |
+//! | 4 `DELETED` | the object is gone | who deletes, under the object's lock |
+//!
+//! The bits above are the *epoch*, which moves on with each wait: who reads the same word twice has looked
+//! at one and the same wait.
+//!
+//! Fields of the first line are changed by the task itself while it does not wait, and under the lock of
+//! `object` while it does. Those of [`Standing`] say for themselves.
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::mutex::Robust;
+
+pub(crate) const IDLE: u32 = 0;
+pub(crate) const WAITING: u32 = 1;
+pub(crate) const GRANTED: u32 = 2;
+pub(crate) const FLUSHED: u32 = 3;
+pub(crate) const DELETED: u32 = 4;
+/// Of the word.
+pub(crate) const STATE: u32 = 7;
+/// One more wait.
+pub(crate) const EPOCH: u32 = 8;
+
+/// The lowest priority, and that of a task for which none was recorded.
+pub(crate) const LOWEST: u32 = 255;
+
+/// See the head of this file. Zero is the record of a task that waits for nothing.
+#[repr(C, align(64))]
+pub(crate) struct WaitRecord {
+    /// What the task sleeps on: state and epoch.
+    pub(crate) word: AtomicU32,
+    /// Slot + 1 of who stands behind it, and before it; 0: nobody.
+    pub(crate) next: AtomicU32,
+    pub(crate) previous: AtomicU32,
+    /// The priority by which it stands in the queue.
+    pub(crate) priority: AtomicU32,
+    /// The address of what it waits for, or has been granted and not acknowledged; else 0.
+    pub(crate) object: AtomicU64,
+    /// Orders those who came to the same object, or to the same priority there.
+    pub(crate) ticket: AtomicU64,
+    /// Whose record this is: slot and generation as one number. Read by anybody.
+    pub(crate) task: AtomicU64,
+    pub(crate) standing: Standing,
+}
+
+/// A task's priority, and what it rests on.
+#[repr(C, align(64))]
+pub(crate) struct Standing {
+    /// The priority that counts: the best of all that the task has. [`BUSY`] is set while it is worked out.
+    pub(crate) effective: AtomicU32,
+    /// The task's own.
+    pub(crate) base: AtomicU32,
+    /// How often the task has obtained what has an owner, and not released it. Its own business.
+    pub(crate) held: AtomicU32,
+    /// Whether the kernel is told of each change.
+    pub(crate) mirrored: AtomicU32,
+    /// The address of the latest object with a ceiling that the task has obtained. Linked by itself.
+    pub(crate) ceilings: AtomicU64,
+    /// Who works out the effective priority holds this.
+    pub(crate) lock: Robust,
+}
+
+/// In [`Standing::effective`].
+pub(crate) const BUSY: u32 = 1 << 31;
+
+impl WaitRecord {
+    #[cfg(loom)]
+    pub(crate) fn new(task: u64) -> Self {
+        Self {
+            word: AtomicU32::new(IDLE),
+            next: AtomicU32::new(0),
+            previous: AtomicU32::new(0),
+            priority: AtomicU32::new(LOWEST),
+            object: AtomicU64::new(0),
+            ticket: AtomicU64::new(0),
+            task: AtomicU64::new(task),
+            standing: Standing {
+                effective: AtomicU32::new(LOWEST),
+                base: AtomicU32::new(LOWEST),
+                held: AtomicU32::new(0),
+                mirrored: AtomicU32::new(0),
+                ceilings: AtomicU64::new(0),
+                lock: Robust::new(),
+            },
+        }
+    }
+
+    /// A new task has the slot, which the one before left in any state.
+    #[cfg(not(loom))]
+    pub(super) fn settle_in(&self, task: u64, priority: u32) {
+        self.forget();
+        // Relaxed: others come here by way of the task's identity, which it publishes later.
+        self.standing.base.store(priority, Ordering::Relaxed);
+        self.standing.effective.store(priority, Ordering::Relaxed);
+        self.standing.mirrored.store(0, Ordering::Relaxed);
+        self.standing.ceilings.store(0, Ordering::Relaxed);
+        self.standing.held.store(0, Ordering::Relaxed);
+        // Release: who finds the task here finds the rest.
+        self.task.store(task, Ordering::Release);
+    }
+
+    /// Nobody waits here, and nobody has been granted anything.
+    #[cfg(not(loom))]
+    pub(super) fn forget(&self) {
+        // Relaxed, here and below: see `settle_in`. The epoch goes on.
+        self.object.store(0, Ordering::Relaxed);
+        let epoch = self.word.load(Ordering::Relaxed) & !STATE;
+        self.word.store(epoch | IDLE, Ordering::Relaxed);
+    }
+}
+
+impl Standing {
+    /// What the task holds that has an owner.
+    pub(crate) fn held(&self) -> u32 {
+        // Relaxed, and no read-modify-write, here and below: only the task's own thread comes here.
+        self.held.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn obtained(&self) {
+        self.held.store(self.held() + 1, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn released(&self) {
+        self.held
+            .store(self.held().wrapping_sub(1), Ordering::Relaxed);
+    }
+}
+
+/// The priority to be recorded for a thread that the kernel runs at a real-time priority; 0: at none.
+///
+/// 99 is 1, the highest, and 1 is 99; who has none has the lowest, [`LOWEST`].
+#[cfg(not(loom))]
+pub(crate) fn recorded(real_time: u8) -> u32 {
+    match real_time {
+        1..=99 => 100 - u32::from(real_time),
+        _ => LOWEST,
+    }
+}
+
+/// The real-time priority that stands for a recorded one; 0: none. The reverse of [`recorded`]; those from
+/// 99 to 254 are all 1.
+#[cfg(not(loom))]
+pub(crate) fn real_time(recorded: u32) -> u8 {
+    match recorded {
+        0 => 99,
+        1..=99 => (100 - recorded) as u8,
+        LOWEST.. => 0,
+        _ => 1,
+    }
+}

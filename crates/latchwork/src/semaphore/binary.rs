@@ -1,0 +1,377 @@
+//! Handles on what has an owner: binary semaphores, plain, with a ceiling, inheriting.
+
+use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
+use super::handle::{Anchor, Failure, Plan, me};
+use super::object::{Discipline, Form, Kind, owner_of};
+use super::owned::{self, Told};
+use super::wait::Patience;
+use super::wait_queue::Locked;
+use super::{Priority, priority};
+use crate::atomic::Ordering;
+use crate::region::TaskId;
+use crate::region::wait_record::LOWEST;
+use crate::region::{AttachError, Region};
+use crate::time::Deadline;
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+/// How a binary semaphore is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinaryOptions {
+    kind: Kind,
+    discipline: Discipline,
+    ceiling: Priority,
+    obtained: bool,
+}
+
+impl BinaryOptions {
+    /// Free, first come, first served, without a protocol.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            kind: Kind::Binary,
+            discipline: Discipline::Fifo,
+            ceiling: Priority::LOWEST,
+            obtained: false,
+        }
+    }
+
+    /// The highest priority is served first.
+    #[must_use]
+    pub const fn by_priority(mut self) -> Self {
+        self.discipline = Discipline::Priority;
+        self
+    }
+
+    /// The owner has the priority of the best who waits, if that is better than its own. Served by priority.
+    #[must_use]
+    pub const fn inherit(mut self) -> Self {
+        self.kind = Kind::Inherit;
+        self.by_priority()
+    }
+
+    /// The owner has this priority, if that is better than its own; tasks with a better one must not use the
+    /// semaphore. Served by priority.
+    #[must_use]
+    pub const fn ceiling(mut self, ceiling: Priority) -> Self {
+        self.kind = Kind::Ceiling;
+        self.ceiling = ceiling;
+        self.by_priority()
+    }
+
+    /// The task that makes it owns it at once, and has it to [release](BinarySemaphore::release).
+    #[must_use]
+    pub const fn obtained(mut self) -> Self {
+        self.obtained = true;
+        self
+    }
+}
+
+impl Default for BinaryOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A semaphore that belongs to the task that obtained it, which may obtain it again, and releases it as often.
+///
+/// ```
+/// use latchwork::region::RegionOptions;
+/// use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let bus = BinarySemaphore::create(&region, "bus", &BinaryOptions::new().by_priority())?;
+/// let outer = bus.obtain()?;
+/// let inner = bus.obtain()?;
+/// drop(inner);
+/// drop(outer);
+/// assert!(bus.owner().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// *Owner death:* the next owner is told, by [`Held::owner_died`]; so it is if a guard is dropped by a panic.
+/// *Deadlock:* a wait that closes a circle of owners who wait for each other, of any length and through any
+/// processes, is refused; if several close it in the same moment, at least one of them is told.
+#[derive(Clone, Copy)]
+pub struct BinarySemaphore<'r> {
+    anchor: Anchor<'r>,
+    kind: Kind,
+}
+
+// SAFETY: a semaphore is atomics, and links under its lock; what is its owner's is used by its owner.
+unsafe impl Send for BinarySemaphore<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for BinarySemaphore<'_> {}
+
+impl<'r> BinarySemaphore<'r> {
+    /// What a semaphore takes of the region.
+    pub const BYTES: usize = Anchor::BYTES;
+
+    /// Makes the semaphore of this name, or opens it if there is one of this kind and discipline, whatever
+    /// its ceiling and owner.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        options: &BinaryOptions,
+    ) -> Result<Self, SemaphoreError> {
+        let plan = Plan {
+            form: Form::new(options.kind, options.discipline),
+            count: 0,
+            ceiling: u32::from(options.ceiling.get()),
+            obtained: options.obtained,
+        };
+        Anchor::create(region, name, &plan).map(Self::on)
+    }
+
+    /// Opens the semaphore of this name.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
+        Anchor::open(region, name, |form| form.kind().has_owner()).map(Self::on)
+    }
+
+    pub(crate) fn on(anchor: Anchor<'r>) -> Self {
+        Self {
+            kind: anchor.core.form().kind(),
+            anchor,
+        }
+    }
+
+    /// Obtains the semaphore, waiting while another task owns it.
+    ///
+    /// # Errors
+    /// [`ObtainError::Deadlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Flushed`],
+    /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
+    #[inline]
+    pub fn obtain(&self) -> Result<Held<'r>, ObtainError> {
+        self.obtain_with(Patience::Until(None))
+    }
+
+    /// Obtains the semaphore if no other task owns it at this moment.
+    ///
+    /// # Errors
+    /// [`ObtainError::WouldBlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Deleted`],
+    /// [`ObtainError::Attach`].
+    #[inline]
+    pub fn try_obtain(&self) -> Result<Held<'r>, ObtainError> {
+        self.obtain_with(Patience::Try)
+    }
+
+    /// Obtains the semaphore, waiting for it until `deadline`.
+    ///
+    /// # Errors
+    /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
+    #[inline]
+    pub fn obtain_until(&self, deadline: Deadline) -> Result<Held<'r>, ObtainError> {
+        self.obtain_with(Patience::Until(Some(deadline)))
+    }
+
+    /// Obtains the semaphore, waiting for it for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`Self::obtain_until`].
+    pub fn obtain_for(&self, timeout: Duration) -> Result<Held<'r>, ObtainError> {
+        self.obtain_until(Deadline::after(timeout))
+    }
+
+    #[inline(always)]
+    fn obtain_with(&self, patience: Patience) -> Result<Held<'r>, ObtainError> {
+        let told = if self.obtain_at_hand() {
+            Told::Clean
+        } else {
+            self.obtain_slowly(patience)?
+        };
+        Ok(Held {
+            semaphore: *self,
+            owner_died: told == Told::OwnerDied,
+            thread: PhantomData,
+        })
+    }
+
+    /// Obtains the semaphore if it is free and nothing more is to be done for it.
+    #[inline(always)]
+    pub(crate) fn obtain_at_hand(&self) -> bool {
+        let Anchor { ground, core, key } = self.anchor;
+        let _giant = ground.giant();
+        if self.kind != Kind::Ceiling
+            && let Some(task) = ground.task_at_hand()
+            && owned::obtain_free(core, key, task.owner().raw())
+        {
+            task.slot.wait.standing.obtained();
+            return true;
+        }
+        false
+    }
+
+    #[cold]
+    pub(crate) fn obtain_slowly(&self, patience: Patience) -> Result<Told, Failure> {
+        let Anchor { ground, core, key } = self.anchor;
+        let task = ground.task()?;
+        let _giant = ground.giant();
+        Ok(owned::obtain(ground, core, key, me(task), patience)?)
+    }
+
+    /// Releases the semaphore once: what is due for each obtain whose guard was [kept](Held::keep), and for a
+    /// semaphore that was made obtained. The last time it goes to the first who waits, if anybody does.
+    ///
+    /// # Errors
+    /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    #[inline]
+    pub fn release(&self) -> Result<(), ReleaseError> {
+        self.release_with(false)
+    }
+
+    #[inline(always)]
+    fn release_with(&self, torn: bool) -> Result<(), ReleaseError> {
+        let Anchor { ground, core, key } = self.anchor;
+        let _giant = ground.giant();
+        if self.kind != Kind::Ceiling
+            && !torn
+            && let Some(task) = ground.task_at_hand()
+            && owned::release_free(core, key, task.owner().raw())
+        {
+            let task = me(task);
+            task.record.standing.released();
+            if self.kind == Kind::Inherit {
+                priority::had_more(ground, core, task);
+            }
+            return Ok(());
+        }
+        self.release_slowly(torn)
+    }
+
+    #[cold]
+    fn release_slowly(&self, torn: bool) -> Result<(), ReleaseError> {
+        let Anchor { ground, core, key } = self.anchor;
+        owned::release(ground, core, key, me(ground.task()?), torn)?;
+        Ok(())
+    }
+
+    /// Sends away all who wait, in the order in which they would be served: they get
+    /// [`ObtainError::Flushed`]. Whoever owns it keeps it. Returns how many.
+    ///
+    /// # Errors
+    /// [`UseError::Deleted`], [`UseError::Attach`].
+    pub fn flush(&self) -> Result<u32, UseError> {
+        self.anchor.flush()
+    }
+
+    /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
+    /// of this name can be made, which the handles on this one do not touch.
+    ///
+    /// # Errors
+    /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
+    pub fn delete(&self) -> Result<(), UseError> {
+        self.anchor.delete()
+    }
+
+    /// The ceiling, if there is one.
+    #[must_use]
+    pub fn ceiling(&self) -> Option<Priority> {
+        // Relaxed: the answer may be stale before it arrives.
+        let ceiling = self.anchor.core.ceiling.load(Ordering::Relaxed);
+        (self.kind == Kind::Ceiling).then(|| Priority::recorded(ceiling))
+    }
+
+    /// Changes the ceiling; returns the one before. The owner's priority is another one at once.
+    ///
+    /// # Errors
+    /// [`UseError::NoCeiling`], [`UseError::Deleted`], [`UseError::Attach`].
+    pub fn set_ceiling(&self, ceiling: Priority) -> Result<Priority, UseError> {
+        let Anchor { ground, core, key } = self.anchor;
+        let _giant = ground.giant();
+        ground.task()?;
+        if self.kind != Kind::Ceiling {
+            return Err(UseError::NoCeiling);
+        }
+        let locked = Locked::new(ground, core).map_err(AttachError::from)?;
+        if core.key() != Some(key) {
+            return Err(UseError::Deleted);
+        }
+        let before = core
+            .ceiling
+            .swap(u32::from(ceiling.get()), Ordering::SeqCst);
+        drop(locked);
+        priority::ceiling_changed(ground, core);
+        debug_assert!(before <= LOWEST);
+        Ok(Priority::recorded(before))
+    }
+
+    /// The task that owns it at this moment. It may have died, and nobody come since.
+    #[must_use]
+    pub fn owner(&self) -> Option<TaskId> {
+        match owner_of(self.anchor.word()?) {
+            0 => None,
+            owner => TaskId::from_raw(owner),
+        }
+    }
+
+    /// How many tasks wait in its queue at this moment.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.anchor.waiting()
+    }
+}
+
+impl fmt::Debug for BinarySemaphore<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("BinarySemaphore")
+            .field("kind", &self.kind)
+            .field("owner", &self.owner())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A binary semaphore that the calling task has obtained; released when this is dropped.
+///
+/// Dropped by a panic, it is released as if its owner had died. In the child of a fork, which owns nothing,
+/// dropping it does nothing.
+#[must_use = "the semaphore is released when this is dropped; see `keep`"]
+pub struct Held<'r> {
+    semaphore: BinarySemaphore<'r>,
+    owner_died: bool,
+    /// The semaphore belongs to the thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl Held<'_> {
+    /// Whether the owner before died, or panicked, and what the semaphore protects may be half changed.
+    #[must_use]
+    pub fn owner_died(&self) -> bool {
+        self.owner_died
+    }
+
+    /// Leaves the semaphore obtained, to be [released](BinarySemaphore::release) later, by this task.
+    pub fn keep(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let torn = std::thread::panicking();
+        match self.semaphore.release_with(torn) {
+            // The guard of a parent; or somebody has released it by hand.
+            Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
+            Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
+        }
+    }
+}
+
+impl fmt::Debug for Held<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Held")
+            .field("semaphore", &self.semaphore)
+            .field("owner_died", &self.owner_died)
+            .finish()
+    }
+}

@@ -1,0 +1,200 @@
+//! Handles on what has a count: counting and simple binary semaphores.
+
+use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
+use super::handle::{Anchor, Plan};
+use super::object::{Discipline, Form, Kind};
+use super::wait::Patience;
+use crate::region::Region;
+use crate::time::Deadline;
+use core::fmt;
+use core::time::Duration;
+
+macro_rules! handle {
+    ($(#[$meta:meta])* $name:ident, $kind:expr) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy)]
+        pub struct $name<'r> {
+            anchor: Anchor<'r>,
+        }
+
+        // SAFETY: a semaphore is atomics, and links under its lock.
+        unsafe impl Send for $name<'_> {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name<'_> {}
+
+        impl<'r> $name<'r> {
+            /// What a semaphore takes of the region.
+            pub const BYTES: usize = Anchor::BYTES;
+
+            /// Opens the semaphore of this name.
+            ///
+            /// # Errors
+            /// See [`SemaphoreError`].
+            pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
+                let anchor = Anchor::open(region, name, |form| form.kind() == $kind)?;
+                Ok(Self { anchor })
+            }
+
+            /// Obtains a unit, waiting while there is none.
+            ///
+            /// # Errors
+            /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+            #[inline]
+            pub fn obtain(&self) -> Result<(), ObtainError> {
+                self.anchor.obtain_unit(Patience::Until(None))
+            }
+
+            /// Obtains a unit if there is one at this moment.
+            ///
+            /// # Errors
+            /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
+            #[inline]
+            pub fn try_obtain(&self) -> Result<(), ObtainError> {
+                self.anchor.obtain_unit(Patience::Try)
+            }
+
+            /// Obtains a unit, waiting for one until `deadline`.
+            ///
+            /// # Errors
+            /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
+            #[inline]
+            pub fn obtain_until(&self, deadline: Deadline) -> Result<(), ObtainError> {
+                self.anchor.obtain_unit(Patience::Until(Some(deadline)))
+            }
+
+            /// Obtains a unit, waiting for one for at most `timeout`.
+            ///
+            /// # Errors
+            /// As for [`Self::obtain_until`].
+            pub fn obtain_for(&self, timeout: Duration) -> Result<(), ObtainError> {
+                self.obtain_until(Deadline::after(timeout))
+            }
+
+            /// Sends away all who wait, in the order in which they would be served: they get
+            /// [`ObtainError::Flushed`]. The count stays what it is. Returns how many.
+            ///
+            /// # Errors
+            /// [`UseError::Deleted`], [`UseError::Attach`].
+            pub fn flush(&self) -> Result<u32, UseError> {
+                self.anchor.flush()
+            }
+
+            /// Ends the semaphore: all who wait, in the order in which they would be served, and whoever
+            /// comes later, get [`ObtainError::Deleted`]. A new one of this name can be made, which the
+            /// handles on this one do not touch.
+            ///
+            /// # Errors
+            /// [`UseError::Deleted`], [`UseError::Attach`].
+            pub fn delete(&self) -> Result<(), UseError> {
+                self.anchor.delete()
+            }
+
+            /// The count at this moment; 0 if it is deleted.
+            #[must_use]
+            pub fn count(&self) -> u32 {
+                self.anchor.word().map_or(0, |word| (word >> 32) as u32)
+            }
+
+            /// How many tasks wait in its queue at this moment.
+            #[must_use]
+            pub fn waiting(&self) -> u32 {
+                self.anchor.waiting()
+            }
+        }
+
+        impl fmt::Debug for $name<'_> {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter
+                    .debug_struct(stringify!($name))
+                    .field("count", &self.count())
+                    .field("waiting", &self.waiting())
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+handle!(
+    /// A semaphore that counts from 0 to 2³² − 1. Any task may release it.
+    ///
+    /// ```
+    /// use latchwork::region::RegionOptions;
+    /// use latchwork::semaphore::{CountingSemaphore, Discipline, ObtainError};
+    ///
+    /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+    /// let jobs = CountingSemaphore::create(&region, "jobs", 1, Discipline::Fifo)?;
+    /// jobs.obtain()?;
+    /// assert!(matches!(jobs.try_obtain(), Err(ObtainError::WouldBlock)));
+    /// jobs.release()?;
+    /// assert_eq!(jobs.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// A unit that a task has when it dies is gone with it.
+    CountingSemaphore,
+    Kind::Counting
+);
+
+handle!(
+    /// A semaphore that is 0 or 1. Any task may release it; to release it at 1 changes nothing.
+    ///
+    /// A task that dies between obtaining and releasing it leaves it at 0.
+    SimpleBinarySemaphore,
+    Kind::SimpleBinary
+);
+
+impl<'r> CountingSemaphore<'r> {
+    /// Makes the semaphore of this name with `count` units, or opens it if there is one of this discipline.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        count: u32,
+        discipline: Discipline,
+    ) -> Result<Self, SemaphoreError> {
+        let plan = Plan::counting(Form::new(Kind::Counting, discipline), count);
+        let anchor = Anchor::create(region, name, &plan)?;
+        Ok(Self { anchor })
+    }
+
+    /// Releases a unit: to the first who waits, if anybody does.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    #[inline]
+    pub fn release(&self) -> Result<(), ReleaseError> {
+        self.anchor.release_unit(u32::MAX)
+    }
+}
+
+impl<'r> SimpleBinarySemaphore<'r> {
+    /// Makes the semaphore of this name with a count of 0 or 1, or opens it if there is one of this
+    /// discipline.
+    ///
+    /// # Errors
+    /// [`SemaphoreError::Count`]; see [`SemaphoreError`].
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        count: u32,
+        discipline: Discipline,
+    ) -> Result<Self, SemaphoreError> {
+        if count > 1 {
+            return Err(SemaphoreError::Count(count));
+        }
+        let plan = Plan::counting(Form::new(Kind::SimpleBinary, discipline), count);
+        let anchor = Anchor::create(region, name, &plan)?;
+        Ok(Self { anchor })
+    }
+
+    /// Sets it to 1, or hands it to the first who waits.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    #[inline]
+    pub fn release(&self) -> Result<(), ReleaseError> {
+        self.anchor.release_unit(1)
+    }
+}

@@ -1,0 +1,180 @@
+//! What can go wrong with a semaphore, by operation.
+
+use crate::task::TaskError;
+
+#[cfg(not(loom))]
+pub use of_handles::*;
+
+/// Why an obtain got nothing, as the code below the handles says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    WouldBlock,
+    TimedOut,
+    Flushed,
+    /// While the task waited.
+    Deleted,
+    /// There was none when the task came.
+    NoObject,
+    Deadlock,
+    AboveCeiling {
+        own: u32,
+        ceiling: u32,
+    },
+    Task(TaskError),
+}
+
+impl From<TaskError> for Refusal {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
+    }
+}
+
+/// Why nothing was released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseRefusal {
+    Deleted,
+    NotOwner,
+    Overflow,
+    Task(TaskError),
+}
+
+impl From<TaskError> for ReleaseRefusal {
+    fn from(error: TaskError) -> Self {
+        Self::Task(error)
+    }
+}
+
+#[cfg(not(loom))]
+mod of_handles {
+    use super::{Refusal, ReleaseRefusal};
+    use crate::region::{AttachError, ObjectError};
+    use crate::semaphore::Priority;
+
+    /// Why a semaphore was not made or opened.
+    #[derive(Debug, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum SemaphoreError {
+        /// The region cannot hold it, or has something else by this name.
+        #[error(transparent)]
+        Object(#[from] ObjectError),
+        /// There is a semaphore of this name, but of another kind, discipline or protocol.
+        #[error("the semaphore of this name is of another kind")]
+        OtherKind,
+        /// The semaphore of this name was deleted, or has never been completely made.
+        #[error("the semaphore of this name is deleted")]
+        Deleted,
+        /// A simple binary semaphore counts to 1.
+        #[error("a simple binary semaphore cannot begin with {0}")]
+        Count(u32),
+        /// It cannot be made obtained by a task with a higher priority than its ceiling.
+        #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
+        AboveCeiling {
+            /// The task's priority at present.
+            own: Priority,
+            /// The ceiling.
+            ceiling: Priority,
+        },
+    }
+
+    impl From<AttachError> for SemaphoreError {
+        fn from(error: AttachError) -> Self {
+            Self::Object(error.into())
+        }
+    }
+
+    /// Why a semaphore was not obtained.
+    #[derive(Debug, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum ObtainError {
+        /// It is not free at this moment. From `try_obtain` only.
+        #[error("the semaphore is not free")]
+        WouldBlock,
+        /// The deadline passed.
+        #[error("the deadline passed")]
+        TimedOut,
+        /// All who waited were sent away.
+        #[error("the semaphore was flushed")]
+        Flushed,
+        /// There is no such semaphore any more.
+        #[error("the semaphore was deleted")]
+        Deleted,
+        /// The calling task would wait for itself, in a circle of any length.
+        #[error("waiting would be a deadlock")]
+        Deadlock,
+        /// A task with a higher priority than its ceiling must not use it.
+        #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
+        AboveCeiling {
+            /// The task's priority at present.
+            own: Priority,
+            /// The ceiling.
+            ceiling: Priority,
+        },
+        /// The thread cannot become a task of the region.
+        #[error(transparent)]
+        Attach(#[from] AttachError),
+    }
+
+    impl From<Refusal> for ObtainError {
+        fn from(refusal: Refusal) -> Self {
+            match refusal {
+                Refusal::WouldBlock => Self::WouldBlock,
+                Refusal::TimedOut => Self::TimedOut,
+                Refusal::Flushed => Self::Flushed,
+                Refusal::Deleted | Refusal::NoObject => Self::Deleted,
+                Refusal::Deadlock => Self::Deadlock,
+                Refusal::AboveCeiling { own, ceiling } => Self::AboveCeiling {
+                    own: Priority::recorded(own),
+                    ceiling: Priority::recorded(ceiling),
+                },
+                Refusal::Task(error) => Self::Attach(error.into()),
+            }
+        }
+    }
+
+    /// Why a semaphore was not released.
+    #[derive(Debug, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum ReleaseError {
+        /// The calling task does not own it.
+        #[error("the task does not own the semaphore")]
+        NotOwner,
+        /// It has been released as often as it can count, 2³² − 1 times.
+        #[error("the semaphore's count is at its end")]
+        Overflow,
+        /// There is no such semaphore any more.
+        #[error("the semaphore was deleted")]
+        Deleted,
+        /// The thread cannot become a task of the region.
+        #[error(transparent)]
+        Attach(#[from] AttachError),
+    }
+
+    impl From<ReleaseRefusal> for ReleaseError {
+        fn from(refusal: ReleaseRefusal) -> Self {
+            match refusal {
+                ReleaseRefusal::Deleted => Self::Deleted,
+                ReleaseRefusal::NotOwner => Self::NotOwner,
+                ReleaseRefusal::Overflow => Self::Overflow,
+                ReleaseRefusal::Task(error) => Self::Attach(error.into()),
+            }
+        }
+    }
+
+    /// Why a semaphore was not flushed or deleted, or its ceiling not changed.
+    #[derive(Debug, thiserror::Error)]
+    #[non_exhaustive]
+    pub enum UseError {
+        /// There is no such semaphore any more.
+        #[error("the semaphore was deleted")]
+        Deleted,
+        /// A task owns it.
+        #[error("the semaphore is owned")]
+        InUse,
+        /// It has no ceiling.
+        #[error("the semaphore has no ceiling")]
+        NoCeiling,
+        /// The thread cannot become a task of the region.
+        #[error(transparent)]
+        Attach(#[from] AttachError),
+    }
+}

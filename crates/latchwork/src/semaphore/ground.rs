@@ -1,0 +1,79 @@
+//! What semaphores need of the region they lie in; a model has its own.
+
+use crate::atomic::AtomicU32;
+use crate::region::Parked;
+use crate::region::wait_record::WaitRecord;
+use crate::time::Deadline;
+
+/// The tasks of a region, by their numbers: slot and generation.
+pub(crate) trait Ground {
+    /// The record in a slot, if there is such a slot.
+    fn record(&self, slot: u16) -> Option<&WaitRecord>;
+    /// Slots from here on were never used.
+    fn used(&self) -> u16;
+    fn is_alive(&self, task: u64) -> bool;
+    /// See `region/park.rs`.
+    fn deaths(&self) -> u32;
+    /// Has dead tasks settled before anybody sees what they left.
+    fn settle_deaths(&self);
+    /// Sleeps, as the calling task, while the word of its record holds the value and nobody dies.
+    fn park(&self, word: &AtomicU32, value: u32, deaths: u32, deadline: Option<Deadline>)
+    -> Parked;
+    /// Gives the kernel a task's priority.
+    fn mirror(&self, slot: u16, priority: u32);
+}
+
+#[cfg(not(loom))]
+mod of_region {
+    use super::*;
+    use crate::region::Inner;
+    use crate::region::heap::Owner;
+    use crate::region::wait_record::real_time;
+    use std::sync::Arc;
+
+    impl Ground for Arc<Inner> {
+        #[inline]
+        fn record(&self, slot: u16) -> Option<&WaitRecord> {
+            self.slots().get(usize::from(slot)).map(|slot| &slot.wait)
+        }
+
+        fn used(&self) -> u16 {
+            self.slots_used()
+        }
+
+        fn is_alive(&self, task: u64) -> bool {
+            Owner::from_raw(task).is_some_and(|owner| Inner::is_alive(self, owner))
+        }
+
+        fn deaths(&self) -> u32 {
+            Inner::deaths(self)
+        }
+
+        fn settle_deaths(&self) {
+            // If this task cannot, others will.
+            let _ = self.sweep();
+        }
+
+        fn park(
+            &self,
+            word: &AtomicU32,
+            value: u32,
+            deaths: u32,
+            deadline: Option<Deadline>,
+        ) -> Parked {
+            match self.task() {
+                Ok(task) => self
+                    .without_giant(|| Inner::park(self, task, &[(word, value)], deaths, deadline)),
+                // Who waits here is a task.
+                Err(_) => Parked::Again,
+            }
+        }
+
+        fn mirror(&self, slot: u16, priority: u32) {
+            if let Some(tid) = self.thread_in(slot) {
+                // The recorded priority counts, whatever the kernel says.
+                let _ = crate::sys::scheduling::set_priority_of(tid, real_time(priority));
+            }
+        }
+    }
+}

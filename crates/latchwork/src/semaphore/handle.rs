@@ -1,0 +1,258 @@
+//! What the handles on all kinds have in common: a named object of a region.
+
+use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
+use super::object::{Core, DELETED, Form, Kind, key_of};
+use super::wait::{Me, Patience};
+use super::wait_queue::Locked;
+use super::{Refusal, counting, owned, priority};
+use crate::atomic::Ordering;
+use crate::region::wait_record::{FLUSHED, LOWEST};
+use crate::region::{AttachError, Inner, ObjectError, Region, Task, fingerprint};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+const FINGERPRINT: u64 = fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[1]);
+
+/// A semaphore that somebody means.
+#[derive(Clone, Copy)]
+pub(crate) struct Anchor<'r> {
+    pub(crate) ground: &'r Arc<Inner>,
+    pub(crate) core: &'r Core,
+    /// See `object.rs`.
+    pub(crate) key: u64,
+}
+
+/// Why nothing was obtained.
+pub(crate) enum Failure {
+    Refused(Refusal),
+    Attach(AttachError),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        Self::Attach(error)
+    }
+}
+
+impl From<Failure> for ObtainError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused(refusal) => refusal.into(),
+            Failure::Attach(error) => Self::Attach(error),
+        }
+    }
+}
+
+/// What a new semaphore is to be.
+pub(crate) struct Plan {
+    pub(crate) form: Form,
+    pub(crate) count: u32,
+    pub(crate) ceiling: u32,
+    /// The caller owns it at once.
+    pub(crate) obtained: bool,
+}
+
+impl Plan {
+    pub(crate) fn counting(form: Form, count: u32) -> Self {
+        Self {
+            form,
+            count,
+            ceiling: LOWEST,
+            obtained: false,
+        }
+    }
+}
+
+/// The calling task, as semaphores know it.
+#[inline]
+pub(crate) fn me(task: Task<'_>) -> Me<'_> {
+    Me {
+        task: task.owner().raw(),
+        record: &task.slot.wait,
+    }
+}
+
+impl<'r> Anchor<'r> {
+    pub(super) const BYTES: usize = size_of::<Core>();
+
+    /// Makes the semaphore of this name, or opens it if there is one of this form.
+    pub(super) fn create(
+        region: &'r Region,
+        name: &str,
+        plan: &Plan,
+    ) -> Result<Self, SemaphoreError> {
+        let (block, bytes) =
+            region.raw_object(name, FINGERPRINT, Layout::new::<Core>(), |block| {
+                // SAFETY: a fresh block of the right size and alignment.
+                unsafe { block.cast::<Core>().write(Core::new()) };
+            })?;
+        let core = core_in(block, bytes)?;
+        let ground = region.inner();
+        let task = ground.task()?;
+        let locked = Locked::new(ground, core).map_err(AttachError::from)?;
+        let key = match core.key() {
+            Some(key) if core.form() == plan.form => key,
+            Some(_) => return Err(SemaphoreError::OtherKind),
+            None => {
+                let key = make(core, plan, me(task))?;
+                drop(locked);
+                made(ground, core, plan, me(task));
+                key
+            }
+        };
+        Ok(Self { ground, core, key })
+    }
+
+    /// Opens the semaphore of this name if `is_right` says so of its form.
+    pub(super) fn open(
+        region: &'r Region,
+        name: &str,
+        is_right: impl FnOnce(Form) -> bool,
+    ) -> Result<Self, SemaphoreError> {
+        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
+        let core = core_in(block, bytes)?;
+        let key = core.key().ok_or(SemaphoreError::Deleted)?;
+        if !is_right(core.form()) {
+            return Err(SemaphoreError::OtherKind);
+        }
+        Ok(Self {
+            ground: region.inner(),
+            core,
+            key,
+        })
+    }
+
+    /// Obtains a unit of a count.
+    #[inline(always)]
+    pub(crate) fn obtain_unit(&self, patience: Patience) -> Result<(), ObtainError> {
+        if self.obtain_unit_at_hand() {
+            return Ok(());
+        }
+        Ok(self.obtain_unit_slowly(patience)?)
+    }
+
+    /// Obtains a unit if there is one and nobody waits.
+    #[inline(always)]
+    pub(crate) fn obtain_unit_at_hand(&self) -> bool {
+        let _giant = self.ground.giant();
+        counting::obtain_free(self.core, self.key)
+    }
+
+    #[cold]
+    pub(crate) fn obtain_unit_slowly(&self, patience: Patience) -> Result<(), Failure> {
+        let me = me(self.ground.task()?);
+        let _giant = self.ground.giant();
+        counting::obtain(self.ground, self.core, self.key, me, patience)?;
+        Ok(())
+    }
+
+    /// Releases a unit, up to `most`.
+    #[inline(always)]
+    pub(crate) fn release_unit(&self, most: u32) -> Result<(), ReleaseError> {
+        let _giant = self.ground.giant();
+        if counting::release_free(self.core, self.key, most) {
+            return Ok(());
+        }
+        self.release_unit_slowly(most)
+    }
+
+    #[cold]
+    fn release_unit_slowly(&self, most: u32) -> Result<(), ReleaseError> {
+        // The lock of the object is robust, and those who wait for it watch over tasks.
+        self.ground.task()?;
+        counting::release(self.ground, self.core, self.key, most)?;
+        Ok(())
+    }
+
+    /// Sends away all who wait; how many.
+    pub(crate) fn flush(&self) -> Result<u32, UseError> {
+        let _giant = self.ground.giant();
+        self.ground.task()?;
+        let locked = Locked::new(self.ground, self.core).map_err(AttachError::from)?;
+        if self.core.key() != Some(self.key) {
+            return Err(UseError::Deleted);
+        }
+        let count = locked.end_all(FLUSHED);
+        drop(locked);
+        if count > 0 {
+            priority::pass_on(self.ground, self.core);
+        }
+        Ok(count)
+    }
+
+    /// Ends the semaphore.
+    pub(crate) fn delete(&self) -> Result<(), UseError> {
+        let _giant = self.ground.giant();
+        self.ground.task()?;
+        let (ground, core, key) = (self.ground, self.core, self.key);
+        if core.form().kind().has_owner() {
+            let deleted = owned::delete(ground, core, key).map_err(AttachError::from)?;
+            deleted.map_err(|refusal| match refusal {
+                owned::DeleteRefusal::Deleted => UseError::Deleted,
+                owned::DeleteRefusal::InUse => UseError::InUse,
+            })
+        } else if counting::delete(ground, core, key).map_err(AttachError::from)? {
+            Ok(())
+        } else {
+            Err(UseError::Deleted)
+        }
+    }
+
+    /// How many wait.
+    pub(crate) fn waiting(&self) -> u32 {
+        // Relaxed: the answer may be stale before it arrives.
+        self.core.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The word, if there is the semaphore that is meant.
+    pub(crate) fn word(&self) -> Option<u64> {
+        let word = self.core.word.load(Ordering::Relaxed);
+        super::object::is_of(word, self.key).then_some(word)
+    }
+}
+
+/// Makes a new semaphore where there is none, under its lock; the caller's if it is to be.
+pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, SemaphoreError> {
+    debug_assert!(key_of(DELETED) == 0);
+    let has_ceiling = plan.form.kind() == Kind::Ceiling;
+    if plan.obtained && has_ceiling && me.priority() < plan.ceiling {
+        return Err(SemaphoreError::AboveCeiling {
+            own: super::Priority::recorded(me.priority()),
+            ceiling: super::Priority::recorded(plan.ceiling),
+        });
+    }
+    let content = match plan.form.kind().has_owner() {
+        true if plan.obtained => {
+            me.record.standing.obtained();
+            me.task
+        }
+        true => 0,
+        false => u64::from(plan.count) << 32,
+    };
+    Ok(core.make(plan.form, plan.ceiling, content))
+}
+
+/// After [`make`], when the lock has been released.
+pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>) {
+    if plan.obtained && plan.form.kind() == Kind::Ceiling {
+        priority::has_ceiling(ground, core, me);
+    }
+}
+
+fn core_in<'r>(block: NonNull<u8>, bytes: usize) -> Result<&'r Core, ObjectError> {
+    let core = block.cast::<Core>();
+    if bytes != size_of::<Core>() || !core.is_aligned() {
+        return Err(ObjectError::OtherType);
+    }
+    core.as_ptr().expose_provenance();
+    // SAFETY: an object of this fingerprint was written by `create`. Nothing frees it: there is no type by
+    // which `Region::remove` would find it.
+    Ok(unsafe { core.as_ref() })
+}

@@ -1,0 +1,194 @@
+//! The object: one word for what need not wait, and what is under its lock.
+//!
+//! | bits of the word | counting, simple binary | with an owner |
+//! | --- | --- | --- |
+//! | 63–32 | the count | the owner's generation |
+//! | 31–16 | 0 | the owner's slot; with the generation 0: nobody |
+//! | 15–4 | the incarnation, which changes when a deleted object is made anew | the same |
+//! | 3 `NESTED` | 0 | the owner has obtained it more than once: see `nest` |
+//! | 2 `DIED` | 0 | an owner died, and nobody has been told |
+//! | 1 `DELETED` | there is no object | the same |
+//! | 0 `QUEUED` | somebody may stand in the queue | the same |
+//!
+//! An incarnation with all flags clear is a *key*. Who has a handle compares the low half with the key that
+//! the handle was made with: one comparison says that the object is the one that was meant, and that nobody
+//! waits, and then the operation is one compare-and-swap.
+
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom};
+use crate::mutex::Robust;
+
+pub(crate) const QUEUED: u64 = 1;
+pub(crate) const DELETED: u64 = 2;
+pub(crate) const DIED: u64 = 4;
+pub(crate) const NESTED: u64 = 8;
+const FLAGS: u64 = 0xf;
+/// The incarnation.
+const KEY: u64 = 0xfff0;
+const NEXT_KEY: u64 = 0x10;
+/// Incarnation and flags.
+pub(crate) const LOW: u64 = FLAGS | KEY;
+/// One unit of a count.
+pub(crate) const ONE: u64 = 1 << 32;
+
+/// What a semaphore is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Kind {
+    Counting = 0,
+    SimpleBinary = 1,
+    Binary = 2,
+    Ceiling = 3,
+    Inherit = 4,
+}
+
+impl Kind {
+    pub(crate) fn has_owner(self) -> bool {
+        !matches!(self, Self::Counting | Self::SimpleBinary)
+    }
+
+    /// The highest count.
+    pub(crate) fn most(self) -> u32 {
+        if self == Self::Counting { u32::MAX } else { 1 }
+    }
+}
+
+/// The order in which those who wait are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Discipline {
+    /// First come, first served.
+    #[default]
+    Fifo,
+    /// The highest priority first; among equals, first come, first served.
+    Priority,
+}
+
+/// Kind and discipline, in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Form(pub(crate) u32);
+
+const BY_PRIORITY: u32 = 1 << 8;
+
+impl Form {
+    pub(crate) const fn new(kind: Kind, discipline: Discipline) -> Self {
+        match discipline {
+            Discipline::Fifo => Self(kind as u32),
+            Discipline::Priority => Self(kind as u32 | BY_PRIORITY),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kind(self) -> Kind {
+        match self.0 & 0xff {
+            0 => Kind::Counting,
+            1 => Kind::SimpleBinary,
+            2 => Kind::Binary,
+            3 => Kind::Ceiling,
+            _ => Kind::Inherit,
+        }
+    }
+
+    pub(crate) fn is_by_priority(self) -> bool {
+        self.0 & BY_PRIORITY != 0
+    }
+}
+
+/// A semaphore in a region. It never moves, and its memory is never anything else.
+#[repr(C, align(64))]
+pub(crate) struct Core {
+    pub(crate) word: AtomicU64,
+    /// How often the owner has obtained it again; 0 exactly while the word has no `NESTED`. The owner's
+    /// business.
+    pub(crate) nest: AtomicU32,
+    /// A [`Form`], the same for all of an incarnation.
+    form: AtomicU32,
+    /// The priority that the owner has at least, if there is a ceiling.
+    pub(crate) ceiling: AtomicU32,
+    /// Slot + 1 of the first and the last who wait; 0: nobody. As the rest, under the lock.
+    pub(crate) first: AtomicU32,
+    pub(crate) last: AtomicU32,
+    /// How many wait.
+    pub(crate) waiting: AtomicU32,
+    /// The next one that the owner has with a ceiling. The owner's business.
+    pub(crate) next_held: AtomicU64,
+    /// The next ticket.
+    pub(crate) tickets: AtomicU64,
+    /// The count of deaths when the queue was last looked through for them.
+    pub(crate) recovered: AtomicU32,
+    pub(crate) lock: Robust,
+}
+
+impl Core {
+    const_unless_loom! {
+        /// No object yet.
+        pub(crate) fn new() -> Self {
+            Self {
+                word: AtomicU64::new(DELETED),
+                nest: AtomicU32::new(0),
+                form: AtomicU32::new(0),
+                ceiling: AtomicU32::new(0),
+                first: AtomicU32::new(0),
+                last: AtomicU32::new(0),
+                waiting: AtomicU32::new(0),
+                next_held: AtomicU64::new(0),
+                tickets: AtomicU64::new(0),
+                recovered: AtomicU32::new(0),
+                lock: Robust::new(),
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn form(&self) -> Form {
+        // Relaxed: changed while there is no object; who has its key has it from its word.
+        Form(self.form.load(Ordering::Relaxed))
+    }
+
+    /// The address by which records name it.
+    pub(crate) fn address(&self) -> u64 {
+        core::ptr::from_ref(self).addr() as u64
+    }
+
+    /// Makes a new object out of none, with `content` in the high half, and returns its key. Under the lock;
+    /// the last store is the one that counts.
+    pub(crate) fn make(&self, form: Form, ceiling: u32, content: u64) -> u64 {
+        // Relaxed: under the lock, and published by the word.
+        let key = key_of(self.word.load(Ordering::Relaxed).wrapping_add(NEXT_KEY));
+        self.form.store(form.0, Ordering::Relaxed);
+        self.ceiling.store(ceiling, Ordering::Relaxed);
+        self.nest.store(0, Ordering::Relaxed);
+        // Release: pairs with the Acquire of who takes the key.
+        self.word.store(content | key, Ordering::Release);
+        key
+    }
+
+    /// The key of the object that there is.
+    pub(crate) fn key(&self) -> Option<u64> {
+        // Acquire: pairs with `make`.
+        let word = self.word.load(Ordering::Acquire);
+        (word & DELETED == 0).then_some(key_of(word))
+    }
+}
+
+/// The incarnation that a word speaks of.
+#[inline]
+pub(crate) fn key_of(word: u64) -> u64 {
+    word & KEY
+}
+
+/// Whether the word is that of the object with this key.
+#[inline]
+pub(crate) fn is_of(word: u64, key: u64) -> bool {
+    word & (KEY | DELETED) == key
+}
+
+/// The owner, 0 if none.
+#[inline]
+pub(crate) fn owner_of(word: u64) -> u64 {
+    word & !0xffff
+}
+
+/// The slot of a task that is given by a number.
+#[inline]
+pub(crate) fn slot_of(task: u64) -> u16 {
+    (task >> 16) as u16
+}

@@ -1,0 +1,389 @@
+//! Semaphores that have an owner: binary ones, with nesting, and with a protocol or without.
+//!
+//! | word | meaning | entered by |
+//! | --- | --- | --- |
+//! | key | free | release, nobody waits: CAS, Release; creation |
+//! | key + owner | owned, nobody waits | obtain: CAS, Acquire |
+//! | key + owner + `QUEUED` | owned, somebody waits | who enters the queue, under the lock |
+//! | key + owner + `DIED` (+ `QUEUED`) | owned, and the owner is to be told of a death, or has had a panic in an inner section | a hand-over from a dead owner, under the lock; release by a panic |
+//! | any of these owned ones + `NESTED` | obtained again | its owner: CAS |
+//! | key + `DIED` | free, and the next owner is to be told | the same, nobody waits |
+//!
+//! Invariants
+//! 1. While anybody waits there is an owner, and the word has `QUEUED`: it changes hands under the lock only.
+//! 2. A hand-over is committed by the store to the word that names the heir. What is still to be done then
+//!    follows from the word: the heir, whose record says `WAITING` for this object, is told.
+//! 3. `nest` is 0, and the word without `NESTED`, whenever the owner changes.
+//!
+//! *A dead owner* is found by whoever comes for the semaphore, and by all who wait for it: the death wakes
+//! them. Under the lock the first who waits becomes the owner, and is told; if nobody waits, the next who
+//! comes is. Before it is, the region has settled what the dead task left.
+//!
+//! *A kill* during a hand-over: before the store (2) the links may lack the heir, and are made anew from the
+//! records; after it the heir is told by whoever takes the lock next, at the latest by itself, for it sleeps,
+//! and the death wakes it.
+
+use super::ground::Ground;
+use super::object::{
+    Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
+};
+use super::wait::{
+    Approach, LOOKS_AHEAD, LOOKS_OF_A_DONOR, Me, Patience, acknowledge, give_up, wait,
+};
+use super::wait_queue::Locked;
+use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::unless_fault;
+use crate::region::wait_record::{GRANTED, STATE, WAITING};
+use crate::task::TaskError;
+
+/// What a task that has obtained the semaphore is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Clean,
+    OwnerDied,
+}
+
+/// Takes the semaphore if it is free and nothing is to be told. For kinds without a ceiling.
+#[inline(always)]
+pub(crate) fn obtain_free(core: &Core, key: u64, task: u64) -> bool {
+    // Acquire: pairs with the releases.
+    core.word
+        .compare_exchange(
+            key,
+            key | task,
+            unless_fault!(SemaphoreObtainRelaxed, Acquire, Relaxed),
+            Relaxed,
+        )
+        .is_ok()
+}
+
+/// Gives the semaphore back if nobody waits and the caller has obtained it once. For kinds without a ceiling.
+#[inline(always)]
+pub(crate) fn release_free(core: &Core, key: u64, task: u64) -> bool {
+    // Release: pairs with the Acquire of the next owner.
+    core.word
+        .compare_exchange(
+            key | task,
+            key,
+            unless_fault!(SemaphoreReleaseRelaxed, Release, Relaxed),
+            Relaxed,
+        )
+        .is_ok()
+}
+
+/// Any obtain.
+#[cold]
+pub(crate) fn obtain<G: Ground>(
+    ground: &G,
+    core: &Core,
+    key: u64,
+    me: Me<'_>,
+    patience: Patience,
+) -> Result<Told, Refusal> {
+    let word = core.word.load(Relaxed);
+    if !is_of(word, key) {
+        return Err(Refusal::NoObject);
+    }
+    if owner_of(word) == me.task {
+        nest(core, 1);
+        me.record.standing.obtained();
+        return Ok(Told::Clean);
+    }
+    let told = take(ground, core, key, me, patience)?;
+    me.record.standing.obtained();
+    if core.form().kind() == Kind::Ceiling {
+        priority::has_ceiling(ground, core, me);
+    }
+    if told == Told::OwnerDied {
+        // Should this task die before it could tell, the next one finds a dead owner again.
+        change_flags(core, |word| word & !DIED);
+        ground.settle_deaths();
+    }
+    // Last: while the record names the object, its ceiling counts.
+    acknowledge(me);
+    Ok(told)
+}
+
+/// Changes flags of a semaphore that the calling task owns; others may announce that they wait meanwhile.
+fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
+    let mut word = core.word.load(Relaxed);
+    // AcqRel: as in `note_emptiness`.
+    while let Err(now) = core
+        .word
+        .compare_exchange(word, change(word), AcqRel, Relaxed)
+    {
+        word = now;
+    }
+}
+
+/// The owner has obtained it once more, or released it once.
+fn nest(core: &Core, by: i32) {
+    // Relaxed: the owner's own, here and below.
+    let before = core.nest.load(Relaxed);
+    let Some(now) = before.checked_add_signed(by) else {
+        crate::fatal(format_args!(
+            "a semaphore was obtained 2^32 times by its owner"
+        ));
+    };
+    core.nest.store(now, Relaxed);
+    if before == 0 {
+        change_flags(core, |word| word | NESTED);
+    } else if now == 0 {
+        change_flags(core, |word| word & !NESTED);
+    }
+}
+
+fn told(word: u64) -> Told {
+    if word & DIED == 0 {
+        Told::Clean
+    } else {
+        Told::OwnerDied
+    }
+}
+
+fn check_ceiling(core: &Core, me: Me<'_>) -> Result<(), Refusal> {
+    if core.form().kind() != Kind::Ceiling {
+        return Ok(());
+    }
+    let (own, ceiling) = (me.priority(), core.ceiling.load(Relaxed));
+    if own < ceiling {
+        return Err(Refusal::AboveCeiling { own, ceiling });
+    }
+    Ok(())
+}
+
+fn take<G: Ground>(
+    ground: &G,
+    core: &Core,
+    key: u64,
+    me: Me<'_>,
+    patience: Patience,
+) -> Result<Told, Refusal> {
+    let mut approach = Approach::new();
+    loop {
+        let word = core.word.load(Relaxed);
+        if !is_of(word, key) {
+            return Err(Refusal::NoObject);
+        }
+        let owner = owner_of(word);
+        if word & LOW == key && owner == 0 {
+            check_ceiling(core, me)?;
+            if obtain_free(core, key, me.task) {
+                return Ok(Told::Clean);
+            }
+            continue;
+        }
+        // A death is settled under the lock.
+        if owner == 0 || !ground.is_alive(owner) {
+            break;
+        }
+        let looks = match patience {
+            Patience::Try => return Err(Refusal::WouldBlock),
+            Patience::Until(_) if priority::is_owed(ground, core, me, owner) => LOOKS_OF_A_DONOR,
+            Patience::Until(_) => LOOKS_AHEAD,
+        };
+        if !approach.goes_on(looks) {
+            break;
+        }
+    }
+    let locked = Locked::new(ground, core)?;
+    loop {
+        let word = core.word.load(Relaxed);
+        if !is_of(word, key) {
+            return Err(Refusal::NoObject);
+        }
+        let owner = owner_of(word);
+        if owner == 0 {
+            check_ceiling(core, me)?;
+            // Acquire: as above.
+            if core
+                .word
+                .compare_exchange(word, word | me.task, AcqRel, Relaxed)
+                .is_ok()
+            {
+                return Ok(told(word));
+            }
+            continue;
+        }
+        if !ground.is_alive(owner) {
+            locked.settle_dead_owner(word);
+            continue;
+        }
+        let Patience::Until(deadline) = patience else {
+            return Err(Refusal::WouldBlock);
+        };
+        if !locked.announce(word) {
+            continue;
+        }
+        locked.enter(me);
+        let seen = core.recovered.load(Relaxed);
+        locked.unlock(Wake::NONE);
+        priority::donate(ground, core, me);
+        if chain::is_circle(ground, core, me) {
+            give_up(ground, core, me, Refusal::Deadlock)?;
+        } else {
+            wait(ground, core, me, seen, deadline)?;
+        }
+        // Acquire: what the last owner did is in the grant, which has been seen with Acquire.
+        return Ok(told(core.word.load(Relaxed)));
+    }
+}
+
+/// Any release. `torn`: the next owner is to be told, as if this one had died.
+#[cold]
+pub(crate) fn release<G: Ground>(
+    ground: &G,
+    core: &Core,
+    key: u64,
+    me: Me<'_>,
+    torn: bool,
+) -> Result<(), ReleaseRefusal> {
+    let word = core.word.load(Relaxed);
+    if !is_of(word, key) {
+        return Err(ReleaseRefusal::Deleted);
+    }
+    if owner_of(word) != me.task {
+        return Err(ReleaseRefusal::NotOwner);
+    }
+    // Of an inner release it is remembered until the last.
+    let torn = torn || word & DIED != 0;
+    if word & NESTED != 0 {
+        if torn {
+            change_flags(core, |word| word | DIED);
+        }
+        nest(core, -1);
+        me.record.standing.released();
+        return Ok(());
+    }
+    if core.form().kind() == Kind::Ceiling {
+        priority::had_ceiling(core, me);
+    }
+    surrender(ground, core, key, me, torn)?;
+    me.record.standing.released();
+    priority::had_more(ground, core, me);
+    Ok(())
+}
+
+fn surrender<G: Ground>(
+    ground: &G,
+    core: &Core,
+    key: u64,
+    me: Me<'_>,
+    torn: bool,
+) -> Result<(), TaskError> {
+    if !torn && release_free(core, key, me.task) {
+        return Ok(());
+    }
+    let locked = Locked::new(ground, core)?;
+    let died = if torn { DIED } else { 0 };
+    loop {
+        if let Some((heir, wake)) = locked.hand_over(key, died) {
+            drop(locked);
+            if core.form().kind() == Kind::Ceiling {
+                // Before it runs. It does so itself, too, should this task not come to it.
+                priority::refresh(ground, heir, false);
+            }
+            unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE).carry_out();
+            return Ok(());
+        }
+        let word = core.word.load(Relaxed);
+        // Release: pairs with the Acquire of the next owner.
+        if core
+            .word
+            .compare_exchange(word, key | died, AcqRel, Relaxed)
+            .is_ok()
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Ends the object. It is the caller's business that nobody has it.
+pub(crate) fn delete<G: Ground>(
+    ground: &G,
+    core: &Core,
+    key: u64,
+) -> Result<Result<(), DeleteRefusal>, TaskError> {
+    let locked = Locked::new(ground, core)?;
+    loop {
+        let word = core.word.load(Relaxed);
+        if !is_of(word, key) {
+            return Ok(Err(DeleteRefusal::Deleted));
+        }
+        let owner = owner_of(word);
+        if owner != 0 && !ground.is_alive(owner) {
+            locked.settle_dead_owner(word);
+            continue;
+        }
+        if owner != 0 {
+            return Ok(Err(DeleteRefusal::InUse));
+        }
+        if core
+            .word
+            .compare_exchange(word, key_of(word) | DELETED, AcqRel, Relaxed)
+            .is_ok()
+        {
+            return Ok(Ok(()));
+        }
+    }
+}
+
+/// Why nothing was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DeleteRefusal {
+    Deleted,
+    InUse,
+}
+
+impl<G: Ground> Locked<'_, G> {
+    /// Makes the first who waits the owner, if anybody does.
+    fn hand_over(&self, key: u64, died: u64) -> Option<(u64, Wake)> {
+        let (slot, record) = self.first()?;
+        self.remove(slot);
+        let queued = if self.is_empty() { 0 } else { QUEUED };
+        let heir = record.task.load(Relaxed);
+        // Release: pairs with the Acquire of whoever obtains it next; SeqCst, for what is looked at
+        // afterwards: see `priority.rs`.
+        self.core.word.swap(key | heir | died | queued, SeqCst);
+        Some((heir, Self::end_wait(record, GRANTED)))
+    }
+
+    /// The owner is dead.
+    fn settle_dead_owner(&self, word: u64) {
+        let core = self.core;
+        core.nest.store(0, Relaxed);
+        let key = key_of(word);
+        if let Some((_, wake)) = self.hand_over(key, DIED) {
+            wake.carry_out();
+        } else {
+            // Nobody but the owner changes it outside of the lock.
+            core.word.store(key | DIED, Release);
+        }
+    }
+
+    /// Puts right what dead tasks left: see the heads of this file and of `wait_queue.rs`.
+    pub(super) fn recover(&self) {
+        let core = self.core;
+        let word = core.word.load(Acquire);
+        let owner = owner_of(word);
+        let is_owned = core.form().kind().has_owner() && owner != 0 && word & DELETED == 0;
+        if is_owned
+            && let Some(record) = self.waiter(slot_of(owner))
+            && record.task.load(Relaxed) == owner
+            && record.word.load(Relaxed) & STATE == WAITING
+        {
+            // The heir of a hand-over that was not finished.
+            Self::end_wait(record, GRANTED).carry_out();
+        }
+        self.link_anew();
+        if word & DELETED != 0 {
+            self.end_all(crate::region::wait_record::DELETED);
+        } else {
+            if is_owned && !self.ground.is_alive(owner) {
+                self.settle_dead_owner(word);
+            }
+            self.note_emptiness();
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The priority that counts.
+//!
+//! A task's *effective* priority is the best of its own, of the ceilings of what it owns, and of the
+//! effective priorities of those who wait for inheriting semaphores that it owns. It is kept in the task's
+//! slot; whoever changes something it rests on has it worked out afterwards ([`refresh`]), from the records
+//! alone, and if it is another one by then, the task is put elsewhere in the queue that it stands in, and the
+//! owner of what it waits for is next.
+//!
+//! *The last word is right.* To work a priority out is to take the small robust lock in the task's slot, to
+//! read what it rests on, and to store the result. Each change is made before its refresh: of two refreshes
+//! the second sees both changes. So nothing is changed step by step, and one that is killed leaves nothing
+//! but a lock that the next one takes over.
+//!
+//! *Who need not.* A waiter whose priority is not better than the owner's changes nothing; nor does a
+//! release by a task that has no other priority than its own. Both see that by one look at the owner's effective
+//! priority, without its lock. While a refresh is under way that has [`BUSY`] set: the one who looks and the
+//! one who works out each first store, then pass a full barrier, then look; so the first sees `BUSY`, or
+//! the second sees the change.
+//!
+//! *Who dies before its refresh.* A waiter that gave up and died may leave the owner's priority too high, until
+//! the owner releases anything or another refresh comes by. All who wait are woken by the death, and
+//! [pass on](pass_on) what they owe.
+//!
+//! *No lock is held while another is taken*, and there is none that all share: a chain of owners is gone
+//! along link by link, and it is enough that every link is right after the last change to it.
+//!
+//! *Mapping.* Priorities are RTEMS's: 1, the highest, to 255. Where a task is mirrored, the kernel runs it
+//! at `SCHED_FIFO` 100 − *p* for 1 to 98, at 1 for 99 to 254, and as an ordinary task at 255. Without the
+//! right to, or for tasks that are not mirrored, the recorded priorities alone decide who is served first,
+//! and the kernel knows nothing of them. A task begins with the priority that the kernel gives it.
+
+use super::ground::Ground;
+use super::object::{Core, Kind, owner_of, slot_of};
+use super::wait::Me;
+use super::wait_queue::Locked;
+use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::{fence_after_update, unless_fault};
+use crate::mutex::RawError;
+use crate::region::wait_record::{BUSY, GRANTED, STATE, WAITING, WaitRecord};
+
+/// Longer than any list of ceilings; one that is changed while it is read may seem endless.
+const FAR: usize = 1 << 16;
+
+/// Whether the owner is to run at the calling task's priority.
+#[inline]
+pub(crate) fn is_owed<G: Ground>(ground: &G, core: &Core, me: Me<'_>, owner: u64) -> bool {
+    core.form().kind() == Kind::Inherit
+        && ground
+            .record(slot_of(owner))
+            .is_some_and(|record| me.priority() < record.standing.effective.load(Relaxed) & !BUSY)
+}
+
+/// The calling task waits for `core`: lets the owner have its priority.
+pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+    if core.form().kind() != Kind::Inherit {
+        return;
+    }
+    // The barrier is that of `enter`; the lock's release comes behind it.
+    fence_after_update();
+    let owner = owner_of(core.word.load(SeqCst));
+    let Some(record) = ground.record(slot_of(owner)) else {
+        return;
+    };
+    let seen = record.standing.effective.load(SeqCst);
+    // A number with BUSY is worse than any priority.
+    if me.priority() < unless_fault!(SemaphoreLooksPastBusy, seen, seen & !BUSY) {
+        refresh(ground, owner, false);
+    }
+}
+
+/// Somebody waits for `core` no more: the owner's priority may be another one.
+pub(crate) fn pass_on<G: Ground>(ground: &G, core: &Core) {
+    if core.form().kind() == Kind::Inherit {
+        let owner = owner_of(core.word.load(SeqCst));
+        if owner != 0 {
+            refresh(ground, owner, false);
+        }
+    }
+}
+
+/// The calling task owns `core`, which has a ceiling.
+pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+    let standing = &me.record.standing;
+    // Relaxed: the list is changed by its task alone.
+    core.next_held
+        .store(standing.ceilings.load(Relaxed), Relaxed);
+    // Release: pairs with the Acquire in `work_out`.
+    standing.ceilings.store(core.address(), Release);
+    fence_after_update();
+    if core.ceiling.load(SeqCst) < standing.effective.load(SeqCst) {
+        refresh(ground, me.task, false);
+    }
+}
+
+/// The calling task is about to give up `core`, which has a ceiling.
+pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
+    let next = core.next_held.load(Relaxed);
+    let mut link = &me.record.standing.ceilings;
+    // Mostly it is the first.
+    while link.load(Relaxed) != core.address() {
+        let address = link.load(Relaxed);
+        if address == 0 {
+            return;
+        }
+        // SAFETY: a core that this task owns.
+        link = unsafe { &super::core_at(address).next_held };
+    }
+    link.store(next, Release);
+}
+
+/// The calling task has given up `core`: gives back what it had by it.
+#[inline]
+pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
+    if !matches!(core.form().kind(), Kind::Inherit | Kind::Ceiling) {
+        return;
+    }
+    let standing = &me.record.standing;
+    fence_after_update();
+    if standing.effective.load(SeqCst) != standing.base.load(Relaxed) {
+        refresh(ground, me.task, false);
+    }
+}
+
+/// The ceiling of `core` has changed.
+pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
+    fence_after_update();
+    let owner = owner_of(core.word.load(SeqCst));
+    if owner != 0 {
+        refresh(ground, owner, false);
+    }
+}
+
+/// Gives a task another priority of its own; the one that it had.
+pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
+    let record = living(ground, task)?;
+    let before = record.standing.base.swap(priority, SeqCst);
+    refresh(ground, task, true);
+    Some(before)
+}
+
+/// The record of a task that lives.
+pub(crate) fn living<G: Ground>(ground: &G, task: u64) -> Option<&WaitRecord> {
+    let record = ground.record(slot_of(task))?;
+    (record.task.load(Acquire) == task && ground.is_alive(task)).then_some(record)
+}
+
+/// Works out a task's priority, and that of all whom it changes. `anyhow`: also if it is what it was.
+pub(crate) fn refresh<G: Ground>(ground: &G, task: u64, anyhow: bool) {
+    let mut task = task;
+    // A chain that is longer goes round in a circle, of which somebody is told.
+    for _ in 0..=ground.used() {
+        let Some(record) = living(ground, task) else {
+            return;
+        };
+        let Some(changed) = bring_up_to_date(ground, task, record) else {
+            return;
+        };
+        // The priority before the look at what the task waits for; `enter` has it the other way round.
+        unless_fault!(SemaphoreMovesUnordered, fence_after_update(), ());
+        // Acquire: pairs with `enter`.
+        let object = record.object.load(Acquire);
+        if object == 0 || record.word.load(Acquire) & STATE != WAITING {
+            return;
+        }
+        // SAFETY: the task lived, and waited for it: the address was stored by this library, and what is
+        // there once is a core for ever.
+        let core = unsafe { super::core_at(object) };
+        let moved = put_in_place(ground, core, task, record);
+        if core.form().kind() != Kind::Inherit || !(changed || moved || anyhow) {
+            return;
+        }
+        task = owner_of(core.word.load(SeqCst));
+        if task == 0 {
+            return;
+        }
+    }
+}
+
+/// Whether the priority is another one than before; `None` if it cannot be worked out.
+fn bring_up_to_date<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> Option<bool> {
+    let standing = &record.standing;
+    // SAFETY: a slot stays where it is.
+    match unsafe { standing.lock.lock_raw(None) } {
+        Ok(_) => standing.lock.mark_consistent(),
+        Err(RawError::Unavailable(_)) => return None,
+        Err(_) => crate::fatal(format_args!(
+            "a semaphore was used by a signal handler that interrupted its use"
+        )),
+    }
+    let before = standing.effective.load(Relaxed) & !BUSY;
+    standing.effective.swap(before | BUSY, SeqCst);
+    fence_after_update();
+    let now = work_out(ground, task, record);
+    // Release: who sees it sees what it rests on.
+    standing.effective.store(now, Release);
+    if now != before && standing.mirrored.load(Relaxed) != 0 {
+        ground.mirror(slot_of(task), now);
+    }
+    // SAFETY: locked above.
+    unsafe { standing.lock.unlock_raw() };
+    Some(now != before)
+}
+
+/// The best of what a task's priority rests on.
+fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
+    let mut best = record.standing.base.load(SeqCst);
+    let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
+    // What it was handed, and has not linked yet.
+    let object = record.object.load(Acquire);
+    if object != 0 && record.word.load(Acquire) & STATE == GRANTED {
+        // SAFETY: as in `refresh`.
+        let core = unsafe { super::core_at(object) };
+        if core.form().kind() == Kind::Ceiling && is_owned(core) {
+            best = best.min(core.ceiling.load(SeqCst));
+        }
+    }
+    let mut address = record.standing.ceilings.load(Acquire);
+    for _ in 0..FAR {
+        if address == 0 {
+            break;
+        }
+        // SAFETY: as above.
+        let core = unsafe { super::core_at(address) };
+        address = core.next_held.load(Acquire);
+        // What is on the list is owned: it comes there after, and goes before. So the list is another one by
+        // now, and where this link leads nobody knows.
+        if is_owned(core) {
+            best = best.min(core.ceiling.load(SeqCst));
+        } else {
+            address = record.standing.ceilings.load(Acquire);
+        }
+    }
+    for slot in 0..ground.used() {
+        let Some(waiter) = ground.record(slot) else {
+            break;
+        };
+        // SeqCst: see the head.
+        if waiter.word.load(SeqCst) & STATE != WAITING {
+            continue;
+        }
+        let object = waiter.object.load(Acquire);
+        if object == 0 || !ground.is_alive(waiter.task.load(Acquire)) {
+            continue;
+        }
+        // SAFETY: as above.
+        let core = unsafe { super::core_at(object) };
+        if core.form().kind() == Kind::Inherit && is_owned(core) {
+            let inherited = waiter.standing.effective.load(SeqCst) & !BUSY;
+            best = best.min(inherited);
+        }
+    }
+    best
+}
+
+/// Puts a waiting task where its priority says; whether that is elsewhere.
+fn put_in_place<G: Ground>(ground: &G, core: &Core, task: u64, record: &WaitRecord) -> bool {
+    // Relaxed: looked at again under the lock.
+    if !core.form().is_by_priority() {
+        return false;
+    }
+    // Who cannot lock leaves the task where it is.
+    Locked::new(ground, core).is_ok_and(|locked| put_in_place_under(&locked, task, record))
+}
+
+fn put_in_place_under<G: Ground>(locked: &Locked<'_, G>, task: u64, record: &WaitRecord) -> bool {
+    let slot = slot_of(task);
+    let is_here = locked.waiter(slot).is_some() && record.task.load(Relaxed) == task;
+    let priority = record.standing.effective.load(Acquire) & !BUSY;
+    if !is_here || record.priority.load(Relaxed) == priority {
+        return false;
+    }
+    locked.remove(slot);
+    record.priority.store(priority, Relaxed);
+    record.ticket.store(locked.ticket(), Relaxed);
+    locked.insert(slot);
+    true
+}

@@ -1,0 +1,35 @@
+//! Semaphores whose users are killed: at random moments, and at each instruction.
+
+mod steps;
+mod storms;
+
+use latchwork::region::{Region, RegionOptions};
+use latchwork::semaphore::{BinaryOptions, Priority};
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(8 << 20)
+        .max_tasks(64)
+        .label("kill_semaphore")
+        .create_anonymous()
+        .unwrap()
+}
+
+fn priority(priority: u8) -> Priority {
+    Priority::new(priority).unwrap()
+}
+
+fn all_binary() -> [(&'static str, BinaryOptions); 4] {
+    [
+        ("plain", BinaryOptions::new()),
+        ("by priority", BinaryOptions::new().by_priority()),
+        ("inheriting", BinaryOptions::new().inherit()),
+        ("with a ceiling", BinaryOptions::new().ceiling(priority(1))),
+    ]
+}
+
+#[allow(unsafe_code)]
+fn die() {
+    // SAFETY: ends the calling process, which is a child of the test.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}

@@ -1,0 +1,435 @@
+//! Operations that are killed at each instruction.
+
+use super::{all_binary, die, priority, region};
+use core::cell::Cell;
+use core::time::Duration;
+use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::{
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError,
+};
+use latchwork_testkit::step::{self, Point};
+use latchwork_testkit::{Child, Trial};
+use std::thread::JoinHandle;
+
+/// Waiters are threads of the test, which outlive any borrow.
+fn lasting_region() -> &'static Region {
+    Box::leak(Box::new(region()))
+}
+
+fn counting(region: &'static Region, discipline: Discipline) -> CountingSemaphore<'static> {
+    CountingSemaphore::create(region, "s", 0, discipline).unwrap()
+}
+
+/// Starts tasks that wait, one after the other; each says how its wait ended.
+fn waiting<T: Send + 'static>(
+    trial: &Trial,
+    count: u32,
+    semaphore_waiting: impl Fn() -> u32,
+    wait: impl Fn() -> T + Send + Copy + 'static,
+) -> Vec<JoinHandle<T>> {
+    (1..=count)
+        .map(|number| {
+            let waiter = std::thread::spawn(wait);
+            trial.wait_until(|| semaphore_waiting() >= number);
+            waiter
+        })
+        .collect()
+}
+
+/// Nobody waits, and the count is one of those; leaves it at 0.
+fn check_count(semaphore: CountingSemaphore<'_>, counts: &[u32], what: &str, point: Point) {
+    semaphore.flush().unwrap();
+    assert_eq!(semaphore.waiting(), 0, "{what}, killed at {point:?}");
+    let count = semaphore.count();
+    assert!(
+        counts.contains(&count),
+        "{what}, killed at {point:?}: the count is {count}"
+    );
+    for _ in 0..count {
+        semaphore.try_obtain().unwrap();
+    }
+    assert!(matches!(
+        semaphore.try_obtain(),
+        Err(ObtainError::WouldBlock)
+    ));
+}
+
+#[test]
+fn what_need_not_wait_is_all_or_nothing_at_every_instruction() {
+    let trial = Trial::begin("what_need_not_wait_is_all_or_nothing_at_every_instruction");
+    let region = lasting_region();
+    let semaphore = counting(region, Discipline::Fifo);
+    step::each_instruction(
+        &trial,
+        "obtain and release a unit",
+        || semaphore.release().unwrap(),
+        |(), span| {
+            region.join("stepped").unwrap();
+            span.run(|| {
+                semaphore.obtain().unwrap();
+                semaphore.release().unwrap();
+            });
+        },
+        |()| false,
+        |(), point| {
+            region.sweep().unwrap();
+            check_count(semaphore, &[0, 1], "obtain and release", point);
+        },
+    );
+    for (name, options) in all_binary() {
+        let semaphore = BinarySemaphore::create(region, name, &options).unwrap();
+        step::each_instruction(
+            &trial,
+            &format!("obtain and release, {name}"),
+            || (),
+            |(), span| {
+                region.join("stepped").unwrap();
+                span.run(|| drop(semaphore.obtain().unwrap()));
+            },
+            |()| false,
+            |(), point| {
+                let held = semaphore.try_obtain().unwrap();
+                assert!(point != Point::Finished || !held.owner_died());
+                drop(held);
+                assert!(!semaphore.obtain().unwrap().owner_died());
+            },
+        );
+    }
+}
+
+#[test]
+fn a_unit_is_handed_over_or_not_at_every_instruction() {
+    let trial = Trial::begin("a_unit_is_handed_over_or_not_at_every_instruction");
+    let region = lasting_region();
+    // The last one leaves the queue empty.
+    for (discipline, count) in [(Discipline::Fifo, 2), (Discipline::Priority, 1)] {
+        let semaphore = counting(region_of(discipline, region), discipline);
+        step::each_instruction(
+            &trial,
+            &format!("release to a waiter, {discipline:?}"),
+            || {
+                waiting(
+                    &trial,
+                    count,
+                    || semaphore.waiting(),
+                    move || semaphore.obtain().is_ok(),
+                )
+            },
+            |_, span| {
+                region.join("stepped").unwrap();
+                span.run(|| semaphore.release().unwrap());
+            },
+            |_| false,
+            |waiters, point| {
+                // One more for each: one is left if that of the killed one took effect.
+                for _ in 0..count {
+                    semaphore.release().unwrap();
+                }
+                for waiter in waiters {
+                    assert!(waiter.join().unwrap());
+                }
+                let left: &[u32] = if point == Point::Finished {
+                    &[1]
+                } else {
+                    &[0, 1]
+                };
+                check_count(semaphore, left, "release to a waiter", point);
+            },
+        );
+    }
+}
+
+/// A region for each discipline, for a name stands for one kind.
+fn region_of(discipline: Discipline, first: &'static Region) -> &'static Region {
+    match discipline {
+        Discipline::Fifo => first,
+        Discipline::Priority => lasting_region(),
+    }
+}
+
+#[test]
+fn a_wait_for_a_unit_ends_once_at_every_instruction() {
+    let trial = Trial::begin("a_wait_for_a_unit_ends_once_at_every_instruction");
+    let region = lasting_region();
+    let semaphore = counting(region, Discipline::Priority);
+    let released = Cell::new(false);
+    step::each_instruction(
+        &trial,
+        "obtain a unit that is released later",
+        || released.set(false),
+        |(), span| {
+            region.join("stepped").unwrap();
+            span.run(|| semaphore.obtain().unwrap());
+        },
+        |()| {
+            !released.replace(true) && {
+                semaphore.release().unwrap();
+                true
+            }
+        },
+        |(), point| {
+            region.sweep().unwrap();
+            // What was handed to one who died may be gone with it.
+            let left: &[u32] = if released.get() { &[0, 1] } else { &[0] };
+            check_count(semaphore, left, "obtain", point);
+        },
+    );
+    step::each_instruction(
+        &trial,
+        "obtain a unit in vain",
+        || (),
+        |(), span| {
+            region.join("stepped").unwrap();
+            span.run(|| {
+                let _ = semaphore.obtain_for(Duration::from_millis(1));
+            });
+        },
+        |()| {
+            std::thread::sleep(Duration::from_millis(1));
+            true
+        },
+        |(), point| {
+            region.sweep().unwrap();
+            check_count(semaphore, &[0], "obtain in vain", point);
+        },
+    );
+}
+
+#[test]
+fn a_semaphore_is_handed_over_or_not_at_every_instruction() {
+    let trial = Trial::begin("a_semaphore_is_handed_over_or_not_at_every_instruction");
+    for (name, options) in all_binary() {
+        let region = lasting_region();
+        let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
+        step::each_instruction(
+            &trial,
+            &format!("release to a waiter, {name}"),
+            || {
+                // They wait as soon as the child owns it.
+                (0..2)
+                    .map(|index| {
+                        std::thread::spawn(move || {
+                            let me = region.task_id().unwrap();
+                            me.set_priority(region, priority(10 + index)).unwrap();
+                            while semaphore.owner().is_none() {
+                                std::thread::yield_now();
+                            }
+                            semaphore.obtain().unwrap().owner_died()
+                        })
+                    })
+                    .collect::<Vec<_>>()
+            },
+            |_, span| {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(100)).unwrap();
+                semaphore.obtain().unwrap().keep();
+                while semaphore.waiting() < 2 {
+                    std::thread::yield_now();
+                }
+                span.run(|| semaphore.release().unwrap());
+            },
+            |_| false,
+            |waiters, point| {
+                let told: Vec<bool> = waiters
+                    .into_iter()
+                    .map(|waiter| waiter.join().unwrap())
+                    .collect();
+                let told = told.into_iter().filter(|told| *told).count();
+                assert!(told <= 1, "{name}, killed at {point:?}: {told} were told");
+                assert!(point != Point::Finished || told == 0);
+                assert!(!semaphore.try_obtain().unwrap().owner_died());
+                assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+            },
+        );
+    }
+}
+
+#[test]
+fn a_wait_for_an_owner_ends_once_at_every_instruction() {
+    let trial = Trial::begin("a_wait_for_an_owner_ends_once_at_every_instruction");
+    for (name, options) in all_binary() {
+        let region = lasting_region();
+        let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
+        let me = region.task_id().unwrap();
+        me.set_priority(region, priority(100)).unwrap();
+        step::each_instruction(
+            &trial,
+            &format!("obtain and release what is owned, {name}"),
+            || semaphore.obtain().unwrap().keep(),
+            |(), span| {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(5)).unwrap();
+                span.run(|| drop(semaphore.obtain().unwrap()));
+            },
+            |()| semaphore.release().is_ok(),
+            |(), point| {
+                let _ = semaphore.release();
+                let held = semaphore.obtain().unwrap();
+                assert!(point != Point::Finished || !held.owner_died());
+                drop(held);
+                semaphore.flush().unwrap();
+                assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+                assert_eq!(me.current_priority(region).unwrap().get(), 100);
+            },
+        );
+        step::each_instruction(
+            &trial,
+            &format!("obtain in vain, {name}"),
+            || semaphore.obtain().unwrap().keep(),
+            |(), span| {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(5)).unwrap();
+                span.run(|| {
+                    let _ = semaphore.obtain_for(Duration::from_millis(1));
+                });
+            },
+            |()| {
+                std::thread::sleep(Duration::from_millis(1));
+                true
+            },
+            |(), point| {
+                region.sweep().unwrap();
+                semaphore.release().unwrap();
+                assert_eq!(me.current_priority(region).unwrap().get(), 100);
+                let held = semaphore.try_obtain().unwrap();
+                assert!(!held.owner_died(), "{name}, killed at {point:?}");
+                drop(held);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction() {
+    let trial = Trial::begin("a_flush_and_a_deletion_leave_nobody_behind_at_any_instruction");
+    let region = lasting_region();
+    let make = || CountingSemaphore::create(region, "s", 0, Discipline::Priority).unwrap();
+    for deletes in [false, true] {
+        step::each_instruction(
+            &trial,
+            if deletes { "delete" } else { "flush" },
+            || {
+                let semaphore = make();
+                let waiters = waiting(
+                    &trial,
+                    2,
+                    move || semaphore.waiting(),
+                    move || semaphore.obtain(),
+                );
+                (semaphore, waiters)
+            },
+            |(semaphore, _), span| {
+                region.join("stepped").unwrap();
+                span.run(|| {
+                    if deletes {
+                        semaphore.delete().unwrap();
+                    } else {
+                        semaphore.flush().unwrap();
+                    }
+                });
+            },
+            |_| false,
+            |(semaphore, waiters), point| {
+                if deletes {
+                    let _ = semaphore.delete();
+                } else {
+                    semaphore.flush().unwrap();
+                }
+                for waiter in waiters {
+                    let ended = waiter.join().unwrap();
+                    let right = if deletes {
+                        matches!(ended, Err(ObtainError::Deleted))
+                    } else {
+                        matches!(ended, Err(ObtainError::Flushed))
+                    };
+                    assert!(right, "killed at {point:?}: {ended:?}");
+                }
+                check_count(make(), &[0], "flush or delete", point);
+            },
+        );
+    }
+}
+
+/// Owners and waiters are dead, and who finds it is killed while it sets things right.
+#[test]
+fn recovery_of_a_semaphore_can_be_repeated_from_every_instruction() {
+    let trial = Trial::begin("recovery_of_a_semaphore_can_be_repeated_from_every_instruction");
+    for (name, options) in all_binary() {
+        let region = lasting_region();
+        let semaphore = BinarySemaphore::create(region, "s", &options).unwrap();
+        step::each_instruction(
+            &trial,
+            &format!("recovery, {name}"),
+            || {
+                Child::fork(|| {
+                    semaphore.obtain().unwrap().keep();
+                    semaphore.obtain().unwrap().keep();
+                    die();
+                })
+                .wait();
+            },
+            |(), span| {
+                region.join("stepped").unwrap();
+                span.run(|| drop(semaphore.obtain().unwrap()));
+            },
+            |()| false,
+            |(), point| {
+                let held = semaphore.obtain().unwrap();
+                assert!(point != Point::Finished || !held.owner_died());
+                drop(held);
+                assert!(!semaphore.try_obtain().unwrap().owner_died());
+                assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+            },
+        );
+    }
+}
+
+/// A priority that is worked out by a task that is killed over it is worked out by the next.
+#[test]
+fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
+    let trial = Trial::begin("a_change_of_priority_takes_effect_or_not_at_every_instruction");
+    let region = lasting_region();
+    let semaphore = BinarySemaphore::create(region, "s", &BinaryOptions::new().inherit()).unwrap();
+    let me = region.task_id().unwrap();
+    me.set_priority(region, priority(100)).unwrap();
+    step::each_instruction(
+        &trial,
+        "set_priority of a waiter",
+        || {
+            semaphore.obtain().unwrap().keep();
+            let id = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+            let told = std::sync::Arc::clone(&id);
+            let waiter = std::thread::spawn(move || {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(50)).unwrap();
+                told.store(me.to_raw(), std::sync::atomic::Ordering::SeqCst);
+                drop(semaphore.obtain().unwrap());
+            });
+            trial.wait_until(|| semaphore.waiting() == 1);
+            let id = id.load(std::sync::atomic::Ordering::SeqCst);
+            (TaskId::from_raw(id).unwrap(), waiter)
+        },
+        |(id, _), span| {
+            region.join("stepped").unwrap();
+            span.run(|| id.set_priority(region, priority(7)).unwrap());
+        },
+        |_| false,
+        |(id, waiter), point| {
+            let now = me.current_priority(region).unwrap().get();
+            assert!(
+                if point == Point::Finished {
+                    now == 7
+                } else {
+                    [7, 50].contains(&now)
+                },
+                "killed at {point:?}: {now}"
+            );
+            id.set_priority(region, priority(60)).unwrap();
+            // Whoever was killed in it had the last word only until now.
+            assert_eq!(me.current_priority(region).unwrap().get(), 60);
+            semaphore.release().unwrap();
+            waiter.join().unwrap();
+            assert_eq!(me.current_priority(region).unwrap().get(), 100);
+        },
+    );
+}
