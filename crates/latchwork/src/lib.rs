@@ -44,6 +44,8 @@
 pub(crate) mod atomic;
 #[cfg(not(loom))]
 pub mod barrier;
+#[cfg(not(loom))]
+pub mod classic;
 pub mod completion;
 pub mod condvar;
 #[cfg(loom)]
@@ -73,10 +75,9 @@ pub mod probe;
 pub mod queue;
 #[cfg(loom)]
 mod queue {
+    pub(crate) mod ring;
     pub(crate) mod sleepers;
 }
-#[cfg(not(loom))]
-pub mod classic;
 #[cfg(not(loom))]
 pub mod region;
 pub mod semaphore;

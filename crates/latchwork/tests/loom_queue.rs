@@ -1,9 +1,11 @@
 //! Models of the queue's wake path: `src/queue/sleepers.rs` under the model checker.
 //!
-//! A queue of capacity 1 or 2 is a number under a wait-wake lock; senders and receivers sleep and
-//! wake as `Queue::attempt` does. Properties: no wake-up is lost (a lost one ends as loom's
-//! deadlock), and a notification that finds nobody registered makes no system call. Every model has
-//! a negative twin.
+//! A queue of capacity 1 or 2 is a number under a wait-wake lock, with a flag for its deletion and a
+//! set of those who wait and those who have been given a broadcast; senders and receivers sleep and
+//! wake as `Queue::attempt` and `Queue::take` do. Properties: no wake-up is lost (a lost one ends as
+//! loom's deadlock), a broadcast reaches exactly those that it counted, a deletion ends all waits, a flush
+//! none, and a notification that finds nobody registered makes no system call. Every model has a negative
+//! twin.
 //!
 //! Left out: the cells and their copies, deaths (`region/park.rs` and its kill tests), the polls
 //! before the sleep, more than three tasks.
@@ -202,6 +204,175 @@ fn nobody_registered_means_no_system_call() {
         assert_eq!(queue.receive_until(None), Some(false));
     });
 }
+
+/// What a receiver got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Got {
+    Message,
+    Broadcast,
+    Deleted,
+    Nothing,
+}
+
+/// What the lock of a queue with two possible receivers protects.
+#[derive(Default)]
+struct State {
+    ready: u32,
+    deleted: bool,
+    waits: [bool; 2],
+    given: [bool; 2],
+}
+
+struct Hall {
+    state: Mutex<State, WaitWake<sharing::Shared>>,
+    receivers: Sleepers,
+}
+
+impl Hall {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::from_raw(WaitWake::new(), State::default()),
+            receivers: Sleepers::default(),
+        })
+    }
+
+    /// The loop of `Queue::take`.
+    fn receive(&self, me: usize, deadline: Option<Deadline>) -> Got {
+        let mut late = false;
+        loop {
+            let mut state = self.state.lock();
+            let got = if core::mem::take(&mut state.given[me]) {
+                Some(Got::Broadcast)
+            } else if state.deleted {
+                Some(Got::Deleted)
+            } else if state.ready > 0 {
+                state.ready -= 1;
+                Some(Got::Message)
+            } else {
+                late.then_some(Got::Nothing)
+            };
+            if let Some(got) = got {
+                state.waits[me] = false;
+                return got;
+            }
+            state.waits[me] = true;
+            let ticket = self.receivers.register();
+            drop(state);
+            late = !self.receivers.sleep(ticket, deadline);
+        }
+    }
+
+    fn receiver(hall: &Arc<Self>, me: usize, deadline: Option<Deadline>) -> JoinHandle<Got> {
+        let hall = Arc::clone(hall);
+        thread::spawn(move || hall.receive(me, deadline))
+    }
+
+    fn send(&self) {
+        let mut state = self.state.lock();
+        state.ready += 1;
+        let wake = self.receivers.notify();
+        drop(state);
+        wake.carry_out();
+    }
+
+    /// As `Cells::put_up`; how many it reached.
+    fn broadcast(&self) -> usize {
+        let mut state = self.state.lock();
+        let mut count = 0;
+        for me in 0..2 {
+            if state.waits[me] && !state.given[me] {
+                state.given[me] = true;
+                count += 1;
+            }
+        }
+        if count > 0 {
+            let wake = self.receivers.notify_all();
+            drop(state);
+            wake.carry_out();
+        }
+        count
+    }
+
+    fn flush(&self) -> u32 {
+        core::mem::take(&mut self.state.lock().ready)
+    }
+
+    fn delete(&self) {
+        let mut state = self.state.lock();
+        state.deleted = true;
+        let wake = self.receivers.notify_all();
+        drop(state);
+        wake.carry_out();
+    }
+}
+
+/// Whoever waits is told of a deletion; a broadcast before it reaches those that it counted.
+fn broadcast_and_delete() {
+    let hall = Hall::new();
+    let receivers = [
+        Hall::receiver(&hall, 0, None),
+        Hall::receiver(&hall, 1, None),
+    ];
+    let reached = hall.broadcast();
+    hall.delete();
+    let got = receivers.map(|receiver| receiver.join().unwrap());
+    let told = got.iter().filter(|got| **got == Got::Broadcast).count();
+    assert_eq!(told, reached);
+    assert!(
+        got.iter()
+            .all(|got| matches!(got, Got::Broadcast | Got::Deleted))
+    );
+}
+
+/// A broadcast against a receiver that gives up: it got it or not, and the count says which.
+fn broadcast_to_one_who_gives_up() {
+    let hall = Hall::new();
+    let hasty = Hall::receiver(&hall, 0, Some(SOON));
+    let reached = hall.broadcast();
+    let got = hasty.join().unwrap();
+    assert_eq!(got == Got::Broadcast, reached == 1);
+    assert!(matches!(got, Got::Broadcast | Got::Nothing));
+}
+
+/// A message and a flush: it is received or dropped, and the receiver waits for the next one.
+fn flush_against_receive() {
+    let hall = Hall::new();
+    let receiver = Hall::receiver(&hall, 0, None);
+    hall.send();
+    if hall.flush() == 1 {
+        hall.send();
+    }
+    assert_eq!(receiver.join().unwrap(), Got::Message);
+}
+
+#[test]
+fn a_deletion_ends_all_waits_and_a_broadcast_reaches_whom_it_counts() {
+    for wake_order in [WakeOrder::Oldest, WakeOrder::Newest] {
+        Scene {
+            wake_order,
+            ..Scene::default()
+        }
+        .explore(Some(3), broadcast_and_delete);
+    }
+}
+
+#[test]
+fn a_broadcast_to_one_who_gives_up_is_counted_truly() {
+    Scene::default().explore(Some(4), broadcast_to_one_who_gives_up);
+}
+
+#[test]
+fn a_flush_takes_the_message_or_the_receiver_does() {
+    Scene::default().explore(Some(4), flush_against_receive);
+}
+
+negative_twin!(
+    twin_notification_of_all_that_wakes_one_is_found,
+    QueueNotifiesOneOfAll,
+    "deadlock",
+    Some(3),
+    broadcast_and_delete
+);
 
 negative_twin!(
     twin_ticket_that_does_not_move_is_found,

@@ -20,12 +20,12 @@ fn region() -> Region {
 }
 
 fn queue(region: &Region) -> Queue<'_> {
-    Queue::create(region, "queue", &QueueOptions::new(4, 1024)).unwrap()
+    Queue::create(region, "queue", &QueueOptions::new(4, 2048)).unwrap()
 }
 
 /// The message comes, and comes once.
 fn expect_delivery(queue: Queue<'_>, message: &[u8]) {
-    let mut buffer = [0; 1024];
+    let mut buffer = [0; 2048];
     let length = queue.receive(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], message);
     expect_empty(queue);
@@ -33,7 +33,7 @@ fn expect_delivery(queue: Queue<'_>, message: &[u8]) {
 
 fn expect_empty(queue: Queue<'_>) {
     assert!(matches!(
-        queue.try_receive(&mut [0; 1024]),
+        queue.try_receive(&mut [0; 2048]),
         Err(ReceiveError::Empty)
     ));
     assert!(queue.is_consistent().unwrap());
@@ -73,12 +73,12 @@ fn a_task_with_a_message_in_flight_cannot_leave() {
     kill_a_task(&region);
     expect_empty(queue);
     assert_eq!(&*message, b"precious");
-    drop(message);
+    message.give_back();
     other.detach().unwrap();
     expect_delivery(queue, b"precious");
     // None of these is in flight any more.
-    for length in [1, 600] {
-        let message = &[7; 1024][..length];
+    for length in [1, 1600] {
+        let message = &[7; 2048][..length];
         queue.send(message).unwrap();
         queue.receive_held().unwrap().done();
         queue.send(message).unwrap();
@@ -92,8 +92,8 @@ fn a_message_of_a_thread_that_ended_is_delivered_again() {
     let _trial = Trial::begin("a_message_of_a_thread_that_ended_is_delivered_again");
     let region = region();
     let queue = queue(&region);
-    for length in [3, 600] {
-        let message = &[5; 1024][..length];
+    for length in [3, 1600] {
+        let message = &[5; 2048][..length];
         queue.send(message).unwrap();
         thread::scope(|scope| {
             let receiver = scope.spawn(|| forget(queue.receive_held().unwrap()));
@@ -187,7 +187,11 @@ fn a_message_inherited_across_fork_is_the_parents() {
                     region.join("child").unwrap();
                 }
                 let message = message.take().unwrap();
-                if done { message.done() } else { drop(message) }
+                if done {
+                    message.done();
+                } else {
+                    message.give_back();
+                }
             });
             assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
             expect_empty(queue);

@@ -6,6 +6,7 @@ pub(crate) mod dynamic;
 pub(crate) mod floor;
 pub(crate) mod heap;
 pub(crate) mod locks;
+pub(crate) mod mail;
 mod our_semaphores;
 pub(crate) mod ours;
 mod place;

@@ -21,6 +21,18 @@ impl<T> Place<T> {
     /// Puts `value` there. It is dropped with the place, but in no forked child, which leaves by
     /// `_exit`.
     pub(crate) fn new(value: T) -> io::Result<Self> {
+        // SAFETY: it is written before anybody looks.
+        let place = unsafe { Self::zeroed()? };
+        // SAFETY: the mapping is new, large enough, and page-aligned; zeros are not dropped.
+        unsafe { place.0.write(value) };
+        Ok(place)
+    }
+
+    /// A value of zeros, for one that is too large for a stack.
+    ///
+    /// # Safety
+    /// Zeros are a valid value.
+    pub(crate) unsafe fn zeroed() -> io::Result<Self> {
         const { assert!(align_of::<T>() <= 4096) };
         // SAFETY: a new mapping at an address of the kernel's choice.
         let address = unsafe {
@@ -37,8 +49,6 @@ impl<T> Place<T> {
             return Err(io::Error::last_os_error());
         }
         let place = NonNull::new(address.cast::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the mapping is new, large enough, and page-aligned.
-        unsafe { place.write(value) };
         Ok(Self(place))
     }
 

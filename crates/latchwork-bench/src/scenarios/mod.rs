@@ -10,6 +10,7 @@ mod futex_lock;
 mod futex_rwlock;
 mod heap;
 mod inversion;
+mod message_throughput;
 mod rt_latency;
 mod spawn;
 mod start;
@@ -35,6 +36,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &inversion::Inversion,
     &donation::Donation,
     &broadcast::Broadcast,
+    &message_throughput::MessageThroughput,
     &futex_lock::FutexLock,
     &futex_rwlock::FutexRwLock,
     &context_switch::ContextSwitch,

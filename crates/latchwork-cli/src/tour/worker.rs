@@ -71,18 +71,23 @@ fn work(region: &Region, number: u32) -> Result<(), Box<dyn std::error::Error>> 
         if message.deliveries() > 1 {
             board.redelivered.fetch_add(1, Relaxed);
         }
-        words::read_piece(task.path, task.offset, task.length, &mut text)?;
-        let counts = words::counts(&text);
-        let added = add(
-            index,
-            &board,
-            number,
-            Piece {
+        let mut work = || -> Result<bool, Box<dyn std::error::Error>> {
+            words::read_piece(task.path, task.offset, task.length, &mut text)?;
+            let piece = Piece {
                 number: task.number,
                 bytes: task.length,
-                counts: &counts,
-            },
-        )?;
+                counts: &words::counts(&text),
+            };
+            Ok(add(index, &board, number, piece)?)
+        };
+        let added = match work() {
+            Ok(added) => added,
+            Err(error) => {
+                // Another worker may fare better.
+                message.give_back();
+                return Err(error);
+            }
+        };
         if !added {
             board.done_already.fetch_add(1, Relaxed);
         }

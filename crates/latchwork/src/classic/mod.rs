@@ -34,11 +34,13 @@
 #![allow(unsafe_code)]
 
 mod event;
+mod message_queue;
 mod semaphore;
 mod status;
 mod task;
 
 pub use event::*;
+pub use message_queue::MessageQueues;
 pub use status::*;
 
 use crate::atomic::{AtomicU32, Ordering};

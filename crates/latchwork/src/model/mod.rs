@@ -77,6 +77,20 @@ pub enum Fault {
     EventsClearedByStore,
     /// A sender does not look whose set it sends to.
     EventIgnoresGeneration,
+    /// A queue's notification of all wakes one.
+    QueueNotifiesOneOfAll,
+    /// The sender of a ring publishes its message without Release.
+    RingTailRelaxed,
+    /// The receiver of a ring gives a place back without Release.
+    RingHeadRelaxed,
+    /// Who is about to sleep at a ring does not look again when it has said so.
+    RingLooksOnce,
+    /// That look may overtake what it said.
+    RingSleeperUnordered,
+    /// The look for a sleeper may overtake the message, or the room.
+    RingWakerUnordered,
+    /// Who wakes at a ring leaves the sleeper's word as it is.
+    RingWordStays,
     /// A completer wakes nobody if one waiter is counted.
     CompleterSkipsSingleWaiter,
     /// A completion is announced without Release.
@@ -283,7 +297,17 @@ impl Sleepers {
 
     /// Releases one sleeper, under the lock.
     pub fn notify(&self) -> Wake<'_> {
-        Wake(self.0.notify())
+        self.notify_many(1)
+    }
+
+    /// Releases up to so many sleepers, under the lock.
+    pub fn notify_many(&self, most: u32) -> Wake<'_> {
+        Wake(self.0.notify(most))
+    }
+
+    /// Releases all sleepers, under the lock.
+    pub fn notify_all(&self) -> Wake<'_> {
+        Wake(self.0.notify_all())
     }
 
     /// Sleeps until the ticket moves; false at the deadline.
@@ -343,6 +367,69 @@ impl Events {
             _ => Ok(()),
         };
         self.0.receive(condition, sleep).ok()
+    }
+}
+
+/// One of the two who use a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Who sends.
+    Sender,
+    /// Who receives.
+    Receiver,
+}
+
+impl Side {
+    fn real(self) -> crate::queue::ring::Side {
+        match self {
+            Self::Sender => crate::queue::ring::Side::Sender,
+            Self::Receiver => crate::queue::ring::Side::Receiver,
+        }
+    }
+}
+
+/// `queue/ring.rs`, with the futex in place of `region/park.rs`.
+#[derive(Default)]
+pub struct Ring(crate::queue::ring::Ring);
+
+impl Ring {
+    /// How far a side has come.
+    pub fn index(&self, side: Side) -> u32 {
+        self.0.index(side.real())
+    }
+
+    /// A side has come so far; whether the other one had to be woken.
+    pub fn advance(&self, side: Side, index: u32) -> bool {
+        self.0.advance(side.real(), index)
+    }
+
+    /// The loop of a side that waits until `ready` says so of how far the other one has come; that,
+    /// or `None` at the deadline.
+    pub fn wait(
+        &self,
+        side: Side,
+        deadline: Option<Deadline>,
+        ready: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
+        let (me, other) = (side.real(), side.real().other());
+        let mut timed_out = false;
+        loop {
+            let index = self.0.index(other);
+            if ready(index) {
+                return Some(index);
+            }
+            if timed_out {
+                return None;
+            }
+            self.0.lie_down(me);
+            let looks = !has(Fault::RingLooksOnce);
+            if !(looks && ready(self.0.index(other))) {
+                let word = self.0.sleep_word(me);
+                timed_out =
+                    futex::wait(word, 1, futex::Sharing::Shared, deadline) == futex::Wait::TimedOut;
+            }
+            self.0.rise(me);
+        }
     }
 }
 

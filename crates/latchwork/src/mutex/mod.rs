@@ -81,7 +81,7 @@ pub(crate) use implement_lock_api;
 
 mod inherit;
 mod patience;
-mod pause;
+pub(crate) mod pause;
 #[cfg(not(loom))]
 mod protect;
 mod queue;

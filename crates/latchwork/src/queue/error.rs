@@ -1,6 +1,8 @@
 //! What can go wrong with a queue, by operation.
 
-use crate::region::{AttachError, ObjectError};
+use super::attempt::Failure;
+use crate::region::{AttachError, Box, ObjectError, StorageError};
+use core::fmt;
 
 /// Why a queue was not made or opened.
 #[derive(Debug, thiserror::Error)]
@@ -16,24 +18,35 @@ pub enum QueueError {
         /// Bytes a message asked for.
         max_message: u32,
     },
-    /// A queue of this name exists, with other capacities.
-    #[error("the queue of this name holds {capacity} messages of {max_message} bytes")]
-    OtherCapacity {
+    /// A queue of this name exists (or did, until it was deleted), with other options.
+    #[error(
+        "the queue of this name holds {capacity} messages of {max_message} bytes, or serves its receivers in another order"
+    )]
+    OtherOptions {
         /// Messages that it holds.
         capacity: u32,
         /// Bytes a message at most.
         max_message: u32,
     },
+    /// The queue of this name was deleted.
+    #[error("the queue of this name was deleted")]
+    Deleted,
     /// The region refuses.
     #[error(transparent)]
     Object(#[from] ObjectError),
+}
+
+impl From<AttachError> for QueueError {
+    fn from(error: AttachError) -> Self {
+        Self::Object(error.into())
+    }
 }
 
 /// Why a message was not sent. Nothing of it is visible to receivers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The queue is full (`try_send`).
+    /// The queue is full, and the call does not wait.
     #[error("the queue is full")]
     Full,
     /// The deadline passed before there was room.
@@ -47,22 +60,69 @@ pub enum SendError {
         /// The most that the queue takes.
         max_message: usize,
     },
+    /// The queue was deleted, before the call or during it.
+    #[error("the queue was deleted")]
+    Deleted,
+    /// The box lies in another region than the queue.
+    #[error("the box lies in another region than the queue")]
+    OtherRegion,
     /// The calling thread cannot become a task of the region, or take its locks.
     #[error(transparent)]
     Attach(#[from] AttachError),
+}
+
+impl From<Failure> for SendError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused => Self::Full,
+            Failure::TimedOut => Self::TimedOut,
+            Failure::Deleted => Self::Deleted,
+            Failure::Attach(error) => Self::Attach(error),
+        }
+    }
+}
+
+/// A box that was not sent, and why.
+pub struct SendBlockError<'r> {
+    /// What was to be sent.
+    pub bytes: Box<'r, [u8]>,
+    /// Why it was not.
+    pub error: SendError,
+}
+
+impl fmt::Debug for SendBlockError<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SendBlockError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for SendBlockError<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(formatter)
+    }
+}
+
+impl core::error::Error for SendBlockError<'_> {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
 }
 
 /// Why no message was received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
-    /// The queue is empty (`try_receive`).
+    /// The queue is empty, and the call does not wait.
     #[error("the queue is empty")]
     Empty,
     /// The deadline passed before there was a message.
     #[error("the deadline passed before the queue had a message")]
     TimedOut,
-    /// The next message does not fit the buffer; it stays in the queue.
+    /// The next message does not fit the buffer; it stays in the queue, unless it is a broadcast one,
+    /// which the caller has missed.
     #[error("the next message has {bytes} bytes, the buffer {buffer}")]
     BufferTooSmall {
         /// Size of the message.
@@ -70,7 +130,45 @@ pub enum ReceiveError {
         /// Size of the buffer.
         buffer: usize,
     },
+    /// The queue was deleted, before the call or during it.
+    #[error("the queue was deleted")]
+    Deleted,
+    /// The region has no room for a block of the caller's own; the message stays in the queue.
+    #[error(transparent)]
+    Storage(StorageError),
     /// The calling thread cannot become a task of the region, or take its locks.
     #[error(transparent)]
     Attach(#[from] AttachError),
+}
+
+impl From<Failure> for ReceiveError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Refused => Self::Empty,
+            Failure::TimedOut => Self::TimedOut,
+            Failure::Deleted => Self::Deleted,
+            Failure::Attach(error) => Self::Attach(error),
+        }
+    }
+}
+
+/// Why messages were not counted or dropped, or the queue not deleted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// The queue was deleted.
+    #[error("the queue was deleted")]
+    Deleted,
+    /// The calling thread cannot become a task of the region, or take its locks.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+impl From<Failure> for ControlError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Attach(error) => Self::Attach(error),
+            _ => Self::Deleted,
+        }
+    }
 }

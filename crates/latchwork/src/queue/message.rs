@@ -1,35 +1,55 @@
-//! A message in flight, and how its flight ends.
+//! Messages in flight, and how their flight ends.
+#![allow(unsafe_code)]
 
-use super::Queue;
-use super::cells::{Cells, FREE, Index};
-use crate::atomic::Ordering;
-use crate::region::AttachError;
+use super::cells::{Cells, Index};
+use super::rank::Rank;
+use super::sleepers::Wake;
+use super::{Queue, ReceiveError, Wait};
+use crate::atomic::Ordering::Relaxed;
 use crate::region::heap::Owner;
+use crate::region::{self, AttachError, Task};
 use core::fmt;
 use core::marker::PhantomData;
-use core::mem::ManuallyDrop;
+use core::mem::{self, ManuallyDrop};
 use core::ops::Deref;
 
-/// A message in flight: read in place, delivered again unless it is [done](Self::done).
+/// A message in flight, read where it lies. Dropping it ends the flight: it is received for good.
 ///
-/// Dropping it undone gives it back to the queue, in its old place. Not `Send`: it is in flight with
-/// the task that took it, which cannot [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in
-/// flight until the thread ends. In the child of a fork it is the parent's: finishing or dropping it
-/// there aborts.
-#[must_use = "a message that is dropped goes back to the queue"]
+/// Until then it is delivered again, in its old place, should the task that took it die, or the thread
+/// end; also if it is dropped by a panic, or [given back](Self::give_back). (A broadcast message is a copy
+/// of the receiver's own, and is not delivered again.)
+///
+/// Not `Send`: it is in flight with the task that took it, which cannot
+/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the thread
+/// ends. In the child of a fork it is the parent's: dropping it there aborts.
+#[must_use = "a message that is dropped has been received"]
 pub struct Message<'r> {
     queue: Queue<'r>,
-    index: Index,
+    place: Place,
     /// Who took it.
     owner: Owner,
     not_send: PhantomData<*const ()>,
 }
 
+enum Place {
+    Cell(Index),
+    Copy(Box<[u8]>),
+}
+
 impl<'r> Message<'r> {
-    pub(super) fn new(queue: Queue<'r>, index: Index, owner: Owner) -> Self {
+    pub(super) fn in_flight(queue: Queue<'r>, index: Index, owner: Owner) -> Self {
         Self {
             queue,
-            index,
+            place: Place::Cell(index),
+            owner,
+            not_send: PhantomData,
+        }
+    }
+
+    pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
+        Self {
+            queue,
+            place: Place::Copy(copy),
             owner,
             not_send: PhantomData,
         }
@@ -39,22 +59,78 @@ impl<'r> Message<'r> {
     /// earlier receiver died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
-        self.queue
-            .cells
-            .cell(self.index)
-            .deliveries
-            .load(Ordering::Relaxed)
+        match self.place {
+            Place::Cell(index) => self.queue.cells.cell(index).deliveries.load(Relaxed),
+            Place::Copy(_) => 1,
+        }
     }
 
-    /// Ends the flight: the message will not be delivered again.
-    pub fn done(self) {
-        ManuallyDrop::new(self).finish(Cells::release);
+    /// The rank that it was sent with; `None` for a broadcast one.
+    #[must_use]
+    pub fn rank(&self) -> Option<Rank> {
+        match self.place {
+            Place::Cell(index) => Some(Rank::of_key(self.queue.cells.cell(index).key())),
+            Place::Copy(_) => None,
+        }
     }
 
-    fn finish(&self, how: fn(Cells<'r>, Index)) {
-        // Whoever took it could lock, and still can.
-        if self.queue.finish(self.index, self.owner, how).is_ok() {
-            self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
+    /// Ends the flight: the message has been received. What dropping it does, too.
+    pub fn done(self) {}
+
+    /// Puts the message back in its old place, for another receiver or another time.
+    pub fn give_back(self) {
+        ManuallyDrop::new(self).finish(End::GiveBack);
+    }
+
+    /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as
+    /// one ([`Queue::send_block`]) is not copied; nor is a small one that this thread sent.
+    ///
+    /// # Errors
+    /// With the message, if a copy is needed and the region has no room for it.
+    pub fn into_block(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
+        if let Place::Cell(index) = self.place
+            && self.queue.cells.is_block(index)
+            && let Some(bytes) = self.take_over(index)
+        {
+            mem::forget(self);
+            return Ok(bytes);
+        }
+        match region::Box::copied_in(&self, self.queue.region) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) => Err((self, error)),
+        }
+    }
+
+    /// The block that the message is, if it can be made the task's own; that ends the flight.
+    fn take_over(&self, index: Index) -> Option<region::Box<'r, [u8]>> {
+        let message = self.queue.cells.message(index);
+        let inner = self.queue.inner();
+        let mut taken = false;
+        let ended = self.queue.end(self.owner, |cells, task| {
+            // SAFETY: the word is the cell's, under the queue's robust lock; the cell is in flight with
+            // this task.
+            taken = unsafe { inner.take_over(task, &cells.cell(index).block) };
+            if !taken {
+                return Wake::NONE;
+            }
+            // Nothing is left in the cell that would have to be freed.
+            cells.set(index, super::cells::FREE);
+            cells.push_free(index);
+            cells.core.senders.notify(1)
+        });
+        if ended.is_err() || !taken {
+            return None;
+        }
+        inner.slots()[usize::from(self.owner.slot())].message_finished();
+        let (block, bytes) = (message.as_ptr().cast_mut(), message.len());
+        // SAFETY: the block belongs to this task alone now.
+        core::ptr::NonNull::new(block)
+            .map(|block| unsafe { region::Box::of_block(block, bytes, inner) })
+    }
+
+    fn finish(&self, how: End) {
+        if let Place::Cell(index) = self.place {
+            self.queue.finish(index, 1, self.owner, how);
         }
     }
 }
@@ -62,13 +138,16 @@ impl<'r> Message<'r> {
 impl Deref for Message<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.queue.cells.message(self.index)
+        match &self.place {
+            Place::Cell(index) => self.queue.cells.message(*index),
+            Place::Copy(copy) => copy,
+        }
     }
 }
 
 impl Drop for Message<'_> {
     fn drop(&mut self) {
-        self.finish(Cells::give_back);
+        self.finish(End::of_drop());
     }
 }
 
@@ -78,36 +157,162 @@ impl fmt::Debug for Message<'_> {
             .debug_struct("Message")
             .field("bytes", &self.len())
             .field("deliveries", &self.deliveries())
-            .finish()
+            .finish_non_exhaustive()
+    }
+}
+
+/// Several messages in flight, taken together. Dropping them ends the flight of all; in all else each
+/// is as a [`Message`].
+#[must_use = "messages that are dropped have been received"]
+pub struct Messages<'r> {
+    queue: Queue<'r>,
+    place: Place,
+    count: u32,
+    owner: Owner,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'r> Messages<'r> {
+    pub(super) fn in_flight(queue: Queue<'r>, first: Index, count: u32, owner: Owner) -> Self {
+        Self {
+            queue,
+            place: Place::Cell(first),
+            count,
+            owner,
+            not_send: PhantomData,
+        }
+    }
+
+    pub(super) fn copied(queue: Queue<'r>, copy: Box<[u8]>, owner: Owner) -> Self {
+        Self {
+            queue,
+            place: Place::Copy(copy),
+            count: 1,
+            owner,
+            not_send: PhantomData,
+        }
+    }
+
+    /// How many they are: at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The messages, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let (first, copy) = match &self.place {
+            Place::Cell(index) => (Some(*index), None),
+            Place::Copy(copy) => (None, Some(&**copy)),
+        };
+        let cells = self.queue.cells;
+        let chain = core::iter::successors(first, move |index| {
+            Index::named(cells.cell(*index).next.load(Relaxed))
+        });
+        copy.into_iter()
+            .chain(chain.map(move |index| cells.message(index)))
+    }
+
+    /// Puts all messages back in their old places.
+    pub fn give_back(self) {
+        ManuallyDrop::new(self).finish(End::GiveBack);
+    }
+
+    fn finish(&self, how: End) {
+        if let Place::Cell(first) = self.place {
+            self.queue.finish(first, self.count, self.owner, how);
+        }
+    }
+}
+
+impl Drop for Messages<'_> {
+    fn drop(&mut self) {
+        self.finish(End::of_drop());
+    }
+}
+
+impl fmt::Debug for Messages<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Messages")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a flight ends.
+#[derive(Clone, Copy)]
+enum End {
+    Done,
+    GiveBack,
+}
+
+impl End {
+    fn of_drop() -> Self {
+        if std::thread::panicking() {
+            Self::GiveBack
+        } else {
+            Self::Done
+        }
     }
 }
 
 impl<'r> Queue<'r> {
-    /// Ends the flight of a message that `owner` took; whoever waits for what that frees is woken.
-    /// Aborts if that is another task.
-    pub(super) fn finish(
+    /// Takes a message as a box of the caller's own; see [`Message::into_block`].
+    ///
+    /// # Errors
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`];
+    /// [`ReceiveError::Storage`], and then the message is back in its place; [`ReceiveError::Attach`].
+    pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
+        self.receive_held_within(wait)?
+            .into_block()
+            .map_err(|(message, error)| {
+                message.give_back();
+                ReceiveError::Storage(error)
+            })
+    }
+
+    /// Ends the flight of a chain of messages that `owner` took.
+    fn finish(&self, first: Index, count: u32, owner: Owner, how: End) {
+        let ended = self.end(owner, |cells, task| {
+            let mut next = Some(first);
+            while let Some(index) = next {
+                debug_assert!(cells.is_read_by(index, owner));
+                next = Index::named(cells.cell(index).next.load(Relaxed));
+                match how {
+                    End::Done => cells.release(index, task),
+                    End::GiveBack => cells.give_back(index),
+                }
+            }
+            // A cell that is free is a sender's, one that is ready again a receiver's.
+            match how {
+                End::Done => cells.core.senders.notify(count),
+                End::GiveBack => cells.announce(count),
+            }
+        });
+        // Whoever took it could lock, and still can.
+        if ended.is_ok() {
+            self.inner().slots()[usize::from(owner.slot())].message_finished();
+        }
+    }
+
+    /// Changes, under the lock, what `owner` has in its hands. Aborts if that is another task.
+    pub(super) fn end(
         &self,
-        index: Index,
         owner: Owner,
-        how: fn(Cells<'r>, Index),
+        how: impl FnOnce(Cells<'r>, Task<'_>) -> Wake<'r>,
     ) -> Result<(), AttachError> {
-        // Then it is in flight with this task still: a task does not leave with messages.
+        // Then it is this task's still: a task does not leave with messages.
         if !self.inner().is_me(owner) {
             crate::fatal(format_args!(
                 "a message was finished by a task that does not have it (one inherited across fork is the parent's)"
             ));
         }
-        let locked = self.lock(self.inner().deaths())?;
-        debug_assert!(locked.cells.is_read_by(index, owner));
-        how(locked.cells, index);
-        // A cell that is free is a sender's, one that is ready again a receiver's.
-        let core = locked.cells.core;
-        let is_free = locked.cells.cell(index).state.load(Ordering::Relaxed) == FREE;
-        let wake = if is_free {
-            core.senders.notify()
-        } else {
-            core.receivers.notify()
-        };
+        // SAFETY: it is the calling thread.
+        let task = unsafe { self.inner().task_named(owner) };
+        let locked = self.lock_now(task)?;
+        let wake = how(locked.cells, task);
         locked.unlock(wake);
         Ok(())
     }

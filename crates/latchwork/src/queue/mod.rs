@@ -1,17 +1,29 @@
 //! Message queues in a region: bounded, many to many, and whole after any death.
 //!
-//! A message is 0 to `max_message` bytes. Messages arrive in the order in which their sends were
-//! committed. Small ones are copied under the queue's lock, in one step; larger ones outside it.
+//! A message is 0 to `max_message` bytes, or a block of the region's heap of any size. Messages arrive
+//! in the order of their [ranks](Rank), and within one in that in which their sends were committed.
+//! Small ones are copied under the queue's lock, in one step; larger ones outside it, or not at all.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | send, receive a copy | [`Queue::send`], [`Queue::receive`], and `try_`, `_until`, `_for` |
+//! | send before all others, or by priority | [`Queue::urgent`], [`Queue::with_priority`] |
+//! | write and read where the message lies | [`Queue::reserve`], [`Queue::receive_held`] |
+//! | hand over a block untouched | [`Queue::send_block`], [`Queue::receive_block`] |
+//! | send and receive several at once | [`Queue::send_batch`], [`Queue::receive_batch`] |
+//! | tell all who wait, once | [`Queue::broadcast`] |
+//! | wait by epoll | [`Queue::watch`] |
+//! | connect two tasks, as fast as it goes | [`spsc`] |
 //!
 //! | who dies | when | then |
 //! | --- | --- | --- |
 //! | a sender | before the commit | nothing of the message is visible, its place is free again |
-//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or before [`Message::done`] | the message is delivered again, in its place |
+//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its place |
 //! | anybody | holding the queue's lock | the next one rebuilds the queue from its cells |
-//! | a task that was woken for a message | before it took it | another one is woken |
+//! | a task that was woken for, or given a message | before it took it | another one is woken, or given it |
 //!
 //! So a message is delivered at least once. To process each exactly once, take it with
-//! [`Queue::receive_held`], and have the result and the mark "done" committed in one step (the
+//! [`Queue::receive_held`], and have the result and a mark that it is done committed in one step (the
 //! message's [deliveries](Message::deliveries) say whether there was an earlier try).
 //!
 //! ```
@@ -21,49 +33,70 @@
 //! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
 //! let queue = Queue::create(&region, "jobs", &QueueOptions::new(16, 64))?;
 //! queue.send(b"first")?;
+//! queue.urgent().send(b"at once")?;
 //! let message = queue.receive_held()?;
-//! assert_eq!(&*message, b"first");
-//! message.done();
+//! assert_eq!(&*message, b"at once");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Waiting:* a task polls for a moment, then sleeps through `region/park.rs`, which also notices
-//! deaths; see `sleepers.rs` for why no wake-up is lost. Real-time tasks wake in priority order (the
-//! kernel's order for sleepers on one word). *Fork:* the child is a task of its own; a message that
-//! its parent has in flight stays the parent's, and finishing it in the child aborts. *Signal
-//! handlers* must not use a queue that the code they interrupt may be using, nor keep a message.
-//! *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; no system
-//! call unless somebody sleeps.
+//! *Waiting:* a task polls for some microseconds (offering its processor to others meanwhile), then
+//! sleeps through `region/park.rs`, which also notices deaths; see `sleepers.rs` for why no wake-up is
+//! lost, and `waiters.rs` for who is served first. *Fork:* the child is a task of its own; what its
+//! parent has in flight stays the parent's, and finishing it in the child aborts. *Signal handlers* must
+//! not use a queue that the code they interrupt may be using, nor keep a message. *Cost:* a send or
+//! receive of a small message is one robust lock and unlock, and a copy; no system call unless somebody
+//! sleeps. A message whose rank puts it between others costs the shifting of four bytes for each message
+//! behind or before it, whichever are fewer; a broadcast, and each message to a receiver that waits in
+//! order, a look at every task of the region.
 #![allow(unsafe_code)]
 
 mod attempt;
+mod batch;
+mod broadcast;
 mod cells;
+mod control;
 mod error;
 mod message;
+mod rank;
+mod ready;
 mod receive;
+mod recover;
+mod reserve;
+pub(crate) mod ring;
 mod send;
 pub(crate) mod sleepers;
+pub mod spsc;
+mod wait;
+mod waiters;
+mod watch;
 
-pub use error::{QueueError, ReceiveError, SendError};
-pub use message::Message;
+pub use error::{ControlError, QueueError, ReceiveError, SendBlockError, SendError};
+pub use message::{Message, Messages};
+pub use rank::{Priority, Rank};
+pub use reserve::Reservation;
+pub use wait::Wait;
+pub use waiters::Discipline;
+pub use watch::{Watch, WatchError};
 
 use crate::atomic::Ordering;
 use crate::region::{AttachError, Inner, Region, fingerprint};
 use cells::{Cells, Shape};
+use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
 use sleepers::Wake;
 use std::sync::Arc;
 
-/// Up to this size a message is copied under the lock: two more lock operations cost as much as
-/// copying some hundred bytes.
-const SMALL: usize = 512;
+/// Up to this size a message is copied under the lock: to take it twice more costs longer. (Streaming
+/// 1,024 bytes between two processors took 0.75 of the time so.)
+const SMALL: usize = 1024;
 
 /// How a queue is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     capacity: u32,
     max_message: u32,
+    discipline: Discipline,
 }
 
 impl QueueOptions {
@@ -74,10 +107,22 @@ impl QueueOptions {
         Self {
             capacity,
             max_message,
+            discipline: Discipline::Racing,
         }
     }
 
-    fn shape(self) -> Result<Shape, QueueError> {
+    /// Says which of several receivers that wait gets a message.
+    #[must_use]
+    pub const fn discipline(mut self, discipline: Discipline) -> Self {
+        self.discipline = discipline;
+        self
+    }
+
+    fn capacities(self) -> (u32, u32) {
+        (self.capacity, self.max_message)
+    }
+
+    fn shape(self) -> Result<(Shape, Layout), QueueError> {
         let fits = |value: u32| (1..=1 << 30).contains(&value);
         let error = QueueError::Capacity {
             capacity: self.capacity,
@@ -95,14 +140,19 @@ const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<cells::Core>(),
     align_of::<cells::Core>(),
-    &[size_of::<cells::Cell>() as u64, 1],
+    &[size_of::<cells::Cell>() as u64, 2],
 );
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
+///
+/// What it sends has the handle's [rank](Self::urgent).
 #[derive(Clone, Copy)]
 pub struct Queue<'r> {
     region: &'r Region,
     cells: Cells<'r>,
+    /// The queue's life that this is a handle on.
+    life: u32,
+    rank: Rank,
 }
 
 // SAFETY: all of a queue is atomics under its lock, or bytes that one task has.
@@ -121,28 +171,40 @@ impl<'r> Queue<'r> {
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
         let shape = options.shape()?;
-        let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.layout, |block| {
+        let parts = (
+            options.capacity,
+            options.max_message,
+            options.discipline.code(),
+        );
+        let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.1, |block| {
             // SAFETY: a fresh block of the layout.
-            unsafe { Cells::initialise(block, shape, options.capacity, options.max_message) }
+            unsafe { Cells::initialise(block, shape, parts) }
         })?;
-        let queue = Self::from_block(region, block, bytes)?;
-        if QueueOptions::new(queue.capacity(), queue.max_message()) == *options {
-            Ok(queue)
-        } else {
-            Err(QueueError::OtherCapacity {
+        let mut queue = Self::from_block(region, block, bytes)?;
+        if queue.options() != *options {
+            return Err(QueueError::OtherOptions {
                 capacity: queue.capacity(),
                 max_message: queue.max_message(),
-            })
+            });
         }
+        if queue.is_deleted() {
+            queue.begin_anew()?;
+        }
+        Ok(queue)
     }
 
     /// Opens the queue of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound); see [`QueueError`].
+    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), [`QueueError::Deleted`]; see
+    /// [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
         let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        Self::from_block(region, block, bytes)
+        let queue = Self::from_block(region, block, bytes)?;
+        if queue.is_deleted() {
+            return Err(QueueError::Deleted);
+        }
+        Ok(queue)
     }
 
     fn from_block(
@@ -152,25 +214,117 @@ impl<'r> Queue<'r> {
     ) -> Result<Self, QueueError> {
         // SAFETY: an object with the queue's fingerprint was written by `initialise`, and stays as
         // long as the region.
-        match unsafe { Cells::open(block, bytes) } {
-            Some(cells) => Ok(Self { region, cells }),
+        match unsafe { Cells::open(block, bytes, region.inner()) } {
+            Some(cells) => Ok(Self {
+                region,
+                cells,
+                life: cells.core.fixed.life.load(Ordering::Relaxed),
+                rank: Rank::default(),
+            }),
             None => Err(QueueError::Object(crate::region::ObjectError::OtherType)),
         }
+    }
+
+    /// What [`Self::of_token`] makes the handle of again: where the queue is, and in which life.
+    pub(crate) fn token(&self) -> (usize, u32) {
+        let address = core::ptr::from_ref(self.cells.core).expose_provenance();
+        (address, self.life)
+    }
+
+    /// # Safety
+    /// The token is of a queue in this region.
+    pub(crate) unsafe fn of_token(
+        region: &'r Region,
+        (address, life): (usize, u32),
+    ) -> Option<Self> {
+        let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
+        // SAFETY: by the contract a queue's block, which stays as long as the region.
+        let cells = unsafe {
+            let fixed = &block.cast::<cells::Core>().as_ref().fixed;
+            let (_, layout) = Shape::new(fixed.capacity, fixed.max_message)?;
+            Cells::open(block, layout.size(), region.inner())?
+        };
+        Some(Self {
+            region,
+            cells,
+            life,
+            rank: Rank::default(),
+        })
+    }
+
+    /// Whether the queue of the handle has not been deleted.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.check_life().is_ok()
+    }
+
+    /// Whether the handle was made when the queue of the name was deleted.
+    fn is_deleted(&self) -> bool {
+        self.life % 2 == 1
+    }
+
+    /// Makes a new queue of a deleted one.
+    fn begin_anew(&mut self) -> Result<(), AttachError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(task)?;
+        let life = &self.cells.core.fixed.life;
+        // Another one may have done it.
+        if life.load(Ordering::Relaxed) % 2 == 1 {
+            // What one left that was killed in the deletion.
+            locked.cells.flush(task);
+            life.store(
+                life.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Relaxed,
+            );
+        }
+        self.life = life.load(Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A handle whose messages go before all others; of several urgent ones, the last sent is received
+    /// first.
+    #[must_use]
+    pub fn urgent(self) -> Self {
+        Self {
+            rank: Rank::Urgent,
+            ..self
+        }
+    }
+
+    /// A handle whose messages have this priority: they are received before those of lower priority,
+    /// and after those of the same that were sent before.
+    #[must_use]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        Self {
+            rank: Rank::Priority(priority),
+            ..self
+        }
+    }
+
+    /// The region that the queue lies in.
+    #[must_use]
+    pub fn region(&self) -> &'r Region {
+        self.region
+    }
+
+    /// The options that the queue was made with.
+    #[must_use]
+    pub fn options(&self) -> QueueOptions {
+        QueueOptions::new(self.capacity(), self.max_message()).discipline(self.cells.discipline())
     }
 
     /// The most messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.cells.core.capacity
+        self.cells.core.fixed.capacity
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_message(&self) -> u32 {
-        self.cells.core.max_message
+        self.cells.core.fixed.max_message
     }
 
-    /// Messages that are ready to be received at this moment.
+    /// Messages that are ready to be received at this moment; those in flight are not counted.
     #[must_use]
     pub fn len(&self) -> u32 {
         // Relaxed: the answer may be stale before it arrives.
@@ -194,8 +348,8 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
-        self.inner().task()?;
-        let locked = self.lock(self.inner().deaths())?;
+        let task = self.inner().task()?;
+        let locked = self.lock_now(task)?;
         let consistent = locked.cells.is_consistent();
         locked.unlock(Wake::NONE);
         Ok(consistent)

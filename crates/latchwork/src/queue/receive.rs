@@ -1,41 +1,64 @@
 //! Receiving: a small message is copied in one step under the lock; a larger one, or one that is
 //! received in place, is in flight until it is finished.
 
-use super::attempt::{Failure, Patience, Step};
-use super::cells::{Cells, Index};
+use super::attempt::{Failure, Locked, OFTEN, SELDOM, poll};
+use super::cells::Index;
+use super::message::{Message, Messages};
 use super::sleepers::Wake;
-use super::{Message, Queue, ReceiveError, SMALL};
-use crate::region::heap::Owner;
+use super::waiters::Given;
+use super::{Queue, ReceiveError, SMALL, Wait};
+use crate::atomic::Ordering::Relaxed;
+use crate::region::{Parked, Task};
 use crate::time::Deadline;
 use core::time::Duration;
+
+/// What a receiver says of the message that is its.
+enum Verdict {
+    /// It has copied it.
+    Copied,
+    /// It wants it in flight.
+    Hold,
+    /// It does not want it.
+    Refuse,
+}
+
+/// What a receiver has.
+pub(super) enum Received<'r> {
+    Copied,
+    /// So many cells, linked to each other, are in flight with the task.
+    Held(Index, u32, Task<'r>),
+    /// A board is to be copied.
+    Board(Index, Task<'r>),
+    Refused,
+}
 
 impl<'r> Queue<'r> {
     /// Receives a message into `buffer`, waiting while the queue is empty; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.receive_with(buffer, Patience::Until(None))
+        self.receive_within(buffer, Wait::Forever)
     }
 
     /// Receives a message into `buffer` if there is one at this moment; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// As for [`Self::receive`], and [`ReceiveError::Empty`].
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.receive_with(buffer, Patience::Try)
+        self.receive_within(buffer, Wait::Not)
     }
 
     /// Receives a message into `buffer`, waiting for one until `deadline`; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// As for [`Self::receive`], and [`ReceiveError::TimedOut`].
     pub fn receive_until(
         &self,
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<usize, ReceiveError> {
-        self.receive_with(buffer, Patience::Until(Some(deadline)))
+        self.receive_within(buffer, Wait::Until(deadline))
     }
 
     /// Receives a message into `buffer`, waiting for one for at most `timeout`; returns its length.
@@ -43,101 +66,278 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// As for [`Self::receive_until`].
     pub fn receive_for(&self, buffer: &mut [u8], timeout: Duration) -> Result<usize, ReceiveError> {
-        self.receive_until(buffer, Deadline::after(timeout))
+        self.receive_within(buffer, Wait::at_most(timeout))
     }
 
     /// Takes a message in place, waiting while the queue is empty. It stays in flight, and is
-    /// delivered again should this task die, until [`Message::done`].
+    /// delivered again should this task die, until the [`Message`] is dropped.
     ///
     /// # Errors
-    /// [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     pub fn receive_held(&self) -> Result<Message<'r>, ReceiveError> {
-        self.hold_with(Patience::Until(None))
+        self.receive_held_within(Wait::Forever)
     }
 
     /// Takes a message in place if there is one at this moment.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`], [`ReceiveError::Attach`].
+    /// As for [`Self::receive_held`], and [`ReceiveError::Empty`].
     pub fn try_receive_held(&self) -> Result<Message<'r>, ReceiveError> {
-        self.hold_with(Patience::Try)
+        self.receive_held_within(Wait::Not)
     }
 
     /// Takes a message in place, waiting for one until `deadline`.
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    /// As for [`Self::receive_held`], and [`ReceiveError::TimedOut`].
     pub fn receive_held_until(&self, deadline: Deadline) -> Result<Message<'r>, ReceiveError> {
-        self.hold_with(Patience::Until(Some(deadline)))
+        self.receive_held_within(Wait::Until(deadline))
     }
 
-    fn receive_with(&self, buffer: &mut [u8], patience: Patience) -> Result<usize, ReceiveError> {
-        let received = self.attempt(patience, &self.cells.core.receivers, |cells, task| {
-            let Some(first) = cells.peek() else {
-                return (Step::Wait, Wake::NONE);
-            };
-            let message = cells.message(first);
-            if message.len() > buffer.len() {
-                // Another receiver may have the room: pass the wake-up on.
-                let error = ReceiveError::BufferTooSmall {
-                    bytes: message.len(),
-                    buffer: buffer.len(),
-                };
-                return (Step::Done(Err(error)), cells.core.receivers.notify());
+    pub(super) fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
+        Ok(match self.take(wait, 1, |_| Verdict::Hold)? {
+            Received::Held(index, _, task) => {
+                task.slot.message_taken();
+                Message::in_flight(*self, index, task.owner())
             }
-            if message.len() <= SMALL {
-                let length = message.len();
-                buffer[..length].copy_from_slice(message);
-                cells.drop_first();
-                return (
-                    Step::Done(Ok(Received::Copied(length))),
-                    cells.core.senders.notify(),
-                );
+            Received::Board(index, task) => {
+                let copy = self.cells.message(index).into();
+                self.end_board(index, task)?;
+                Message::copied(*self, copy, task.owner())
             }
-            match cells.begin_receive(task.owner()) {
-                Some(index) => (
-                    Step::Done(Ok(Received::Held(index, task.owner()))),
-                    Wake::NONE,
-                ),
-                None => (Step::Wait, Wake::NONE),
+            Received::Copied | Received::Refused => unreachable!("it was neither"),
+        })
+    }
+
+    /// Takes up to `most` messages in place, under one lock and with one wake-up: as many as there are,
+    /// waiting for the first. They stay in flight, and are delivered again should this task die, until
+    /// the [`Messages`] are dropped.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`],
+    /// [`ReceiveError::Attach`].
+    pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
+        Ok(match self.take(wait, most.max(1), |_| Verdict::Hold)? {
+            Received::Held(first, count, task) => {
+                task.slot.message_taken();
+                Messages::in_flight(*self, first, count, task.owner())
             }
-        })??;
+            Received::Board(index, task) => {
+                let copy = self.cells.message(index).into();
+                self.end_board(index, task)?;
+                Messages::copied(*self, copy, task.owner())
+            }
+            Received::Copied | Received::Refused => unreachable!("it was neither"),
+        })
+    }
+
+    pub(crate) fn receive_within(
+        &self,
+        buffer: &mut [u8],
+        wait: Wait,
+    ) -> Result<usize, ReceiveError> {
+        let mut length = 0;
+        let room = buffer.len();
+        let received = self.take(wait, 1, |message| {
+            length = message.len();
+            if length > room {
+                return Verdict::Refuse;
+            }
+            if length > SMALL {
+                return Verdict::Hold;
+            }
+            buffer[..length].copy_from_slice(message);
+            Verdict::Copied
+        })?;
         match received {
-            Received::Copied(length) => Ok(length),
-            Received::Held(index, owner) => {
-                let message = self.cells.message(index);
-                buffer[..message.len()].copy_from_slice(message);
-                let length = message.len();
-                self.finish(index, owner, Cells::release)?;
-                Ok(length)
+            Received::Copied => {}
+            Received::Refused => {
+                return Err(ReceiveError::BufferTooSmall {
+                    bytes: length,
+                    buffer: room,
+                });
+            }
+            Received::Held(index, _, task) => {
+                buffer[..length].copy_from_slice(self.cells.message(index));
+                let locked = self.lock_now(task)?;
+                locked.cells.release(index, task);
+                let wake = self.cells.core.senders.notify(1);
+                locked.unlock(wake);
+            }
+            Received::Board(index, task) => {
+                buffer[..length].copy_from_slice(self.cells.message(index));
+                self.end_board(index, task)?;
+            }
+        }
+        Ok(length)
+    }
+
+    fn end_board(&self, index: Index, task: Task<'_>) -> Result<(), ReceiveError> {
+        let locked = self.lock_now(task)?;
+        let wake = locked.cells.end_board(index, task);
+        locked.unlock(wake);
+        Ok(())
+    }
+
+    /// The loop of all receivers: looks for a message under the lock, until `judge` has had one.
+    fn take(
+        &self,
+        wait: Wait,
+        most: u32,
+        mut judge: impl FnMut(&[u8]) -> Verdict,
+    ) -> Result<Received<'r>, Failure> {
+        let inner = self.inner();
+        let task = inner.task()?;
+        let inbox = &task.slot.inbox;
+        let core = self.cells.core;
+        let in_order = self.cells.serves_in_order();
+        let (mut may_poll, mut waits, mut late) = (true, false, false);
+        loop {
+            // Before the look at the queue: see `park`.
+            let deaths = inner.deaths();
+            let locked = self.lock(task, deaths)?;
+            let cells = locked.cells;
+            if waits && let Some(given) = cells.given_to(task) {
+                return Ok(locked.accept(given, task, &mut judge));
+            }
+            if let Err(deleted) = self.check_life() {
+                if waits {
+                    cells.leave_waiters(inbox);
+                }
+                return Err(deleted);
+            }
+            if let Some(first) = cells.peek() {
+                if waits {
+                    cells.leave_waiters(inbox);
+                }
+                return Ok(locked.take_first(first, most, task, &mut judge));
+            }
+            if wait == Wait::Not {
+                locked.unlock(Wake::NONE);
+                self.look_for_deaths()?;
+                continue;
+            }
+            if late {
+                cells.leave_waiters(inbox);
+                return Err(Failure::TimedOut);
+            }
+            if core::mem::take(&mut may_poll) && !in_order {
+                locked.unlock(Wake::NONE);
+                poll(SELDOM, || core.ready_count.load(Relaxed) > 0);
+                continue;
+            }
+            if !waits {
+                waits = true;
+                cells.join_waiters(inbox, self.urgency());
+            }
+            let ticket = core.receivers.register();
+            locked.unlock(Wake::NONE);
+            if in_order
+                && core::mem::take(&mut may_poll)
+                && poll(OFTEN, || inbox.given.load(Relaxed) != 0)
+            {
+                continue;
+            }
+            let words = [(core.receivers.word(), ticket), (&inbox.given, 0)];
+            late = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+        }
+    }
+
+    fn urgency(&self) -> u32 {
+        match self.cells.discipline() {
+            super::Discipline::Priority => {
+                crate::sys::scheduling::own_priority().map_or(0, u32::from)
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl<'r> Locked<'r> {
+    /// Takes the first of the ready messages, and up to `most` in all if they are to be in flight.
+    fn take_first(
+        self,
+        first: Index,
+        most: u32,
+        task: Task<'r>,
+        judge: &mut impl FnMut(&[u8]) -> Verdict,
+    ) -> Received<'r> {
+        let cells = self.cells;
+        match judge(cells.message(first)) {
+            Verdict::Copied => {
+                cells.pop_ready();
+                cells.release(first, task);
+                self.unlock(cells.core.senders.notify(1));
+                Received::Copied
+            }
+            Verdict::Hold => {
+                let mut count = 0;
+                let mut last: Option<Index> = None;
+                while count < most
+                    && let Some(index) = cells.begin_receive(task.owner())
+                {
+                    cells.cell(index).next.store(0, Relaxed);
+                    if let Some(last) = last {
+                        cells.cell(last).next.store(index.name(), Relaxed);
+                    }
+                    last = Some(index);
+                    count += 1;
+                }
+                self.unlock(Wake::NONE);
+                Received::Held(first, count, task)
+            }
+            Verdict::Refuse => {
+                // Another receiver may have the room: pass the wake-up on.
+                self.unlock(cells.core.receivers.notify(1));
+                Received::Refused
             }
         }
     }
 
-    fn hold_with(&self, patience: Patience) -> Result<Message<'r>, ReceiveError> {
-        self.attempt(patience, &self.cells.core.receivers, |cells, task| {
-            let owner = task.owner();
-            let Some(index) = cells.begin_receive(owner) else {
-                return (Step::Wait, Wake::NONE);
-            };
-            task.slot.message_taken();
-            (Step::Done(Message::new(*self, index, owner)), Wake::NONE)
-        })
-        .map_err(ReceiveError::from)
-    }
-}
-
-enum Received {
-    Copied(usize),
-    Held(Index, Owner),
-}
-
-impl From<Failure> for ReceiveError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused => Self::Empty,
-            Failure::TimedOut => Self::TimedOut,
-            Failure::Attach(error) => Self::Attach(error),
+    /// Takes what the task was given while it waited.
+    fn accept(
+        self,
+        given: Given,
+        task: Task<'r>,
+        judge: &mut impl FnMut(&[u8]) -> Verdict,
+    ) -> Received<'r> {
+        let cells = self.cells;
+        match given {
+            Given::Message(index) => {
+                cells.leave_waiters(&task.slot.inbox);
+                match judge(cells.message(index)) {
+                    Verdict::Copied => {
+                        cells.release(index, task);
+                        self.unlock(cells.core.senders.notify(1));
+                        Received::Copied
+                    }
+                    Verdict::Hold => {
+                        cells.cell(index).next.store(0, Relaxed);
+                        self.unlock(Wake::NONE);
+                        Received::Held(index, 1, task)
+                    }
+                    Verdict::Refuse => {
+                        cells.give_back(index);
+                        self.unlock(cells.announce(1));
+                        Received::Refused
+                    }
+                }
+            }
+            Given::Board(index) => match judge(cells.message(index)) {
+                Verdict::Hold => {
+                    self.unlock(Wake::NONE);
+                    Received::Board(index, task)
+                }
+                verdict => {
+                    let wake = cells.end_board(index, task);
+                    self.unlock(wake);
+                    if matches!(verdict, Verdict::Copied) {
+                        Received::Copied
+                    } else {
+                        Received::Refused
+                    }
+                }
+            },
         }
     }
 }

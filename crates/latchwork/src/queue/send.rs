@@ -1,36 +1,35 @@
 //! Sending: a small message in one step under the lock; a larger one is copied outside it.
-#![allow(unsafe_code)]
 
-use super::attempt::{Failure, Patience, Step};
+use super::cells::Index;
 use super::sleepers::Wake;
-use super::{Queue, SMALL, SendError};
+use super::{Queue, SMALL, SendError, Wait};
+use crate::region::Task;
 use crate::time::Deadline;
-use core::ptr::NonNull;
 use core::time::Duration;
 
 impl Queue<'_> {
     /// Sends a message, waiting while the queue is full.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], [`SendError::Attach`].
+    /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::Attach`].
     pub fn send(&self, message: &[u8]) -> Result<(), SendError> {
-        self.send_with(message, Patience::Until(None))
+        self.send_within(message, Wait::Forever)
     }
 
     /// Sends a message if there is room at this moment.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::TooLong`], [`SendError::Attach`].
+    /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::Full`], [`SendError::Attach`].
     pub fn try_send(&self, message: &[u8]) -> Result<(), SendError> {
-        self.send_with(message, Patience::Try)
+        self.send_within(message, Wait::Not)
     }
 
     /// Sends a message, waiting for room until `deadline`.
     ///
     /// # Errors
-    /// [`SendError::TimedOut`], [`SendError::TooLong`], [`SendError::Attach`].
+    /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::TimedOut`], [`SendError::Attach`].
     pub fn send_until(&self, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
-        self.send_with(message, Patience::Until(Some(deadline)))
+        self.send_within(message, Wait::Until(deadline))
     }
 
     /// Sends a message, waiting for room for at most `timeout`.
@@ -38,53 +37,52 @@ impl Queue<'_> {
     /// # Errors
     /// As for [`Self::send_until`].
     pub fn send_for(&self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
-        self.send_until(message, Deadline::after(timeout))
+        self.send_within(message, Wait::at_most(timeout))
     }
 
-    fn send_with(&self, message: &[u8], patience: Patience) -> Result<(), SendError> {
+    /// What can be said of a message before the queue is looked at, in RTEMS's order.
+    pub(super) fn check_message(&self, bytes: usize) -> Result<(), SendError> {
+        self.check_life()?;
         let max_message = self.max_message() as usize;
-        if message.len() > max_message {
-            return Err(SendError::TooLong {
-                bytes: message.len(),
-                max_message,
-            });
+        if bytes > max_message {
+            return Err(SendError::TooLong { bytes, max_message });
         }
-        let senders = &self.cells.core.senders;
-        if message.len() <= SMALL {
-            return Ok(self.attempt(patience, senders, |cells, _| {
-                if cells.send_small(message) {
-                    (Step::Done(()), cells.core.receivers.notify())
-                } else {
-                    (Step::Wait, Wake::NONE)
-                }
-            })?);
+        Ok(())
+    }
+
+    /// Makes visible what has been written into a cell outside the lock.
+    pub(super) fn commit(
+        &self,
+        task: Task<'_>,
+        index: Index,
+        length: usize,
+    ) -> Result<(), SendError> {
+        let locked = self.lock_now(task)?;
+        if let Err(deleted) = self.check_life() {
+            locked.cells.release(index, task);
+            return Err(deleted.into());
         }
-        let index = self.attempt(patience, senders, |cells, task| {
-            match cells.begin_send(task.owner()) {
-                Some(index) => (Step::Done(index), Wake::NONE),
-                None => (Step::Wait, Wake::NONE),
-            }
-        })?;
-        // SAFETY: the cell is ours until the commit, and has room for `max_message` bytes.
-        unsafe {
-            self.cells
-                .bytes(index)
-                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
-        };
-        let locked = self.lock(self.inner().deaths())?;
-        locked.cells.commit(index, message.len());
-        let wake = locked.cells.core.receivers.notify();
+        locked.cells.commit(index, length, self.rank, 0);
+        let wake = locked.cells.announce(1);
         locked.unlock(wake);
         Ok(())
     }
-}
 
-impl From<Failure> for SendError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Refused => Self::Full,
-            Failure::TimedOut => Self::TimedOut,
-            Failure::Attach(error) => Self::Attach(error),
+    fn send_within(&self, message: &[u8], wait: Wait) -> Result<(), SendError> {
+        self.check_message(message.len())?;
+        if message.len() <= SMALL {
+            return Ok(self.attempt(wait, |cells, _| {
+                let index = cells.next_free()?;
+                cells.fill(index, message);
+                cells.commit(index, message.len(), self.rank, 0);
+                Some(((), cells.announce(1)))
+            })?);
         }
+        let (index, task) = self.attempt(wait, |cells, task| {
+            let index = cells.begin_send(task.owner())?;
+            Some(((index, task), Wake::NONE))
+        })?;
+        self.cells.fill(index, message);
+        self.commit(task, index, message.len())
     }
 }

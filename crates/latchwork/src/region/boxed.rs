@@ -35,16 +35,16 @@ use core::ptr::NonNull;
 ///
 /// *Owner death.* If the task dies, its block is freed without dropping the value: what the value
 /// owns in the region is leaked. In the child of a fork the box is the parent's: forget it there.
-pub struct Box<'r, T> {
+pub struct Box<'r, T: ?Sized> {
     value: NonNull<T>,
     region: &'r Inner,
     owns: PhantomData<T>,
 }
 
 // SAFETY: it owns its value; any task may free the block.
-unsafe impl<T: Send> Send for Box<'_, T> {}
+unsafe impl<T: Send + ?Sized> Send for Box<'_, T> {}
 // SAFETY: as its value.
-unsafe impl<T: Sync> Sync for Box<'_, T> {}
+unsafe impl<T: Sync + ?Sized> Sync for Box<'_, T> {}
 
 impl<'r, T: Shareable> Box<'r, T> {
     /// Moves a value into a block of the region.
@@ -83,6 +83,63 @@ impl<'r, T: Shareable> Box<'r, T> {
     }
 }
 
+impl<'r> Box<'r, [u8]> {
+    /// A block of so many zero bytes.
+    ///
+    /// # Errors
+    /// If the region has no room or the thread cannot become a task of it.
+    pub fn zeroed_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
+        let mut block = Self::unfilled_in(bytes, region)?;
+        block.fill(0);
+        Ok(block)
+    }
+
+    /// A block of so many bytes, which hold whatever was there before: zeros, or what some task of the
+    /// region has freed. For who is going to write them.
+    ///
+    /// # Errors
+    /// As for [`Self::zeroed_in`].
+    pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
+        let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
+        let block = ground::at(region.inner.base().addr().get(), |ground| {
+            ground.alloc(layout)
+        })?;
+        // SAFETY: a block of that many bytes that nobody else knows. They were zero when the region was
+        // made, and hold what somebody has written since.
+        unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
+    }
+
+    /// A copy of `bytes` in a block of the region.
+    ///
+    /// # Errors
+    /// As for [`Self::zeroed_in`].
+    pub fn copied_in(bytes: &[u8], region: &'r Region) -> Result<Self, StorageError> {
+        let mut block = Self::unfilled_in(bytes.len(), region)?;
+        block.copy_from_slice(bytes);
+        Ok(block)
+    }
+
+    /// # Safety
+    /// The block is in the region, has so many initialised bytes, and belongs to the caller.
+    pub(crate) unsafe fn of_block(block: NonNull<u8>, bytes: usize, region: &'r Inner) -> Self {
+        Self {
+            value: NonNull::slice_from_raw_parts(block, bytes),
+            region,
+            owns: PhantomData,
+        }
+    }
+
+    /// Where the bytes are.
+    pub(super) fn as_raw(&self) -> NonNull<[u8]> {
+        self.value
+    }
+
+    /// Whether the box lies in this region.
+    pub(crate) fn is_in(&self, region: &Inner) -> bool {
+        core::ptr::eq(self.region, region)
+    }
+}
+
 impl<'r, T> Box<'r, T> {
     /// Gives the value away, with its block, which stays private to the task that allocated it.
     /// [`Self::from_raw`] takes it back.
@@ -91,6 +148,23 @@ impl<'r, T> Box<'r, T> {
         ManuallyDrop::new(self).value
     }
 
+    /// Takes the value out of the region.
+    #[must_use]
+    pub fn into_inner(self) -> T
+    where
+        T: Unpin,
+    {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the box owns the value, which is not used in the block any more.
+        unsafe {
+            let value = this.value.read();
+            this.free();
+            value
+        }
+    }
+}
+
+impl<'r, T: ?Sized> Box<'r, T> {
     /// Gives the value to the region: it outlives the box and the task, and is neither dropped nor
     /// moved.
     pub fn leak(self) -> Pin<&'r T> {
@@ -110,21 +184,6 @@ impl<'r, T> Box<'r, T> {
         unsafe { Pin::new_unchecked(self) }
     }
 
-    /// Takes the value out of the region.
-    #[must_use]
-    pub fn into_inner(self) -> T
-    where
-        T: Unpin,
-    {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: the box owns the value, which is not used in the block any more.
-        unsafe {
-            let value = this.value.read();
-            this.free();
-            value
-        }
-    }
-
     /// # Safety
     /// The value is not used any more.
     unsafe fn free(&self) {
@@ -137,7 +196,7 @@ impl<'r, T> Box<'r, T> {
     }
 }
 
-impl<T> Deref for Box<'_, T> {
+impl<T: ?Sized> Deref for Box<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -146,7 +205,7 @@ impl<T> Deref for Box<'_, T> {
     }
 }
 
-impl<T: Unpin> DerefMut for Box<'_, T> {
+impl<T: Unpin + ?Sized> DerefMut for Box<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as for `deref`, and the box is borrowed exclusively.
@@ -154,7 +213,7 @@ impl<T: Unpin> DerefMut for Box<'_, T> {
     }
 }
 
-impl<T> Drop for Box<'_, T> {
+impl<T: ?Sized> Drop for Box<'_, T> {
     fn drop(&mut self) {
         // SAFETY: the box owns the value and goes.
         unsafe {
@@ -164,7 +223,7 @@ impl<T> Drop for Box<'_, T> {
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Box<'_, T> {
+impl<T: fmt::Debug + ?Sized> fmt::Debug for Box<'_, T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(formatter)
     }

@@ -209,6 +209,11 @@ pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
     NonNull::new(ptr::with_exposed_provenance_mut(address))
 }
 
+/// What a word of the region itself leads to, within it.
+pub(super) fn reach_within(word: &AtomicUsize) -> Option<NonNull<u8>> {
+    pointer(read(word))
+}
+
 /// What a word of a container leads to.
 ///
 /// A container can get into another region than its own, whose tasks need not have mapped that one.

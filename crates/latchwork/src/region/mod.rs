@@ -39,9 +39,11 @@ pub(crate) mod events;
 mod giant;
 mod ground;
 mod grow;
+mod handed;
 mod hash_map;
 mod header;
 pub mod heap;
+mod inbox;
 pub mod inspect;
 pub mod leftovers;
 mod list;
@@ -76,6 +78,7 @@ pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
+pub(crate) use inbox::Inbox;
 pub(crate) use park::Parked;
 pub(crate) use task::Task;
 

@@ -18,7 +18,11 @@ pub(crate) struct Task<'r> {
     owner: Owner,
 }
 
-impl Task<'_> {
+impl<'r> Task<'r> {
+    pub(super) fn new(slot: &'r Slot, owner: Owner) -> Self {
+        Self { slot, owner }
+    }
+
     /// Slot and generation: this task for ever.
     #[inline]
     pub(crate) fn owner(self) -> Owner {

@@ -46,6 +46,7 @@
 
 use super::events::EventSets;
 use super::heap::TaskHeap;
+use super::inbox::Inbox;
 use super::wait_record::WaitRecord;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
@@ -80,6 +81,7 @@ pub(crate) struct Slot {
     company: AtomicU8,
     /// Messages that the task has taken off queues of the region and not finished. Its own business.
     messages: AtomicU32,
+    pub(crate) inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
     pub(crate) events: EventSets,
@@ -221,9 +223,10 @@ impl Slot {
         self.messages() != 0 || self.wait.standing.held() != 0
     }
 
-    /// A new task has none.
+    /// A new task has none, and waits for none.
     pub(super) fn forget_messages(&self) {
         self.messages.store(0, Ordering::Relaxed);
+        self.inbox.reset();
     }
 
     pub(super) fn next_generation(&self) {

@@ -11,6 +11,8 @@ pub(crate) mod clock;
 #[cfg(not(loom))]
 mod errno;
 #[cfg(not(loom))]
+pub(crate) mod event_fd;
+#[cfg(not(loom))]
 mod futex_linux;
 #[cfg(loom)]
 mod futex_loom;

@@ -11,7 +11,7 @@ use latchwork::region::{Region, Shareable};
 /// Messages of one seat between two halts.
 const NUMBERS: usize = 1 << 10;
 /// Beyond what is copied under the queue's lock.
-const MAX_MESSAGE: usize = 1024;
+const MAX_MESSAGE: usize = 2048;
 const HEAD: usize = 16;
 const CAPACITY: u32 = 4;
 
@@ -145,7 +145,7 @@ impl<'r> Mail<'r> {
             held.map(|message| {
                 task.dwell(step);
                 if step.for_all() {
-                    drop(message);
+                    message.give_back();
                 } else {
                     self.finish(task, message);
                 }

@@ -2,6 +2,7 @@
 
 mod journal;
 mod steps;
+mod steps_more;
 mod storms;
 
 use latchwork::queue::{Message, Queue, QueueOptions, ReceiveError, SendError};
@@ -35,10 +36,14 @@ fn drain(queue: Queue<'_>, mut each: impl FnMut(Message<'_>)) -> u32 {
 
 /// The queue takes exactly as many messages as it was made for.
 fn check_capacity(queue: Queue<'_>) {
+    check_capacity_of(queue, MAX_MESSAGE);
+}
+
+fn check_capacity_of(queue: Queue<'_>, max_message: usize) {
     let message = [0x55; MAX_MESSAGE];
     for index in 0..queue.capacity() as usize {
         queue
-            .try_send(&message[..1 + index * 997 % MAX_MESSAGE])
+            .try_send(&message[..1 + index * 997 % max_message])
             .unwrap_or_else(|error| panic!("no room for message {index}: {error}"));
     }
     assert!(matches!(queue.try_send(&[]), Err(SendError::Full)));

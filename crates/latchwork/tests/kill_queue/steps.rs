@@ -8,7 +8,7 @@ use latchwork_testkit::{Child, Trial};
 
 /// Kills an operation at its instructions; after each kill the queue must be whole, and hold one of
 /// the numbers of messages.
-fn step_through(
+pub(super) fn step_through(
     trial: &Trial,
     name: &str,
     capacity: u32,
@@ -61,6 +61,7 @@ fn step_through(
                 "{name}, killed at {point:?}: out of order: {ids:?}"
             );
             check_capacity(queue);
+            region.check_heap().unwrap();
         },
     );
 }
@@ -77,7 +78,7 @@ fn send_is_all_or_nothing_at_every_instruction() {
     };
     let never = |_: Queue<'_>| false;
     step_through(&trial, "send, small", 3, 1, send(64), never, &[1, 2]);
-    step_through(&trial, "send, large", 3, 1, send(600), never, &[1, 2]);
+    step_through(&trial, "send, large", 3, 1, send(1600), never, &[1, 2]);
     let make_room = |queue: Queue<'_>| {
         queue
             .try_receive_held()
@@ -89,7 +90,7 @@ fn send_is_all_or_nothing_at_every_instruction() {
         "send to a full queue",
         2,
         2,
-        send(600),
+        send(1600),
         make_room,
         &[1, 2],
     );
@@ -117,13 +118,13 @@ fn receive_is_all_or_nothing_at_every_instruction() {
         "receive_held and give back",
         3,
         2,
-        |queue| drop(queue.receive_held().unwrap()),
+        |queue| queue.receive_held().unwrap().give_back(),
         never,
         &[2],
     );
     let fill = |queue: Queue<'_>| {
         let mut message = Vec::new();
-        compose(&mut message, 1, 7, 700);
+        compose(&mut message, 1, 7, 1700);
         queue.try_send(&message).is_ok()
     };
     step_through(

@@ -3,7 +3,7 @@
 use super::journal::{COMMITTED, DONE, HEAD, Journal, RECEIVED, compose, read};
 use super::{MAX_MESSAGE, check_capacity, drain, region};
 use core::sync::atomic::Ordering::SeqCst;
-use latchwork::queue::{Message, Queue, QueueOptions};
+use latchwork::queue::{Discipline, Message, Queue, QueueOptions};
 use latchwork_testkit::{Storm, Trial, Worker, fastrand};
 
 fn send_for_ever(worker: Worker, queue: Queue<'_>, journal: &Journal) {
@@ -56,7 +56,7 @@ fn receive_held_for_ever(worker: Worker, queue: Queue<'_>, journal: &Journal, in
             );
         }
         match rng.u32(..16) {
-            0 => drop(message),
+            0 => message.give_back(),
             1 => {
                 std::thread::yield_now();
                 process(worker, message, journal);
@@ -87,6 +87,7 @@ struct Plan {
     kills: u64,
     /// Survivors are killed in the midst of recovery, too.
     recoverers: bool,
+    discipline: Discipline,
 }
 
 fn length(rng: &mut fastrand::Rng) -> usize {
@@ -104,7 +105,7 @@ fn storm_over_a_queue(name: &'static str, plan: Plan) {
     let queue = Queue::create(
         &region,
         "queue",
-        &QueueOptions::new(plan.capacity, MAX_MESSAGE as u32),
+        &QueueOptions::new(plan.capacity, MAX_MESSAGE as u32).discipline(plan.discipline),
     )
     .unwrap();
     let journal = Journal::new();
@@ -189,6 +190,7 @@ fn held_messages_are_processed_exactly_once() {
         held: true,
         kills: 250,
         recoverers: false,
+        discipline: Discipline::Racing,
     };
     storm_over_a_queue("held_messages_are_processed_exactly_once", plan);
 }
@@ -202,6 +204,7 @@ fn held_messages_survive_a_queue_of_one() {
         held: true,
         kills: 150,
         recoverers: false,
+        discipline: Discipline::Racing,
     };
     storm_over_a_queue("held_messages_survive_a_queue_of_one", plan);
 }
@@ -215,6 +218,7 @@ fn messages_keep_their_order_over_redelivery() {
         held: true,
         kills: 150,
         recoverers: false,
+        discipline: Discipline::Racing,
     };
     storm_over_a_queue("messages_keep_their_order_over_redelivery", plan);
 }
@@ -228,6 +232,7 @@ fn copied_messages_are_never_torn_or_doubled() {
         held: false,
         kills: 200,
         recoverers: false,
+        discipline: Discipline::Racing,
     };
     storm_over_a_queue("copied_messages_are_never_torn_or_doubled", plan);
 }
@@ -241,6 +246,21 @@ fn killing_those_who_recover_a_queue_loses_nothing() {
         held: true,
         kills: 250,
         recoverers: true,
+        discipline: Discipline::Racing,
     };
     storm_over_a_queue("killing_those_who_recover_a_queue_loses_nothing", plan);
+}
+
+#[test]
+fn messages_handed_to_who_waits_survive_its_death() {
+    let plan = Plan {
+        senders: 2,
+        receivers: 4,
+        capacity: 4,
+        held: true,
+        kills: 200,
+        recoverers: true,
+        discipline: Discipline::Fifo,
+    };
+    storm_over_a_queue("messages_handed_to_who_waits_survive_its_death", plan);
 }

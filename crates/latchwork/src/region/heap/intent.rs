@@ -114,6 +114,40 @@ impl Heap {
         self.exchange(task, location, value, Some(new), Some(old));
     }
 
+    /// Takes `block` out of a shared structure: stores `value` in `location`, and makes the block
+    /// private to the task, as if in one step. If the task is killed, the block is where it was, or
+    /// goes with the task.
+    ///
+    /// Only a large block, or one in a span of the task's own, can be private to it: for another one
+    /// this returns `false`, and has changed nothing.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Heap::retire`], but that the task uses the block.
+    pub unsafe fn take(
+        &self,
+        task: &TaskRef<'_>,
+        block: NonNull<u8>,
+        location: &AtomicUsize,
+        value: usize,
+    ) -> bool {
+        let address = block.addr().get();
+        let is_own = self.is_own_small(task, address);
+        if !is_own && !matches!(self.find(address), Some(Found::Large { .. })) {
+            return false;
+        }
+        // Until the block is the task's own, its recoverer frees it if the location says so: as it
+        // would have to afterwards.
+        self.step(task, location, value, (0, address), |heap| {
+            match heap.find(address) {
+                Some(Found::Large { head, .. }) => heap.own_large(task.owner, head),
+                _ => heap.set_shared(address, false),
+            }
+            step!();
+        });
+        true
+    }
+
     fn exchange(
         &self,
         task: &TaskRef<'_>,
@@ -124,6 +158,25 @@ impl Heap {
     ) {
         let linked = linked.map_or(0, |block| block.addr().get());
         let unlinked = unlinked.map_or(0, |block| block.addr().get());
+        let mut freed = None;
+        self.step(task, location, value, (linked, unlinked), |heap| {
+            freed = (unlinked != 0).then(|| heap.free_commit(task, unlinked));
+        });
+        if let Some(freed) = freed {
+            self.free_finish(task, freed);
+        }
+    }
+
+    /// Links one block and unlinks another, which `settle` then deals with; 0: none.
+    #[inline]
+    fn step(
+        &self,
+        task: &TaskRef<'_>,
+        location: &AtomicUsize,
+        value: usize,
+        (linked, unlinked): (usize, usize),
+        settle: impl FnOnce(&Self),
+    ) {
         let was_private = linked != 0 && !self.is_shared(linked);
         let named = unlinked != 0 && !self.is_own_small(task, unlinked);
         let intent = &task.heap.intent;
@@ -152,7 +205,7 @@ impl Heap {
         // Release: who finds the block by it sees what it holds.
         location.store(value, Release);
         step!();
-        let freed = (unlinked != 0).then(|| self.free_commit(task, unlinked));
+        settle(self);
         step!();
         // SYNC intent: pairs with the acquire in `held`.
         intent.flags.store(0, Release);
@@ -160,9 +213,6 @@ impl Heap {
         if named {
             self.set_retiring(task.owner, false);
             step!();
-        }
-        if let Some(freed) = freed {
-            self.free_finish(task, freed);
         }
     }
 

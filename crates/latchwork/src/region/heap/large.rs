@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 
 use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
-use super::task::TaskRef;
+use super::task::{Owner, TaskRef};
 use super::{AllocError, Heap};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -204,6 +204,15 @@ impl Heap {
             self.header().run_hint.store(head, Relaxed);
             kill_point!();
         }
+    }
+
+    /// Makes a block that a task has taken out of a shared structure its own.
+    pub(super) fn own_large(&self, owner: Owner, head: u32) {
+        // AcqRel: pairs with the recovery of its former owner, which may have it orphaned meanwhile.
+        let _ = self.entry(head).fetch_update(AcqRel, Relaxed, |entry| {
+            let own = State(entry).with_owner(Some(owner)).with_shared(false);
+            (State(entry).kind() == Some(Kind::Head)).then_some(own.0)
+        });
     }
 
     pub(super) fn set_large_shared(&self, head: u32, shared: bool) {

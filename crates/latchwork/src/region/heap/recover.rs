@@ -57,7 +57,7 @@ impl Heap {
                 Some(Kind::Init) => self.release(span),
                 Some(Kind::Small) => self.recover_small(span, state, policy),
                 Some(Kind::Transit) => self.take_apart(span),
-                Some(Kind::Head) => self.recover_large(span, policy),
+                Some(Kind::Head) => self.recover_large(dead, span, policy),
                 _ => {}
             }
         }
@@ -133,16 +133,15 @@ impl Heap {
         }
     }
 
-    fn recover_large(&self, head: u32, policy: OnDeath) {
+    fn recover_large(&self, dead: Owner, head: u32, policy: OnDeath) {
         // AcqRel: it stands between who allocated the block and who frees it. The
-        // loop ends: only a task that frees the block changes its head as well.
+        // loop ends: only a task that frees or takes the block changes its head as well.
         let entry = self.entry(head);
         loop {
             let state = self.state(head);
-            if state.kind() != Some(Kind::Head) {
+            if state.kind() != Some(Kind::Head) || !state.is_owned_by(dead) {
                 return;
             }
-            let Some(dead) = state.owner() else { return };
             let next = match policy {
                 _ if state.is_shared() => state.with_owner(None),
                 OnDeath::Free => State::transit(self.run_of(head, state), dead),

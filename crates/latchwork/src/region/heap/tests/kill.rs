@@ -123,6 +123,14 @@ impl World {
         }
     }
 
+    fn take(&self, slot: u16, block: NonNull<u8>, index: usize) {
+        self.loose.borrow_mut().push(block);
+        let task = self.region.task(owner(slot));
+        // SAFETY: as above.
+        let taken = unsafe { self.region.heap.take(&task, block, self.link(index), 0) };
+        assert!(taken, "the block can be the task's own");
+    }
+
     /// B and C look for blocks to collect and allocate what they can reuse.
     fn busy(&self) {
         for slot in [B, C] {
@@ -402,6 +410,27 @@ const SCENARIOS: &[(&str, usize, Scenario)] = &[
     ("retire another task's span", 0, |w| {
         let block = w.linked(B, 64 << 10, 0);
         Box::new(move |w| w.retire(A, block, 0))
+    }),
+    ("take an own block", 0, |w| {
+        w.own(64);
+        let block = w.linked(A, 64, 0);
+        Box::new(move |w| w.take(A, block, 0))
+    }),
+    ("take an own run", 0, |w| {
+        let block = w.linked(A, 150 << 10, 0);
+        Box::new(move |w| w.take(A, block, 0))
+    }),
+    ("take another task's span", 0, |w| {
+        let block = w.linked(B, 64 << 10, 0);
+        Box::new(move |w| w.take(A, block, 0))
+    }),
+    ("take another task's run", 0, |w| {
+        let block = w.linked(B, 150 << 10, 0);
+        Box::new(move |w| w.take(A, block, 0))
+    }),
+    ("take an orphaned run", 0, |w| {
+        let block = w.orphaned(150 << 10, 0);
+        Box::new(move |w| w.take(A, block, 0))
     }),
     ("replace an own block", 0, |w| {
         let (old, new) = (w.linked(A, 64, 0), w.loose(A, 1024));

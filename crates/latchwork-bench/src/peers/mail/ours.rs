@@ -1,0 +1,245 @@
+//! Latchwork's queues.
+
+use std::io;
+
+use latchwork::queue::spsc::{self, Spsc};
+use latchwork::queue::{Queue, QueueOptions, Wait};
+use latchwork::region::{Box, Region, RegionOptions};
+
+use super::{CAPACITY, Mail, Receives, Sends, look_at};
+
+const NAME: &str = "mail";
+
+/// Messages that are sent or received together.
+const BATCH: usize = 5;
+
+fn other(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::other(error)
+}
+
+fn region() -> io::Result<Region> {
+    RegionOptions::new()
+        .max_bytes(16 << 20)
+        .create_anonymous()
+        .map_err(other)
+}
+
+fn options(size: usize) -> QueueOptions {
+    QueueOptions::new(CAPACITY as u32, size as u32)
+}
+
+/// Declares a way by a [`Queue`]: its name, how it sends, how it receives.
+macro_rules! by_queue {
+    ($(#[$meta:meta])* $name:ident, $sender:ident, $receiver:ident,
+     $max:expr, $send:expr, $receive:expr) => {
+        $(#[$meta])*
+        pub(crate) struct $name(Region);
+        pub(crate) struct $sender<'a>(Queue<'a>);
+        pub(crate) struct $receiver<'a>(Queue<'a>);
+
+        impl Mail for $name {
+            type Sender<'a> = $sender<'a>;
+            type Receiver<'a> = $receiver<'a>;
+
+            fn make(size: usize) -> io::Result<Self> {
+                let region = region()?;
+                let max: fn(usize) -> usize = $max;
+                Queue::create(&region, NAME, &options(max(size))).map_err(other)?;
+                Ok(Self(region))
+            }
+
+            fn sender(&self) -> io::Result<$sender<'_>> {
+                let queue = Queue::open(&self.0, NAME).map_err(other)?;
+                Ok($sender(queue))
+            }
+
+            fn receiver(&self) -> io::Result<$receiver<'_>> {
+                Ok($receiver(Queue::open(&self.0, NAME).map_err(other)?))
+            }
+        }
+
+        impl Sends for $sender<'_> {
+            fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+                let send: fn(&Self, &[u8], u64) -> io::Result<()> = $send;
+                send(self, message, times)
+            }
+        }
+
+        impl Receives for $receiver<'_> {
+            fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+                let receive: fn(&Self, &mut [u8], u64) -> io::Result<()> = $receive;
+                receive(self, buffer, times)
+            }
+        }
+    };
+}
+
+by_queue!(
+    /// Copied in and out.
+    Copied, CopiedSender, CopiedReceiver,
+    |size| size,
+    |end, message, times| {
+        (0..times).try_for_each(|_| end.0.send(message).map_err(other))
+    },
+    |end, buffer, times| {
+        (0..times).try_for_each(|_| end.0.receive(buffer).map(drop).map_err(other))
+    }
+);
+
+by_queue!(
+    /// Written and read where the message lies.
+    InPlace, InPlaceSender, InPlaceReceiver,
+    |size| size,
+    |end, message, times| {
+        (0..times).try_for_each(|_| {
+            let mut place = end.0.reserve(Wait::Forever).map_err(other)?;
+            place[..message.len()].copy_from_slice(message);
+            place.commit(message.len()).map_err(other)
+        })
+    },
+    |end, _, times| {
+        (0..times).try_for_each(|_| {
+            look_at(&end.0.receive_held().map_err(other)?);
+            Ok(())
+        })
+    }
+);
+
+by_queue!(
+    /// A block of the heap, allocated and freed for each message, of which a word is written and read.
+    HandedOver, HandedOverSender, HandedOverReceiver,
+    |_| 8,
+    |end, message, times| {
+        (0..times).try_for_each(|_| {
+            let mut block = Box::unfilled_in(message.len(), end.0.region()).map_err(other)?;
+            block[0] = message[0];
+            end.0
+                .send_block(block, Wait::Forever)
+                .map_err(|refused| other(refused.error))
+        })
+    },
+    |end, buffer, times| {
+        (0..times).try_for_each(|_| {
+            buffer[0] = end.0.receive_block(Wait::Forever).map_err(other)?[0];
+            Ok(())
+        })
+    }
+);
+
+by_queue!(
+    /// Several at once, copied in and read where they lie.
+    Batched, BatchedSender, BatchedReceiver,
+    |size| size,
+    |end, message, times| {
+        let mut left = times as usize;
+        while left > 0 {
+            let batch = &[message; BATCH][..left.min(BATCH)];
+            left -= end.0.send_batch(batch, Wait::Forever).map_err(other)?;
+        }
+        Ok(())
+    },
+    |end, buffer, times| {
+        let mut left = times;
+        while left > 0 {
+            let most = left.min(CAPACITY as u64) as u32;
+            let batch = end.0.receive_batch(most, Wait::Forever).map_err(other)?;
+            for message in batch.iter() {
+                buffer[..message.len()].copy_from_slice(message);
+            }
+            left -= batch.len() as u64;
+        }
+        Ok(())
+    }
+);
+
+/// The ring for one sender and one receiver.
+pub(crate) struct Ring(Region);
+
+impl Ring {
+    fn open(&self) -> io::Result<Spsc<'_>> {
+        Spsc::open(&self.0, NAME).map_err(other)
+    }
+}
+
+impl Mail for Ring {
+    type Sender<'a> = spsc::Sender<'a>;
+    type Receiver<'a> = spsc::Receiver<'a>;
+
+    fn make(size: usize) -> io::Result<Self> {
+        let region = region()?;
+        Spsc::create(&region, NAME, &options(size)).map_err(other)?;
+        Ok(Self(region))
+    }
+
+    fn sender(&self) -> io::Result<spsc::Sender<'_>> {
+        self.open()?.sender().map_err(other)
+    }
+
+    fn receiver(&self) -> io::Result<spsc::Receiver<'_>> {
+        self.open()?.receiver().map_err(other)
+    }
+}
+
+impl Sends for spsc::Sender<'_> {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| spsc::Sender::send(self, message).map_err(other))
+    }
+}
+
+impl Receives for spsc::Receiver<'_> {
+    fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            spsc::Receiver::receive(self, buffer)
+                .map(drop)
+                .map_err(other)
+        })
+    }
+}
+
+/// The same ring, several at once.
+pub(crate) struct RingBatched(Ring);
+pub(crate) struct RingBatchedSender<'a>(spsc::Sender<'a>);
+pub(crate) struct RingBatchedReceiver<'a>(spsc::Receiver<'a>);
+
+impl Mail for RingBatched {
+    type Sender<'a> = RingBatchedSender<'a>;
+    type Receiver<'a> = RingBatchedReceiver<'a>;
+
+    fn make(size: usize) -> io::Result<Self> {
+        Ring::make(size).map(Self)
+    }
+
+    fn sender(&self) -> io::Result<RingBatchedSender<'_>> {
+        self.0.sender().map(RingBatchedSender)
+    }
+
+    fn receiver(&self) -> io::Result<RingBatchedReceiver<'_>> {
+        self.0.receiver().map(RingBatchedReceiver)
+    }
+}
+
+impl Sends for RingBatchedSender<'_> {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        let mut left = times as usize;
+        while left > 0 {
+            let batch = &[message; BATCH][..left.min(BATCH)];
+            left -= self.0.send_batch(batch, Wait::Forever).map_err(other)?;
+        }
+        Ok(())
+    }
+}
+
+impl Receives for RingBatchedReceiver<'_> {
+    fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        let mut left = times;
+        while left > 0 {
+            let most = left.min(CAPACITY as u64) as u32;
+            let batch = self.0.receive_batch(most, Wait::Forever).map_err(other)?;
+            for message in batch.iter() {
+                buffer[..message.len()].copy_from_slice(message);
+            }
+            left -= batch.len() as u64;
+        }
+        Ok(())
+    }
+}

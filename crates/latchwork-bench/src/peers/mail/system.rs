@@ -1,0 +1,200 @@
+//! The kernel's ways: POSIX message queue, pipe, UNIX socket.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{fs::File, ptr};
+
+use super::super::cvt;
+use super::{CAPACITY, Mail, Receives, Sends};
+
+/// Both ends, in every task.
+struct Ends {
+    sends: OwnedFd,
+    receives: OwnedFd,
+}
+
+/// Sends and receives by one call each.
+pub(crate) struct End(RawFd, Call);
+
+#[derive(Clone, Copy)]
+enum Call {
+    Queue,
+    Socket,
+}
+
+impl Sends for End {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            // SAFETY: the descriptor is open as long as the mail, and the message lives.
+            let sent = unsafe {
+                let bytes = message.as_ptr();
+                match self.1 {
+                    Call::Queue => libc::mq_send(self.0, bytes.cast(), message.len(), 0) as isize,
+                    Call::Socket => libc::send(self.0, bytes.cast(), message.len(), 0),
+                }
+            };
+            if sent < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Receives for End {
+    fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            // SAFETY: as above; the buffer is as long as the call is told.
+            let received = unsafe {
+                let bytes = buffer.as_mut_ptr();
+                match self.1 {
+                    Call::Queue => {
+                        libc::mq_receive(self.0, bytes.cast(), buffer.len(), ptr::null_mut())
+                    }
+                    Call::Socket => libc::recv(self.0, bytes.cast(), buffer.len(), 0),
+                }
+            };
+            if received < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(())
+        })
+    }
+}
+
+pub(crate) struct PosixMq(OwnedFd);
+
+impl Mail for PosixMq {
+    type Sender<'a> = End;
+    type Receiver<'a> = End;
+
+    fn make(size: usize) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // The limit on all queues of a user; it need not be at the most it may be.
+        // SAFETY: plain C data that outlives the calls.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            cvt(libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit))?;
+            let most = libc::rlimit {
+                rlim_cur: libc::RLIM_INFINITY,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            if libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const most) == -1 {
+                limit.rlim_cur = limit.rlim_max;
+                cvt(libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const limit))?;
+            }
+        }
+        // Relaxed: a number of its own.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("/latchwork-bench-{}-{number}", std::process::id());
+        let name = CString::new(name).map_err(io::Error::other)?;
+        // Two queues of the largest messages are beyond a user's limit; a way back needs no more places.
+        match open_queue(&name, CAPACITY, size) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => open_queue(&name, 2, size),
+            opened => opened,
+        }
+        .map(Self)
+    }
+
+    fn sender(&self) -> io::Result<End> {
+        Ok(End(self.0.as_raw_fd(), Call::Queue))
+    }
+
+    fn receiver(&self) -> io::Result<End> {
+        self.sender()
+    }
+}
+
+/// A new queue, which is nobody else's and does not stay.
+fn open_queue(name: &CStr, capacity: usize, size: usize) -> io::Result<OwnedFd> {
+    // SAFETY: name and attributes outlive the calls; the descriptor is new.
+    unsafe {
+        let mut attributes: libc::mq_attr = std::mem::zeroed();
+        attributes.mq_maxmsg = capacity as libc::c_long;
+        attributes.mq_msgsize = size as libc::c_long;
+        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+        let queue = cvt(libc::mq_open(
+            name.as_ptr(),
+            flags,
+            0o600 as libc::c_uint,
+            &raw const attributes,
+        ))?;
+        libc::mq_unlink(name.as_ptr());
+        Ok(OwnedFd::from_raw_fd(queue))
+    }
+}
+
+pub(crate) struct SeqPacket(Ends);
+
+impl Mail for SeqPacket {
+    type Sender<'a> = End;
+    type Receiver<'a> = End;
+
+    fn make(_: usize) -> io::Result<Self> {
+        let mut ends = [0; 2];
+        let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+        // SAFETY: the array takes two descriptors, which are new.
+        unsafe {
+            cvt(libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()))?;
+            let [sends, receives] = ends.map(|end| OwnedFd::from_raw_fd(end));
+            Ok(Self(Ends { sends, receives }))
+        }
+    }
+
+    fn sender(&self) -> io::Result<End> {
+        Ok(End(self.0.sends.as_raw_fd(), Call::Socket))
+    }
+
+    fn receiver(&self) -> io::Result<End> {
+        Ok(End(self.0.receives.as_raw_fd(), Call::Socket))
+    }
+}
+
+pub(crate) struct Pipe(Ends, usize);
+
+/// A pipe knows no messages: they are of one size.
+pub(crate) struct PipeEnd(File, usize);
+
+impl Pipe {
+    fn end(&self, end: &OwnedFd) -> io::Result<PipeEnd> {
+        Ok(PipeEnd(File::from(end.try_clone()?), self.1))
+    }
+}
+
+impl Mail for Pipe {
+    type Sender<'a> = PipeEnd;
+    type Receiver<'a> = PipeEnd;
+
+    fn make(size: usize) -> io::Result<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: as for a pair of sockets.
+        unsafe {
+            cvt(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC))?;
+            let [receives, sends] = ends.map(|end| OwnedFd::from_raw_fd(end));
+            Ok(Self(Ends { sends, receives }, size))
+        }
+    }
+
+    fn sender(&self) -> io::Result<PipeEnd> {
+        self.end(&self.0.sends)
+    }
+
+    fn receiver(&self) -> io::Result<PipeEnd> {
+        self.end(&self.0.receives)
+    }
+}
+
+impl Sends for PipeEnd {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| self.0.write_all(message))
+    }
+}
+
+impl Receives for PipeEnd {
+    fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| self.0.read_exact(&mut buffer[..self.1]))
+    }
+}

@@ -1,0 +1,51 @@
+//! Flush and deletion.
+
+use super::{ControlError, Queue};
+use crate::atomic::Ordering::Relaxed;
+
+impl Queue<'_> {
+    /// Drops all messages that are ready, and returns how many. What is in flight stays so, and
+    /// receivers that wait go on waiting; senders that wait find room.
+    ///
+    /// A kill in mid-flush leaves each message there or dropped.
+    ///
+    /// # Errors
+    /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    pub fn flush(&self) -> Result<u32, ControlError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(task)?;
+        self.check_life()?;
+        let count = locked.cells.flush(task);
+        let wake = self.cells.core.senders.notify(count);
+        locked.unlock(wake);
+        Ok(count)
+    }
+
+    /// Deletes the queue: its messages are dropped, and all who wait at it, or use it later through
+    /// this handle or others, get an error that says so. Messages in flight stay valid until they are
+    /// finished.
+    ///
+    /// The name, with its memory, is taken again by the next [`Queue::create`] with the same options;
+    /// old handles do not become valid by that.
+    ///
+    /// A kill before the deletion is done leaves the queue as it was, or deleted with the messages
+    /// still taking room, which the next queue of the name finds gone.
+    ///
+    /// # Errors
+    /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    pub fn delete(&self) -> Result<(), ControlError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(task)?;
+        self.check_life()?;
+        let core = self.cells.core;
+        core.fixed.life.store(self.life.wrapping_add(1), Relaxed);
+        locked.cells.flush(task);
+        let wake = core
+            .receivers
+            .notify_all()
+            .and(core.senders.notify_all())
+            .and(core.watchers.notify_all());
+        locked.unlock(wake);
+        Ok(())
+    }
+}

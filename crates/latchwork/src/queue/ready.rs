@@ -1,0 +1,129 @@
+//! The ring of ready cells, in the order of their keys.
+//!
+//! A message that comes behind all others, or before them, is put there at once; one that belongs
+//! between them costs the shifting of the shorter side, four bytes a message.
+
+use super::cells::{Cells, Index};
+use super::rank::Key;
+use crate::atomic::Ordering::Relaxed;
+
+impl Cells<'_> {
+    /// The ring's place of the message with so many before it.
+    fn place(self, position: u32) -> usize {
+        let place = u64::from(self.core.ready_first.load(Relaxed)) + u64::from(position);
+        (place % u64::from(self.total())) as usize
+    }
+
+    /// The ready message with so many before it.
+    fn nth(self, position: u32) -> Index {
+        Index(self.ready()[self.place(position)].load(Relaxed))
+    }
+
+    fn put(self, position: u32, index: Index) {
+        self.ready()[self.place(position)].store(index.0, Relaxed);
+    }
+
+    fn key_at(self, position: u32) -> Key {
+        self.cell(self.nth(position)).key()
+    }
+
+    /// Puts a ready cell in its place.
+    pub(super) fn insert_ready(self, index: Index) {
+        let key = self.cell(index).key();
+        let count = self.core.ready_count.load(Relaxed);
+        let position = if count == 0 || self.key_at(count - 1) < key {
+            count
+        } else {
+            self.position_of(key, count)
+        };
+        if position <= count / 2 {
+            // The ring begins one place earlier, which is the last behind its end.
+            let first = self.place(self.total() - 1) as u32;
+            self.core.ready_first.store(first, Relaxed);
+            for before in 0..position {
+                self.put(before, self.nth(before + 1));
+            }
+        } else {
+            for after in (position..count).rev() {
+                self.put(after + 1, self.nth(after));
+            }
+        }
+        self.put(position, index);
+        self.core.ready_count.store(count + 1, Relaxed);
+    }
+
+    /// How many of `count` messages come before `key`.
+    fn position_of(self, key: Key, count: u32) -> u32 {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.key_at(middle) < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Adds a cell to the ring, whatever its key; [`Self::sort_ready`] is to follow.
+    pub(super) fn push_ready_unsorted(self, index: Index) {
+        let count = self.core.ready_count.load(Relaxed);
+        self.put(count, index);
+        self.core.ready_count.store(count + 1, Relaxed);
+    }
+
+    pub(super) fn pop_ready(self) -> Option<Index> {
+        let count = self.core.ready_count.load(Relaxed).checked_sub(1)?;
+        let index = self.nth(0);
+        self.core.ready_first.store(self.place(1) as u32, Relaxed);
+        self.core.ready_count.store(count, Relaxed);
+        Some(index)
+    }
+
+    /// The first message, not yet taken.
+    pub(super) fn peek(self) -> Option<Index> {
+        (self.core.ready_count.load(Relaxed) > 0).then(|| self.nth(0))
+    }
+
+    /// Heap sort in place: nothing may be allocated here. The ring begins at its first place.
+    pub(super) fn sort_ready(self) {
+        let ring = self.ready();
+        let count = self.core.ready_count.load(Relaxed) as usize;
+        let key = |place: usize| self.cell(Index(ring[place].load(Relaxed))).key();
+        let swap = |one: usize, other: usize| {
+            let kept = ring[one].load(Relaxed);
+            ring[one].store(ring[other].load(Relaxed), Relaxed);
+            ring[other].store(kept, Relaxed);
+        };
+        let sift = |mut root: usize, end: usize| {
+            while let Some(child) = (2 * root + 1 < end).then_some(2 * root + 1) {
+                let child = if child + 1 < end && key(child + 1) > key(child) {
+                    child + 1
+                } else {
+                    child
+                };
+                if key(root) >= key(child) {
+                    break;
+                }
+                swap(root, child);
+                root = child;
+            }
+        };
+        for root in (0..count / 2).rev() {
+            sift(root, count);
+        }
+        for end in (1..count).rev() {
+            swap(0, end);
+            sift(0, end);
+        }
+    }
+
+    /// The ring holds ready cells, in the order of their keys.
+    pub(super) fn ready_is_sorted(self) -> bool {
+        let count = self.core.ready_count.load(Relaxed);
+        (1..count).all(|position| self.key_at(position - 1) < self.key_at(position))
+            && (0..count)
+                .all(|position| self.cell(self.nth(position)).kind() == super::cells::READY)
+    }
+}

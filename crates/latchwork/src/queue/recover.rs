@@ -1,0 +1,112 @@
+//! Settling what dead tasks left in a queue, and deriving all that is derived.
+
+use super::cells::{BLOCK, BOARD, Cells, FREE, Index, KIND, READING, READY, WRITING, owner_in};
+use super::rank::number;
+use crate::atomic::Ordering::Relaxed;
+use crate::region::Task;
+use core::ptr;
+
+impl Cells<'_> {
+    /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
+    /// given goes to others. Idempotent.
+    pub(super) fn recover(self, task: Task<'_>) {
+        for index in self.all() {
+            let cell = self.cell(index);
+            let state = cell.state.load(Relaxed);
+            let dead = owner_in(state).is_some_and(|owner| !self.inner.is_alive(owner));
+            let has_block = cell.block.load(Relaxed) != 0;
+            match state & KIND {
+                FREE if has_block => self.discard_block(index, task),
+                WRITING if dead => self.set(index, FREE),
+                READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
+                READING if dead => self.put_back(index),
+                _ => {}
+            }
+        }
+        self.rebuild();
+    }
+
+    /// The address that inboxes name the queue by.
+    pub(super) fn address(self) -> usize {
+        ptr::from_ref(self.core).addr()
+    }
+
+    /// Derives rings and counts from cells and inboxes.
+    fn rebuild(self) {
+        let core = self.core;
+        self.count_waiters();
+        core.ready_count.store(0, Relaxed);
+        core.ready_first.store(0, Relaxed);
+        core.free_count.store(0, Relaxed);
+        let (mut last, mut boards) = (0, 0);
+        for index in self.all() {
+            let cell = self.cell(index);
+            match cell.kind() {
+                FREE => self.push_free(index),
+                BOARD => boards += 1,
+                WRITING => {}
+                kind => {
+                    last = last.max(number(cell.key()));
+                    if kind == READY {
+                        self.push_ready_unsorted(index);
+                    }
+                }
+            }
+        }
+        self.sort_ready();
+        core.boards.store(boards, Relaxed);
+        let next = core.next_number.load(Relaxed).max(last + 1);
+        core.next_number.store(next, Relaxed);
+    }
+
+    /// Counts inboxes: those without a cell, and the readers of boards. One that names a cell in vain is
+    /// emptied.
+    fn count_waiters(self) {
+        let boards = || self.all().filter(|index| self.cell(*index).kind() == BOARD);
+        boards().for_each(|index| self.cell(index).readers.store(0, Relaxed));
+        let (mut waiting, mut last) = (0, 0);
+        for (owner, inbox) in self.inner.waiters(self.address()) {
+            last = last.max(inbox.arrival.load(Relaxed));
+            match Index::named(inbox.given.load(Relaxed)) {
+                Some(index) if self.cell(index).kind() == BOARD => {
+                    let readers = &self.cell(index).readers;
+                    readers.store(readers.load(Relaxed) + 1, Relaxed);
+                }
+                Some(index) if self.is_read_by(index, owner) => {}
+                _ => {
+                    inbox.given.store(0, Relaxed);
+                    waiting += 1;
+                }
+            }
+        }
+        boards()
+            .filter(|index| self.cell(*index).readers.load(Relaxed) == 0)
+            .for_each(|index| self.set(index, FREE));
+        let core = self.core;
+        core.waiting.store(waiting, Relaxed);
+        let next = core.next_arrival.load(Relaxed).max(last + 1);
+        core.next_arrival.store(next, Relaxed);
+    }
+
+    /// Cells by state: free, being written, ready, being read, boards.
+    pub(super) fn census(self) -> [u32; 5] {
+        let mut census = [0; 5];
+        for index in self.all() {
+            census[self.cell(index).kind() as usize] += 1;
+        }
+        census
+    }
+
+    /// The rings agree with the cells.
+    pub(super) fn is_consistent(self) -> bool {
+        let census = self.census();
+        census[FREE as usize] == self.core.free_count.load(Relaxed)
+            && census[READY as usize] == self.core.ready_count.load(Relaxed)
+            && census[BOARD as usize] == self.core.boards.load(Relaxed)
+            && self.ready_is_sorted()
+            && self.all().all(|index| {
+                let cell = self.cell(index);
+                self.is_block(index) == (cell.block.load(Relaxed) != 0)
+            })
+    }
+}

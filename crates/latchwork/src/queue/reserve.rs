@@ -1,0 +1,148 @@
+//! Sending without a copy: the message is composed where it will lie, or is a block already.
+#![allow(unsafe_code)]
+
+use super::cells::{BLOCK, Index};
+use super::sleepers::Wake;
+use super::{Queue, SendBlockError, SendError, Wait};
+use crate::region::Box;
+use crate::region::heap::Owner;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+
+/// A place in the queue for one message, to be written and [committed](Self::commit). Dropping it gives
+/// the place back; so does the death of the task, or the end of the thread.
+///
+/// It is as long as the longest message. What it holds at first is nobody's business: an old message,
+/// or zeros.
+///
+/// Not `Send`; the task cannot [detach](crate::region::Region::detach) meanwhile. In the child of a fork
+/// it is the parent's: committing or dropping it there aborts.
+#[must_use = "nothing is sent before the commit"]
+pub struct Reservation<'r> {
+    queue: Queue<'r>,
+    index: Index,
+    owner: Owner,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Reservation<'_> {
+    /// Sends the first `length` bytes.
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`], [`SendError::Deleted`], [`SendError::Attach`]; the place is given back.
+    pub fn commit(self, length: usize) -> Result<(), SendError> {
+        self.queue.check_message(length)?;
+        let this = ManuallyDrop::new(self);
+        let queue = this.queue;
+        let mut result = Ok(());
+        queue.end(this.owner, |cells, task| {
+            task.slot.message_finished();
+            if let Err(deleted) = queue.check_life() {
+                result = Err(deleted.into());
+                cells.release(this.index, task);
+                return Wake::NONE;
+            }
+            cells.commit(this.index, length, queue.rank, 0);
+            cells.announce(1)
+        })?;
+        result
+    }
+}
+
+impl Deref for Reservation<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let cells = self.queue.cells;
+        // SAFETY: `max_message` bytes lie there, zeroed when the queue was made; the cell is this task's.
+        unsafe {
+            core::slice::from_raw_parts(
+                cells.bytes(self.index).as_ptr(),
+                cells.core.fixed.max_message as usize,
+            )
+        }
+    }
+}
+
+impl DerefMut for Reservation<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let cells = self.queue.cells;
+        // SAFETY: as for `deref`; nobody else looks at a cell that is being written.
+        unsafe {
+            core::slice::from_raw_parts_mut(
+                cells.bytes(self.index).as_ptr(),
+                cells.core.fixed.max_message as usize,
+            )
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        // Whoever took the place could lock, and still can.
+        let _ = self.queue.end(self.owner, |cells, task| {
+            task.slot.message_finished();
+            cells.release(self.index, task);
+            cells.core.senders.notify(1)
+        });
+    }
+}
+
+impl fmt::Debug for Reservation<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Reservation")
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'r> Queue<'r> {
+    /// Takes a place for a message, to be written without a copy.
+    ///
+    /// # Errors
+    /// [`SendError::Deleted`], [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Attach`].
+    pub fn reserve(&self, wait: Wait) -> Result<Reservation<'r>, SendError> {
+        let (index, owner) = self.attempt(wait, |cells, task| {
+            let index = cells.begin_send(task.owner())?;
+            task.slot.message_taken();
+            Some(((index, task.owner()), Wake::NONE))
+        })?;
+        Ok(Reservation {
+            queue: *self,
+            index,
+            owner,
+            not_send: PhantomData,
+        })
+    }
+
+    /// Sends a box of bytes of the same region, of any size, without copying it: its block changes hands.
+    /// At every moment it is the sender's, the queue's or the receiver's; with a sender or receiver
+    /// that is killed it goes, or comes again.
+    ///
+    /// # Errors
+    /// With the box: [`SendError::Deleted`], [`SendError::OtherRegion`], [`SendError::Full`],
+    /// [`SendError::TimedOut`], [`SendError::Attach`].
+    pub fn send_block(&self, bytes: Box<'r, [u8]>, wait: Wait) -> Result<(), SendBlockError<'r>> {
+        if !bytes.is_in(self.inner()) {
+            let error = SendError::OtherRegion;
+            return Err(SendBlockError { bytes, error });
+        }
+        let mut bytes = Some(bytes);
+        let sent = self.attempt(wait, |cells, task| {
+            let index = cells.next_free()?;
+            let (block, length) = self.inner().block_of(bytes.take()?);
+            // SAFETY: the word is the cell's, under the queue's robust lock; the block was the box's.
+            unsafe { self.inner().hand_in(task, block, &cells.cell(index).block) };
+            cells.commit(index, length, self.rank, BLOCK);
+            Some(((), cells.announce(1)))
+        });
+        match (sent, bytes) {
+            (Err(failure), Some(bytes)) => Err(SendBlockError {
+                bytes,
+                error: failure.into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! Rings: queues for one sender and one receiver, which need no lock.
+//!
+//! A ring is declared as such when it is made. A task claims its [sending](Spsc::sender) or its
+//! [receiving](Spsc::receiver) end; a second claim is refused, until the first is dropped or its task
+//! has died. What can be sent and received is as with a [`Queue`](super::Queue) of the usual order:
+//! copies, messages in place, batches. There are no ranks, blocks, broadcasts, or deletion.
+//!
+//! | who dies | when | then |
+//! | --- | --- | --- |
+//! | the sender | before the message, or batch, is committed | nothing of it is visible |
+//! | the receiver | before it has copied the message, or dropped what it held in place | the next receiver gets the message, or the whole batch |
+//!
+//! ```
+//! use latchwork::queue::{QueueOptions, spsc::Spsc};
+//! use latchwork::region::RegionOptions;
+//!
+//! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+//! let ring = Spsc::create(&region, "samples", &QueueOptions::new(64, 16))?;
+//! let mut sender = ring.sender()?;
+//! sender.send(b"first")?;
+//! let mut receiver = ring.receiver()?;
+//! assert_eq!(&*receiver.receive_held(latchwork::queue::Wait::Forever)?, b"first");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! *Claims:* an end's word holds the slot and generation of the task that has it; the task's life-word
+//! says whether that still lives, so a dead one's claim is taken over by one compare-and-swap. *The
+//! words* of the ring, why no wake-up is lost, and why there is nothing to recover: `ring.rs`.
+//! *Waiting:* some microseconds of polling, offering the processor to others, then sleep. *Fork:* an end
+//! stays the parent's; using it in the child aborts. *Cost:* one read-modify-write on a line of one's own
+//! for each message or batch, a copy unless it is sent in place, and a look at the other's line when what
+//! was known of it is used up.
+#![allow(unsafe_code)]
+
+mod receiver;
+mod sender;
+
+pub use receiver::{Held, HeldBatch, Receiver};
+pub use sender::{Place, Sender};
+
+use super::attempt::{Failure, OFTEN, poll};
+use super::ring::{Ring, Side};
+use super::{QueueError, QueueOptions, Wait};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::region::heap::Owner;
+use crate::region::{AttachError, Inner, ObjectError, Parked, Region, Task, fingerprint};
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::sync::Arc;
+
+/// The head of a ring's block.
+#[repr(C, align(128))]
+struct Core {
+    capacity: u32,
+    max_message: u32,
+    /// By [`Side`]: the task that has the end, or 0.
+    claims: [AtomicU64; 2],
+    ring: Ring,
+}
+
+/// Before each message: its length. The bytes begin at a multiple of 8.
+const LENGTH: usize = 8;
+
+const FINGERPRINT: u64 = fingerprint(
+    "spsc queue",
+    size_of::<Core>(),
+    align_of::<Core>(),
+    &[LENGTH as u64, 1],
+);
+
+/// Why an end of a ring was not claimed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClaimError {
+    /// A living task has this end.
+    #[error("a living task has this end of the ring")]
+    Taken,
+    /// The calling thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// A handle on a ring in a region.
+#[derive(Clone, Copy)]
+pub struct Spsc<'r> {
+    region: &'r Region,
+    core: &'r Core,
+}
+
+// SAFETY: the words are atomics, and the messages belong to the task that has claimed an end.
+unsafe impl Send for Spsc<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Spsc<'_> {}
+
+/// Bytes from one message to the next.
+fn stride(max_message: u32) -> usize {
+    LENGTH + (max_message as usize).next_multiple_of(8)
+}
+
+/// `None` if the ring would not fit the address space.
+fn layout(capacity: u32, max_message: u32) -> Option<Layout> {
+    let places = capacity.next_power_of_two() as usize;
+    let bytes = stride(max_message)
+        .checked_mul(places)?
+        .checked_add(size_of::<Core>())?;
+    Layout::from_size_align(bytes, align_of::<Core>()).ok()
+}
+
+impl<'r> Spsc<'r> {
+    /// Makes the ring of this name, or opens it if it exists with the same capacities. All of its memory
+    /// is taken at once. The discipline in the options means nothing here.
+    ///
+    /// # Errors
+    /// See [`QueueError`].
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        options: &QueueOptions,
+    ) -> Result<Self, QueueError> {
+        options.shape()?;
+        let (capacity, max_message) = options.capacities();
+        let layout = layout(capacity, max_message).ok_or(QueueError::Capacity {
+            capacity,
+            max_message,
+        })?;
+        let (block, bytes) = region.raw_object(name, FINGERPRINT, layout, |block| {
+            // SAFETY: a fresh block of the layout; zero is a valid length and byte.
+            unsafe {
+                block.write_bytes(0, layout.size());
+                block.cast::<Core>().write(Core {
+                    capacity,
+                    max_message,
+                    claims: [const { AtomicU64::new(0) }; 2],
+                    ring: Ring::new(),
+                });
+            }
+        })?;
+        let ring = Self::from_block(region, block, bytes)?;
+        if (ring.capacity(), ring.max_message()) == (capacity, max_message) {
+            Ok(ring)
+        } else {
+            Err(QueueError::OtherOptions {
+                capacity: ring.capacity(),
+                max_message: ring.max_message(),
+            })
+        }
+    }
+
+    /// Opens the ring of this name.
+    ///
+    /// # Errors
+    /// [`ObjectError::NotFound`]; see [`QueueError`].
+    pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
+        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
+        Self::from_block(region, block, bytes)
+    }
+
+    fn from_block(
+        region: &'r Region,
+        block: NonNull<u8>,
+        bytes: usize,
+    ) -> Result<Self, QueueError> {
+        // SAFETY: an object with the ring's fingerprint was written by `create`, and stays as long as
+        // the region.
+        let core: &'r Core = unsafe { block.cast().as_ref() };
+        let fits = layout(core.capacity, core.max_message).is_some_and(|it| it.size() == bytes);
+        if fits {
+            Ok(Self { region, core })
+        } else {
+            Err(QueueError::Object(ObjectError::OtherType))
+        }
+    }
+
+    /// The most messages.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.core.capacity
+    }
+
+    /// The most bytes of a message.
+    #[must_use]
+    pub fn max_message(&self) -> u32 {
+        self.core.max_message
+    }
+
+    /// Messages in the ring at this moment, those that the receiver has in its hands included.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        let head = self.core.ring.index(Side::Receiver);
+        let tail = self.core.ring.index(Side::Sender);
+        // Both may have moved between the two looks.
+        tail.wrapping_sub(head).min(self.core.capacity)
+    }
+
+    /// Whether there is no message at this moment.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Claims the sending end for the calling task, until it is dropped.
+    ///
+    /// # Errors
+    /// [`ClaimError::Taken`], [`ClaimError::Attach`].
+    pub fn sender(&self) -> Result<Sender<'r>, ClaimError> {
+        Ok(Sender::new(End::claim(*self, Side::Sender)?))
+    }
+
+    /// Claims the receiving end for the calling task, until it is dropped.
+    ///
+    /// # Errors
+    /// As for [`Self::sender`].
+    pub fn receiver(&self) -> Result<Receiver<'r>, ClaimError> {
+        Ok(Receiver::new(End::claim(*self, Side::Receiver)?))
+    }
+
+    fn inner(&self) -> &'r Arc<Inner> {
+        self.region.inner()
+    }
+
+    /// Where the length of the message with this index stands; the bytes follow.
+    fn place(&self, index: u32) -> NonNull<u8> {
+        let mask = self.core.capacity.next_power_of_two() - 1;
+        let offset = size_of::<Core>() + (index & mask) as usize * stride(self.core.max_message);
+        // SAFETY: inside the block, whose address is exposed by being the region's.
+        unsafe { NonNull::from(self.core).cast::<u8>().add(offset) }
+    }
+
+    fn bytes(&self, index: u32) -> NonNull<u8> {
+        // SAFETY: as above.
+        unsafe { self.place(index).add(LENGTH) }
+    }
+
+    fn length(&self, index: u32) -> &'r AtomicU32 {
+        // SAFETY: as above; aligned to 8.
+        unsafe { self.place(index).cast().as_ref() }
+    }
+}
+
+impl fmt::Debug for Spsc<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Spsc")
+            .field("capacity", &self.capacity())
+            .field("max_message", &self.max_message())
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A claimed end: what sender and receiver have in common.
+struct End<'r> {
+    queue: Spsc<'r>,
+    side: Side,
+    owner: Owner,
+    /// How far this side has come. Nobody else changes that.
+    mine: u32,
+    /// How far the other had come at the last look.
+    others: u32,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'r> End<'r> {
+    fn claim(queue: Spsc<'r>, side: Side) -> Result<Self, ClaimError> {
+        let inner = queue.inner();
+        let task = inner.task()?;
+        let claim = &queue.core.claims[side as usize];
+        // Acquire: pairs with the Release in `drop`. (A dead one's work is ordered by its index.)
+        let mut found = claim.load(Ordering::Acquire);
+        loop {
+            if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {
+                return Err(ClaimError::Taken);
+            }
+            let mine = task.owner().raw();
+            match claim.compare_exchange(found, mine, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(other) => found = other,
+            }
+        }
+        // It is the task's for as long as it is a task of the region.
+        task.slot.message_taken();
+        let ring = &queue.core.ring;
+        Ok(Self {
+            queue,
+            side,
+            owner: task.owner(),
+            mine: ring.index(side),
+            others: ring.index(side.other()),
+            not_send: PhantomData,
+        })
+    }
+
+    /// The task that has the end, which is to be the calling one.
+    #[inline]
+    fn task(&self) -> Result<Task<'r>, AttachError> {
+        let task = self.queue.inner().task()?;
+        if task.owner() != self.owner {
+            crate::fatal(format_args!(
+                "an end of a ring was used by a task that does not have it (one inherited across fork is the parent's)"
+            ));
+        }
+        Ok(task)
+    }
+
+    /// How much this side has left: messages, or room for them, as far as it knows.
+    #[inline]
+    fn left(&self) -> u32 {
+        match self.side {
+            Side::Receiver => self.others.wrapping_sub(self.mine),
+            Side::Sender => {
+                let used = self.mine.wrapping_sub(self.others);
+                self.queue.core.capacity.saturating_sub(used)
+            }
+        }
+    }
+
+    /// Looks how far the other one has come.
+    #[inline]
+    fn look(&mut self) -> u32 {
+        self.others = self.queue.core.ring.index(self.side.other());
+        self.left()
+    }
+
+    /// Waits until there is something left; how much.
+    #[inline]
+    fn wait(&mut self, wait: Wait) -> Result<u32, Failure> {
+        let task = self.task()?;
+        match self.left() {
+            0 => self.wait_slowly(task, wait),
+            left => Ok(left),
+        }
+    }
+
+    #[cold]
+    fn wait_slowly(&mut self, task: Task<'r>, wait: Wait) -> Result<u32, Failure> {
+        let left = self.look();
+        if left > 0 {
+            return Ok(left);
+        }
+        if wait == Wait::Not {
+            return Err(Failure::Refused);
+        }
+        if poll(OFTEN, || self.look() > 0) {
+            return Ok(self.left());
+        }
+        let inner = self.queue.inner();
+        let ring = &self.queue.core.ring;
+        loop {
+            // Before the look: see `park`.
+            let deaths = inner.deaths();
+            ring.lie_down(self.side);
+            let mut timed_out = false;
+            if self.look() == 0 {
+                let words = [(ring.sleep_word(self.side), 1)];
+                timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+            }
+            ring.rise(self.side);
+            match self.look() {
+                0 if timed_out => return Err(Failure::TimedOut),
+                0 => {}
+                left => return Ok(left),
+            }
+        }
+    }
+
+    /// This side has done with so many more.
+    #[inline]
+    fn advance(&mut self, count: u32) {
+        self.mine = self.mine.wrapping_add(count);
+        self.queue.core.ring.advance(self.side, self.mine);
+    }
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let inner = self.queue.inner();
+        // In the child of a fork it is the parent's.
+        if inner.is_me(self.owner) {
+            // Release: pairs with the Acquire of the next claim.
+            self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
+            inner.slots()[usize::from(self.owner.slot())].message_finished();
+        }
+    }
+}

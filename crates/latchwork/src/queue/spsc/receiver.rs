@@ -1,0 +1,201 @@
+//! The receiving end of a ring.
+#![allow(unsafe_code)]
+
+use super::super::{ReceiveError, Wait};
+use super::{End, Spsc};
+use crate::atomic::Ordering::Relaxed;
+use crate::time::Deadline;
+use core::fmt;
+use core::ops::Deref;
+
+/// The receiving end of a ring, claimed by the task that has this. Not `Send`; the task cannot
+/// [detach](crate::region::Region::detach) before it is dropped.
+pub struct Receiver<'r>(End<'r>);
+
+impl<'r> Receiver<'r> {
+    pub(super) fn new(end: End<'r>) -> Self {
+        Self(end)
+    }
+
+    /// Receives a message into `buffer`, waiting while the ring is empty; returns its length.
+    ///
+    /// # Errors
+    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    #[inline]
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
+        self.receive_within(buffer, Wait::Forever)
+    }
+
+    /// Receives a message into `buffer` if there is one at this moment; returns its length.
+    ///
+    /// # Errors
+    /// As for [`Self::receive`], and [`ReceiveError::Empty`].
+    #[inline]
+    pub fn try_receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
+        self.receive_within(buffer, Wait::Not)
+    }
+
+    /// Receives a message into `buffer`, waiting for one until `deadline`; returns its length.
+    ///
+    /// # Errors
+    /// As for [`Self::receive`], and [`ReceiveError::TimedOut`].
+    #[inline]
+    pub fn receive_until(
+        &mut self,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<usize, ReceiveError> {
+        self.receive_within(buffer, Wait::Until(deadline))
+    }
+
+    #[inline]
+    fn receive_within(&mut self, buffer: &mut [u8], wait: Wait) -> Result<usize, ReceiveError> {
+        self.0.wait(wait)?;
+        let message = self.message(0);
+        let bytes = message.len();
+        if bytes > buffer.len() {
+            return Err(ReceiveError::BufferTooSmall {
+                bytes,
+                buffer: buffer.len(),
+            });
+        }
+        buffer[..bytes].copy_from_slice(message);
+        self.0.advance(1);
+        Ok(bytes)
+    }
+
+    /// Takes the next message in place: it is received when that is dropped, other than by a panic.
+    ///
+    /// # Errors
+    /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    pub fn receive_held(&mut self, wait: Wait) -> Result<Held<'_, 'r>, ReceiveError> {
+        self.0.wait(wait)?;
+        Ok(Held { receiver: self })
+    }
+
+    /// Takes up to `most` messages in place, as many as there are, waiting for the first: they are
+    /// received when that is dropped, other than by a panic.
+    ///
+    /// # Errors
+    /// As for [`Self::receive_held`].
+    pub fn receive_batch(
+        &mut self,
+        most: u32,
+        wait: Wait,
+    ) -> Result<HeldBatch<'_, 'r>, ReceiveError> {
+        let mut there = self.0.wait(wait)?;
+        if there < most {
+            there = self.0.look();
+        }
+        Ok(HeldBatch {
+            count: there.min(most.max(1)),
+            receiver: self,
+        })
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn queue(&self) -> Spsc<'r> {
+        self.0.queue
+    }
+
+    /// One of the messages that are this side's.
+    #[inline]
+    fn message(&self, offset: u32) -> &[u8] {
+        let (queue, index) = (self.0.queue, self.0.mine.wrapping_add(offset));
+        // Relaxed: published by the index.
+        let length = queue.length(index).load(Relaxed);
+        let length = length.min(queue.core.max_message) as usize;
+        // SAFETY: `max_message` bytes lie there, and are the receiver's (invariant 1 of the ring).
+        unsafe { core::slice::from_raw_parts(queue.bytes(index).as_ptr(), length) }
+    }
+}
+
+impl fmt::Debug for Receiver<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("Receiver")
+            .field(&self.0.queue)
+            .finish()
+    }
+}
+
+/// The next message of a ring, read where it lies.
+#[must_use = "a message that is dropped has been received"]
+pub struct Held<'a, 'r> {
+    receiver: &'a mut Receiver<'r>,
+}
+
+impl Held<'_, '_> {
+    /// Leaves the message the next one.
+    pub fn give_back(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Deref for Held<'_, '_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.receiver.message(0)
+    }
+}
+
+impl Drop for Held<'_, '_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.receiver.0.advance(1);
+        }
+    }
+}
+
+impl fmt::Debug for Held<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Held")
+            .field("bytes", &self.len())
+            .finish()
+    }
+}
+
+/// The next messages of a ring, read where they lie.
+#[must_use = "messages that are dropped have been received"]
+pub struct HeldBatch<'a, 'r> {
+    receiver: &'a mut Receiver<'r>,
+    count: u32,
+}
+
+impl HeldBatch<'_, '_> {
+    /// How many they are: at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.count as usize
+    }
+
+    /// The messages, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.count).map(|offset| self.receiver.message(offset))
+    }
+
+    /// Leaves all but the first `count` messages in the ring, and receives those.
+    pub fn receive_first(mut self, count: usize) {
+        self.count = self.count.min(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+}
+
+impl Drop for HeldBatch<'_, '_> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() && self.count > 0 {
+            self.receiver.0.advance(self.count);
+        }
+    }
+}
+
+impl fmt::Debug for HeldBatch<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("HeldBatch")
+            .field("count", &self.count)
+            .finish_non_exhaustive()
+    }
+}

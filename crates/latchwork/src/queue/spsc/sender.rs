@@ -1,0 +1,179 @@
+//! The sending end of a ring.
+#![allow(unsafe_code)]
+
+use super::super::{SendError, Wait};
+use super::{End, Spsc};
+use crate::atomic::Ordering::Relaxed;
+use crate::time::Deadline;
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// The sending end of a ring, claimed by the task that has this. Not `Send`; the task cannot
+/// [detach](crate::region::Region::detach) before it is dropped.
+pub struct Sender<'r>(End<'r>);
+
+impl<'r> Sender<'r> {
+    pub(super) fn new(end: End<'r>) -> Self {
+        Self(end)
+    }
+
+    /// Sends a message, waiting while the ring is full.
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`], [`SendError::Attach`].
+    #[inline]
+    pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.send_within(message, Wait::Forever)
+    }
+
+    /// Sends a message if there is room at this moment.
+    ///
+    /// # Errors
+    /// As for [`Self::send`], and [`SendError::Full`].
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        self.send_within(message, Wait::Not)
+    }
+
+    /// Sends a message, waiting for room until `deadline`.
+    ///
+    /// # Errors
+    /// As for [`Self::send`], and [`SendError::TimedOut`].
+    #[inline]
+    pub fn send_until(&mut self, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
+        self.send_within(message, Wait::Until(deadline))
+    }
+
+    #[inline]
+    fn send_within(&mut self, message: &[u8], wait: Wait) -> Result<(), SendError> {
+        self.check(message.len())?;
+        self.0.wait(wait)?;
+        self.write(0, message);
+        self.0.advance(1);
+        Ok(())
+    }
+
+    /// Sends the first of `messages`, as many as there is room for, waiting for room for one; returns
+    /// how many. They become visible together.
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`],
+    /// [`SendError::Attach`].
+    pub fn send_batch(&mut self, messages: &[&[u8]], wait: Wait) -> Result<usize, SendError> {
+        for message in messages {
+            self.check(message.len())?;
+        }
+        let wanted = u32::try_from(messages.len()).unwrap_or(u32::MAX);
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let mut room = self.0.wait(wait)?;
+        if room < wanted {
+            room = self.0.look();
+        }
+        let count = room.min(wanted);
+        for (offset, message) in (0..count).zip(messages) {
+            self.write(offset, message);
+        }
+        self.0.advance(count);
+        Ok(count as usize)
+    }
+
+    /// Takes the next place, to be written without a copy. Dropping it gives it back.
+    ///
+    /// # Errors
+    /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Attach`].
+    pub fn reserve(&mut self, wait: Wait) -> Result<Place<'_, 'r>, SendError> {
+        self.0.wait(wait)?;
+        Ok(Place { sender: self })
+    }
+
+    /// The ring.
+    #[must_use]
+    pub fn queue(&self) -> Spsc<'r> {
+        self.0.queue
+    }
+
+    #[inline]
+    fn check(&self, bytes: usize) -> Result<(), SendError> {
+        let max_message = self.0.queue.core.max_message as usize;
+        if bytes <= max_message {
+            Ok(())
+        } else {
+            Err(SendError::TooLong { bytes, max_message })
+        }
+    }
+
+    /// Writes a message into a place that is this side's.
+    #[inline]
+    fn write(&mut self, offset: u32, message: &[u8]) {
+        let (queue, index) = (self.0.queue, self.0.mine.wrapping_add(offset));
+        // Relaxed: published by the index.
+        queue.length(index).store(message.len() as u32, Relaxed);
+        // SAFETY: `max_message` bytes lie there, and are the sender's (invariant 1 of the ring).
+        unsafe {
+            queue
+                .bytes(index)
+                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len());
+        }
+    }
+}
+
+impl fmt::Debug for Sender<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_tuple("Sender")
+            .field(&self.0.queue)
+            .finish()
+    }
+}
+
+/// The next place of a ring, to be written and [committed](Self::commit). It is as long as the longest
+/// message; what it holds at first is an old message, or zeros.
+#[must_use = "nothing is sent before the commit"]
+pub struct Place<'a, 'r> {
+    sender: &'a mut Sender<'r>,
+}
+
+impl Place<'_, '_> {
+    /// Sends the first `length` bytes.
+    ///
+    /// # Errors
+    /// [`SendError::TooLong`].
+    pub fn commit(self, length: usize) -> Result<(), SendError> {
+        self.sender.check(length)?;
+        let end = &mut self.sender.0;
+        // Relaxed: published by the index.
+        end.queue.length(end.mine).store(length as u32, Relaxed);
+        end.advance(1);
+        Ok(())
+    }
+
+    fn raw(&self) -> NonNull<[u8]> {
+        let end = &self.sender.0;
+        let bytes = end.queue.core.max_message as usize;
+        NonNull::slice_from_raw_parts(end.queue.bytes(end.mine), bytes)
+    }
+}
+
+impl Deref for Place<'_, '_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: so many bytes lie there, zeroed when the ring was made; they are the sender's.
+        unsafe { self.raw().as_ref() }
+    }
+}
+
+impl DerefMut for Place<'_, '_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the sender is borrowed exclusively.
+        unsafe { self.raw().as_mut() }
+    }
+}
+
+impl fmt::Debug for Place<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Place").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,174 @@
+//! A descriptor that is readable when messages are there, for poll, epoll and what is built on them.
+//!
+//! An eventfd belongs to a process, and a sender in another one cannot signal it. So somebody here must:
+//! a thread that sleeps until a message comes, and writes to the descriptor. It registers as one who
+//! watches, which each sender is told of as it is of a receiver that sleeps (`sleepers.rs`).
+//!
+//! *Nothing is missed:* the thread looks at the queue and registers under its lock. What was there it
+//! signals, what comes later moves the ticket that it sleeps on. [`Watch::clear`] empties the descriptor
+//! first and looks at the queue then: what came before the look is signalled by itself, what comes
+//! after it by the thread.
+#![allow(unsafe_code)]
+
+use super::Queue;
+use super::attempt::Failure;
+use crate::atomic::{AtomicU32, Ordering};
+use crate::region::{AttachError, Region};
+use crate::sys::futex::{self, Sharing};
+use crate::sys::{event_fd, signals};
+use core::fmt;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Why a queue is not watched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError {
+    /// The system gives no descriptor.
+    #[error("the system gives no event descriptor: {0}")]
+    Descriptor(Errno),
+    /// The system gives no thread.
+    #[error("the system gives no thread: {0}")]
+    Thread(io::Error),
+    /// The calling thread cannot become a task of the region.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// A descriptor that becomes readable when the queue has messages, or is deleted.
+///
+/// When it is: [clear](Self::clear) it, then receive what is there, without waiting. (Another receiver
+/// may have been faster; then there is nothing.)
+///
+/// *Cost:* a thread of this process, which is a task of the region. While it waits each message costs its
+/// sender a system call, and the thread a turn on a processor and a system call; messages that come while
+/// it is at work, nothing. Tasks that can wait in [`Queue::receive`] should.
+///
+/// *Fork:* the child has the descriptor, which the parent's thread signals, and no thread: make another
+/// one there.
+pub struct Watch {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    counter: OwnedFd,
+    /// Not 0: the thread is to end.
+    stop: AtomicU32,
+    region: Region,
+    token: (usize, u32),
+}
+
+impl Queue<'_> {
+    /// Watches the queue; see [`Watch`].
+    ///
+    /// # Errors
+    /// See [`WatchError`].
+    pub fn watch(&self) -> Result<Watch, WatchError> {
+        self.inner().task()?;
+        let shared = Arc::new(Shared {
+            counter: event_fd::create().map_err(WatchError::Descriptor)?,
+            stop: AtomicU32::new(0),
+            region: self.region.clone(),
+            token: self.token(),
+        });
+        let thread = {
+            let shared = Arc::clone(&shared);
+            // The process's handlers run elsewhere.
+            let mask = signals::block_all();
+            let thread = std::thread::Builder::new()
+                .name("latchwork-watch".into())
+                .spawn(move || shared.run());
+            signals::restore(mask);
+            thread.map_err(WatchError::Thread)?
+        };
+        Ok(Watch {
+            shared,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> Option<Queue<'_>> {
+        // SAFETY: a token of a queue in this region.
+        unsafe { Queue::of_token(&self.region, self.token) }
+    }
+
+    /// The life of the thread.
+    fn run(&self) {
+        if let Some(queue) = self.queue() {
+            let _ = self.watch(&queue);
+        }
+        // Whoever polls finds out why.
+        event_fd::signal(&self.counter);
+    }
+
+    /// Until it is stopped, or the queue deleted.
+    fn watch(&self, queue: &Queue<'_>) -> Result<(), Failure> {
+        let inner = self.region.inner();
+        let task = inner.task()?;
+        let watchers = &queue.cells.core.watchers;
+        // Acquire: pairs with the Release in `drop`.
+        while self.stop.load(Ordering::Acquire) == 0 {
+            // Before the look at the queue: see `park`.
+            let deaths = inner.deaths();
+            let locked = queue.lock(task, deaths)?;
+            queue.check_life()?;
+            let there = locked.cells.peek().is_some();
+            let ticket = watchers.register();
+            drop(locked);
+            if there {
+                event_fd::signal(&self.counter);
+            }
+            let words = [(watchers.word(), ticket), (&self.stop, 0)];
+            inner.park(task, &words, deaths, None);
+        }
+        Ok(())
+    }
+}
+
+impl Watch {
+    /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); whether it
+    /// was readable.
+    pub fn clear(&self) -> bool {
+        let was = event_fd::clear(&self.shared.counter);
+        let there = self
+            .shared
+            .queue()
+            .is_none_or(|queue| !queue.is_empty() || queue.check_life().is_err());
+        if there {
+            event_fd::signal(&self.shared.counter);
+        }
+        was
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.counter.as_fd()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `watch`.
+        self.shared.stop.store(1, Ordering::Release);
+        futex::wake(&raw const self.shared.stop, 1, Sharing::Shared);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Watch")
+            .field("descriptor", &self.shared.counter)
+            .finish_non_exhaustive()
+    }
+}

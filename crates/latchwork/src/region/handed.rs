@@ -1,0 +1,61 @@
+//! Blocks of the heap that pass from task to task through a word of the region.
+//!
+//! The word is protected by a robust lock, so that a dead holder's heap is settled before the next one
+//! looks at the word: each step here is done or not, whenever its task is killed.
+#![allow(unsafe_code)]
+
+use super::heap::Owner;
+use super::{Inner, Task, boxed::Box};
+use crate::atomic::AtomicUsize;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+
+impl Inner {
+    /// Stores the address of a private block in `word`; it is shared from then on.
+    ///
+    /// # Safety
+    /// The word lies in the region, and is protected by a robust lock that `task` holds; the block
+    /// belongs to the caller.
+    pub(crate) unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
+        let address = block.as_ptr().expose_provenance();
+        // SAFETY: by the caller's contract.
+        unsafe { self.heap.publish(&task.heap_task(), block, word, address) };
+    }
+
+    /// Frees the block at the address in `word`, and stores 0 there.
+    ///
+    /// # Safety
+    /// As for [`Self::hand_in`], which stored the address; nobody uses the block any more.
+    pub(crate) unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
+        if let Some(block) = super::ground::reach_within(word) {
+            // SAFETY: by the caller's contract.
+            unsafe { self.heap.retire(&task.heap_task(), block, word, 0) };
+        }
+    }
+
+    /// Makes the block at the address in `word` private to `task`, and stores 0 there; `false`, and
+    /// nothing changed, if it cannot be made so: a small one of another task's span.
+    ///
+    /// # Safety
+    /// As for [`Self::discard`].
+    pub(crate) unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
+        super::ground::reach_within(word).is_some_and(|block| {
+            // SAFETY: by the caller's contract.
+            unsafe { self.heap.take(&task.heap_task(), block, word, 0) }
+        })
+    }
+
+    /// The block of a box of bytes of this region, which gives it up.
+    pub(crate) fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
+        let bytes = ManuallyDrop::new(bytes).as_raw();
+        (bytes.cast(), bytes.len())
+    }
+
+    /// The task of this slot and generation.
+    ///
+    /// # Safety
+    /// It is the calling thread.
+    pub(crate) unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
+        Task::new(&self.slots()[usize::from(owner.slot())], owner)
+    }
+}

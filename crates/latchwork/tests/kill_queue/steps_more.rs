@@ -1,0 +1,259 @@
+//! Places, batches, blocks, broadcasts and rings, killed at each instruction.
+
+use super::journal::{compose, read};
+use super::steps::step_through;
+use super::{MAX_MESSAGE, region};
+use latchwork::queue::spsc::Spsc;
+use latchwork::queue::{Queue, QueueOptions, Wait};
+use latchwork::region::{Box, Region};
+use latchwork_testkit::{Child, Trial, step};
+
+fn never(_: Queue<'_>) -> bool {
+    false
+}
+
+fn message(number: u32, length: usize) -> Vec<u8> {
+    let mut message = Vec::new();
+    compose(&mut message, 1, number, length);
+    message
+}
+
+#[test]
+fn a_place_is_sent_or_free_at_every_instruction() {
+    let trial = Trial::begin("a_place_is_sent_or_free_at_every_instruction");
+    let reserve = |queue: Queue<'_>| {
+        let message = message(7, 900);
+        let mut place = queue.reserve(Wait::Forever).unwrap();
+        place[..message.len()].copy_from_slice(&message);
+        place.commit(message.len()).unwrap();
+    };
+    step_through(&trial, "reserve and commit", 3, 1, reserve, never, &[1, 2]);
+    let drop_it = |queue: Queue<'_>| drop(queue.reserve(Wait::Forever).unwrap());
+    step_through(&trial, "reserve and drop", 3, 1, drop_it, never, &[1]);
+}
+
+#[test]
+fn batches_are_whole_messages_at_every_instruction() {
+    let trial = Trial::begin("batches_are_whole_messages_at_every_instruction");
+    for length in [64, 1200] {
+        let send = |queue: Queue<'_>| {
+            let messages = [7, 8, 9].map(|number| message(number, length));
+            let batch = messages.each_ref().map(Vec::as_slice);
+            queue.send_batch(&batch, Wait::Forever).unwrap();
+        };
+        step_through(&trial, "send a batch", 4, 1, send, never, &[1, 2, 3, 4]);
+    }
+    let receive = |queue: Queue<'_>| {
+        let messages = queue.receive_batch(2, Wait::Forever).unwrap();
+        assert_eq!(messages.iter().map(read).count(), 2);
+    };
+    step_through(&trial, "receive a batch", 4, 3, receive, never, &[1, 2, 3]);
+}
+
+#[test]
+fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
+    let trial = Trial::begin("flush_and_deletion_leave_whole_messages_at_every_instruction");
+    let flush = |queue: Queue<'_>| {
+        queue.flush().unwrap();
+    };
+    step_through(&trial, "flush", 4, 3, flush, never, &[0, 1, 2, 3]);
+    let region = region();
+    let options = QueueOptions::new(4, MAX_MESSAGE as u32);
+    step::each_instruction(
+        &trial,
+        "delete",
+        || {
+            let queue = Queue::create(&region, "queue", &options).unwrap();
+            queue.send(&message(1, 1700)).unwrap();
+            let block = Box::copied_in(&[2; 40_000], &region).unwrap();
+            queue.send_block(block, Wait::Not).unwrap();
+            queue
+        },
+        |queue, span| {
+            region.join("stepped").unwrap();
+            span.run(|| queue.delete().unwrap());
+        },
+        |_| false,
+        |_, _| {
+            region.sweep().unwrap();
+            let queue = Queue::create(&region, "queue", &options).unwrap();
+            while queue.try_receive_held().is_ok() {}
+            super::check_capacity(queue);
+            region.check_heap().unwrap();
+        },
+    );
+}
+
+/// Blocks in the region, of whomever.
+fn blocks(region: &Region) -> usize {
+    let stats = region.heap_stats();
+    stats.private_blocks + stats.shared_blocks
+}
+
+static FILLING: [u8; 40_000] = [3; 40_000];
+
+/// What is left is a whole block that the queue has, or nothing.
+fn step_through_blocks(
+    trial: &Trial,
+    name: &str,
+    length: usize,
+    filled: bool,
+    operation: impl Fn(Queue<'_>, &Region),
+) {
+    let region = region();
+    let options = QueueOptions::new(3, 16);
+    let queue = Queue::create(&region, "queue", &options).unwrap();
+    let before = blocks(&region);
+    step::each_instruction(
+        trial,
+        name,
+        || {
+            if filled {
+                let block = Box::copied_in(&FILLING[..length], &region).unwrap();
+                queue.send_block(block, Wait::Not).unwrap();
+            }
+        },
+        |(), span| {
+            region.join("stepped").unwrap();
+            span.run(|| operation(queue, &region));
+        },
+        |()| false,
+        |(), point| {
+            region.sweep().unwrap();
+            while let Ok(held) = queue.try_receive_held() {
+                assert!(*held == FILLING[..length]);
+            }
+            assert!(queue.is_consistent().unwrap());
+            assert_eq!(blocks(&region), before, "{name}, killed at {point:?}");
+            region.check_heap().unwrap();
+        },
+    );
+}
+
+#[test]
+fn blocks_are_never_lost_or_doubled_at_any_instruction() {
+    let trial = Trial::begin("blocks_are_never_lost_or_doubled_at_any_instruction");
+    for length in [200, 40_000] {
+        step_through_blocks(&trial, "send a block", length, false, |queue, region| {
+            let block = Box::copied_in(&FILLING[..length], region).unwrap();
+            queue.send_block(block, Wait::Not).unwrap();
+        });
+        step_through_blocks(&trial, "receive a block", length, true, |queue, _| {
+            drop(queue.receive_block(Wait::Not).unwrap());
+        });
+        step_through_blocks(
+            &trial,
+            "receive a block in place",
+            length,
+            true,
+            |queue, _| {
+                drop(queue.try_receive_held().unwrap());
+            },
+        );
+        step_through_blocks(&trial, "flush a block", length, true, |queue, _| {
+            queue.flush().unwrap();
+        });
+    }
+}
+
+/// All who wait get a broadcast whose sender is killed, or none; and its board is free again.
+#[test]
+fn a_broadcast_reaches_all_or_none_at_every_instruction() {
+    let trial = Trial::begin("a_broadcast_reaches_all_or_none_at_every_instruction");
+    let region = region();
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(2, 2048)).unwrap();
+    for length in [16, 1900] {
+        step::each_instruction(
+            &trial,
+            "broadcast",
+            || {
+                [0, 1].map(|_| {
+                    let child = Child::fork(|| {
+                        let received = queue.receive_held().unwrap();
+                        std::process::exit(i32::from(received.len() == length));
+                    });
+                    trial.wait_until(|| child.is_in_futex());
+                    child
+                })
+            },
+            |_, span| {
+                region.join("stepped").unwrap();
+                let spoken = message(3, length);
+                span.run(|| queue.broadcast(&spoken).unwrap());
+            },
+            |_| false,
+            |waiting, point| {
+                region.sweep().unwrap();
+                // Those who were not reached.
+                let late = queue.broadcast(b"late").unwrap();
+                assert!(late == 0 || late == 2, "killed at {point:?}: {late}");
+                let code = i32::from(late == 0);
+                for mut child in waiting {
+                    assert_eq!(
+                        child.wait(),
+                        latchwork_testkit::Exit::Code(code),
+                        "{point:?}"
+                    );
+                }
+                super::check_capacity_of(queue, 2048);
+            },
+        );
+    }
+}
+
+#[test]
+fn a_ring_passes_whole_messages_at_every_instruction() {
+    let trial = Trial::begin("a_ring_passes_whole_messages_at_every_instruction");
+    let region = region();
+    let ring = Spsc::create(&region, "ring", &QueueOptions::new(3, 1024)).unwrap();
+    let step_ring = |name: &str, operation: &dyn Fn(), left: &[u32]| {
+        step::each_instruction(
+            &trial,
+            name,
+            || {
+                let mut sender = ring.sender().unwrap();
+                for number in 0..2 {
+                    sender.send(&message(number, 300)).unwrap();
+                }
+            },
+            |(), span| {
+                region.join("stepped").unwrap();
+                span.run(operation);
+            },
+            |()| false,
+            |(), point| {
+                // The end of a dead task can be claimed anew, whether or not it was swept.
+                let mut receiver = ring.receiver().unwrap();
+                let mut count = 0;
+                while let Ok(held) = receiver.receive_held(Wait::Not) {
+                    read(&held);
+                    count += 1;
+                }
+                assert!(
+                    left.contains(&count),
+                    "{name}, killed at {point:?}: {count} left"
+                );
+                let mut sender = ring.sender().unwrap();
+                for number in 0..3 {
+                    sender.try_send(&message(number, 1000)).unwrap();
+                }
+                assert!(sender.try_send(b"").is_err());
+                assert_eq!(receiver.receive_batch(9, Wait::Not).unwrap().len(), 3);
+            },
+        );
+    };
+    step_ring(
+        "send by a ring",
+        &|| ring.sender().unwrap().send(&message(5, 900)).unwrap(),
+        &[2, 3],
+    );
+    step_ring(
+        "receive by a ring",
+        &|| {
+            let mut receiver = ring.receiver().unwrap();
+            receiver.receive(&mut [0; 1024]).unwrap();
+            drop(receiver.receive_held(Wait::Forever).unwrap());
+        },
+        &[0, 1, 2],
+    );
+}

@@ -1,0 +1,215 @@
+//! What a ring for one sender and one receiver promises. (`kill_queue` kills, `loom_ring` interleaves.)
+#![cfg(not(loom))]
+
+use core::mem::forget;
+use core::time::Duration;
+use latchwork::queue::spsc::{ClaimError, Spsc};
+use latchwork::queue::{Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait};
+use latchwork::region::{DetachError, Region, RegionOptions};
+use latchwork::time::Deadline;
+use latchwork_testkit::{Child, Exit, Trial};
+use std::thread;
+
+fn region() -> Region {
+    RegionOptions::new()
+        .max_bytes(4 << 20)
+        .create_anonymous()
+        .unwrap()
+}
+
+fn ring(region: &Region, capacity: u32) -> Spsc<'_> {
+    Spsc::create(region, "ring", &QueueOptions::new(capacity, 100)).unwrap()
+}
+
+#[test]
+fn an_end_is_for_one_task_at_a_time() {
+    let _trial = Trial::begin("an_end_is_for_one_task_at_a_time");
+    let region = region();
+    let ring = ring(&region, 2);
+    let sender = ring.sender().unwrap();
+    assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
+            // The other end is free; forgotten, it is so again when the thread ends.
+            forget(ring.receiver().unwrap());
+        });
+        other.join().unwrap();
+    });
+    region.sweep().unwrap();
+    drop(ring.receiver().unwrap());
+    drop(sender);
+    drop(ring.sender().unwrap());
+}
+
+#[test]
+fn the_end_of_a_task_that_was_killed_can_be_claimed_anew() {
+    let trial = Trial::begin("the_end_of_a_task_that_was_killed_can_be_claimed_anew");
+    let region = region();
+    let ring = ring(&region, 2);
+    for number in 0..3 {
+        let mut child = Child::fork(|| {
+            let mut sender = ring.sender().unwrap();
+            let _receiver = ring.receiver().unwrap();
+            sender.send(&[number]).unwrap();
+            loop {
+                thread::park();
+            }
+        });
+        trial.wait_until(|| child.is_in_futex());
+        assert!(matches!(ring.receiver(), Err(ClaimError::Taken)));
+        child.kill();
+        drop(ring.sender().unwrap());
+        let mut receiver = ring.receiver().unwrap();
+        assert_eq!(*receiver.receive_held(Wait::Forever).unwrap(), [number]);
+    }
+}
+
+#[test]
+fn an_end_inherited_across_fork_is_the_parents() {
+    let _trial = Trial::begin("an_end_inherited_across_fork_is_the_parents");
+    let region = region();
+    let ring = ring(&region, 2);
+    let mut sender = ring.sender().unwrap();
+    let mut child = Child::fork(|| sender.send(b"1").unwrap());
+    assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));
+    let mut sender = Some(sender);
+    Child::fork(|| {
+        drop(sender.take());
+        assert!(matches!(ring.sender(), Err(ClaimError::Taken)));
+    })
+    .succeed();
+    sender.unwrap().send(b"2").unwrap();
+}
+
+#[test]
+fn a_task_with_an_end_cannot_leave() {
+    let _trial = Trial::begin("a_task_with_an_end_cannot_leave");
+    let region = region();
+    let ring = ring(&region, 2);
+    let sender = ring.sender().unwrap();
+    assert!(matches!(
+        region.clone().detach(),
+        Err(DetachError::Holding { messages: 1, .. })
+    ));
+    drop(sender);
+    region.clone().detach().unwrap();
+}
+
+#[test]
+fn a_full_ring_and_an_empty_one_refuse_or_time_out() {
+    let _trial = Trial::begin("a_full_ring_and_an_empty_one_refuse_or_time_out");
+    let region = region();
+    let ring = ring(&region, 3);
+    let soon = || Deadline::after(Duration::from_millis(1));
+    let mut buffer = [0; 100];
+    let (mut sender, mut receiver) = (ring.sender().unwrap(), ring.receiver().unwrap());
+    // All over the ring, whose places are four.
+    for _ in 0..5 {
+        for _ in 0..3 {
+            sender.try_send(&[1; 100]).unwrap();
+        }
+        assert_eq!(ring.len(), 3);
+        assert!(matches!(sender.try_send(b""), Err(SendError::Full)));
+        assert!(matches!(
+            sender.send_until(b"", soon()),
+            Err(SendError::TimedOut)
+        ));
+        assert!(matches!(
+            sender.send(&[0; 101]),
+            Err(SendError::TooLong { .. })
+        ));
+        assert!(matches!(
+            receiver.receive(&mut [0; 99]),
+            Err(ReceiveError::BufferTooSmall {
+                bytes: 100,
+                buffer: 99
+            })
+        ));
+        for _ in 0..3 {
+            assert_eq!(receiver.receive(&mut buffer).unwrap(), 100);
+        }
+        assert!(matches!(
+            receiver.try_receive(&mut buffer),
+            Err(ReceiveError::Empty)
+        ));
+        assert!(matches!(
+            receiver.receive_until(&mut buffer, soon()),
+            Err(ReceiveError::TimedOut)
+        ));
+        sender.send(b"").unwrap();
+        assert_eq!(receiver.receive(&mut buffer).unwrap(), 0);
+    }
+}
+
+#[test]
+fn places_and_batches_of_a_ring_go_whole() {
+    let _trial = Trial::begin("places_and_batches_of_a_ring_go_whole");
+    let region = region();
+    let ring = ring(&region, 4);
+    let (mut sender, mut receiver) = (ring.sender().unwrap(), ring.receiver().unwrap());
+    let mut place = sender.reserve(Wait::Not).unwrap();
+    place[..2].copy_from_slice(b"in");
+    place.commit(2).unwrap();
+    drop(sender.reserve(Wait::Not).unwrap());
+    let batch: [&[u8]; 5] = [b"1", b"22", b"", b"4", b"5"];
+    assert_eq!(sender.send_batch(&batch, Wait::Not).unwrap(), 3);
+    receiver.receive_held(Wait::Not).unwrap().give_back();
+    assert_eq!(*receiver.receive_held(Wait::Not).unwrap(), *b"in");
+    let received = receiver.receive_batch(9, Wait::Not).unwrap();
+    assert!(received.iter().eq(batch[..3].iter().copied()));
+    received.receive_first(1);
+    assert_eq!(receiver.receive_batch(1, Wait::Not).unwrap().len(), 1);
+    assert_eq!(ring.len(), 1);
+    let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        let _held = receiver.receive_held(Wait::Not).unwrap();
+        panic!("in the midst of the work");
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(ring.len(), 1);
+}
+
+/// Both sleep again and again, for the ring is small.
+#[test]
+fn a_stream_between_processes_arrives_in_order() {
+    let _trial = Trial::begin("a_stream_between_processes_arrives_in_order");
+    let region = region();
+    for capacity in [1, 2, 7] {
+        let name = format!("ring of {capacity}");
+        let ring = Spsc::create(&region, &name, &QueueOptions::new(capacity, 8)).unwrap();
+        let sender = Child::fork(|| {
+            let mut sender = ring.sender().unwrap();
+            for number in 0..20_000_u32 {
+                sender.send(&number.to_ne_bytes()).unwrap();
+                if number % 1000 == 0 {
+                    thread::sleep(Duration::from_micros(200));
+                }
+            }
+        });
+        let mut receiver = ring.receiver().unwrap();
+        for number in 0..20_000_u32 {
+            let held = receiver.receive_held(Wait::Forever).unwrap();
+            assert_eq!(*held, number.to_ne_bytes());
+            if number % 1500 == 0 {
+                thread::sleep(Duration::from_micros(200));
+            }
+        }
+        sender.succeed();
+        assert!(ring.is_empty());
+    }
+}
+
+#[test]
+fn a_ring_is_no_queue_and_has_its_own_capacity() {
+    let _trial = Trial::begin("a_ring_is_no_queue_and_has_its_own_capacity");
+    let region = region();
+    ring(&region, 2);
+    assert!(Queue::open(&region, "ring").is_err());
+    assert!(matches!(
+        Spsc::create(&region, "ring", &QueueOptions::new(3, 100)),
+        Err(QueueError::OtherOptions {
+            capacity: 2,
+            max_message: 100
+        })
+    ));
+}
