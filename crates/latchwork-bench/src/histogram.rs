@@ -1,6 +1,6 @@
 //! Many durations, and what a result says of them.
 
-use std::io;
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 
 use hdrhistogram::Histogram;
 
@@ -51,6 +51,28 @@ impl Durations {
         self.0.add(&other.0).map_err(io::Error::other)
     }
 
+    /// Writes them, for [`merge_from`](Self::merge_from), perhaps in another process.
+    pub(crate) fn write_to(&self, to: impl Write) -> io::Result<()> {
+        let mut to = BufWriter::new(to);
+        for range in self.0.iter_recorded() {
+            to.write_all(&range.value_iterated_to().to_ne_bytes())?;
+            to.write_all(&range.count_at_value().to_ne_bytes())?;
+        }
+        to.flush()
+    }
+
+    /// Adds those that were written, to the end of `from`.
+    pub(crate) fn merge_from(&mut self, from: impl Read) -> io::Result<()> {
+        let mut from = BufReader::new(from);
+        let mut pair = [[0; 8]; 2];
+        while !from.fill_buf()?.is_empty() {
+            from.read_exact(pair.as_flattened_mut())?;
+            let [nanoseconds, count] = pair.map(u64::from_ne_bytes);
+            self.0.saturating_record_n(nanoseconds, count);
+        }
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.len()
     }
@@ -94,5 +116,22 @@ mod tests {
         assert_eq!(of("histogram_1_s"), 2.0);
         let all: f64 = durations.ranges().map(|(_, count)| count).sum();
         assert_eq!(all, durations.len() as f64);
+    }
+
+    #[test]
+    fn what_is_written_and_read_again_is_the_same() {
+        let mut durations = Durations::new().unwrap();
+        for step in 0..50_000 {
+            durations.add(step * step);
+        }
+        durations.add(u64::MAX);
+        let mut written = Vec::new();
+        durations.write_to(&mut written).unwrap();
+        let mut read = Durations::new().unwrap();
+        read.merge_from(&written[..]).unwrap();
+        assert_eq!(read.0, durations.0);
+
+        written.pop();
+        assert!(read.merge_from(&written[..]).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Whole scenarios, with samples too short to mean anything.
 
+use std::collections::BTreeSet;
+
 use clap::Parser;
 
 use super::*;
@@ -89,6 +91,25 @@ fn futex_lock_accounts_for_everybody() {
         let counts = row.extra.contains_key("unlock_slow_per_1000");
         assert_eq!(counts, row.contestant == "latchwork throughput");
     }
+    // Whoever is for processes, too, has rows of both kinds.
+    let of = |kind| {
+        let rows = result
+            .rows
+            .iter()
+            .filter(|row| row.params.kind == Some(kind));
+        let names = rows.map(|row| row.contestant.as_str());
+        names.collect::<BTreeSet<_>>()
+    };
+    let left_out: Vec<_> = of(Kind::Threads)
+        .difference(&of(Kind::Processes))
+        .copied()
+        .collect();
+    let in_one_process = ["absl", "nsync", "parking_lot", "std"];
+    assert!(
+        left_out.iter().all(|name| in_one_process.contains(name)),
+        "{left_out:?}"
+    );
+    assert!(left_out.contains(&"std"));
 }
 
 #[test]

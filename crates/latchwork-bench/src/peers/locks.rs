@@ -218,6 +218,12 @@ impl Peer {
                 visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Shared>::new(), 0)))
             }
             Make::Throughput => visitor.visit(|| Ok(Mutex::throughput(0))),
+            Make::ThroughputCounted if shared => {
+                visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Shared, _>::counted(), 0)))
+            }
+            Make::ThroughputCounted => {
+                visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Private, _>::counted(), 0)))
+            }
             Make::Inherit if shared => {
                 visitor.visit(|| Ok(Mutex::from_raw(Inherit::<Shared>::new(), 0)))
             }
@@ -257,8 +263,7 @@ impl Peer {
             }
             Make::Futex => visitor.visit(|| Ok(Raw::new(floor::Futex::<false>::default()))),
             Make::PriorityCalls => visitor.visit(|| Ok(Raw::new(floor::PriorityCalls))),
-            Make::ThroughputCounted
-            | Make::KeptProtect
+            Make::KeptProtect
             | Make::ReadWrite
             | Make::Std
             | Make::ParkingLot
@@ -267,9 +272,6 @@ impl Peer {
                 if shared =>
             {
                 return Err("it is for the threads of one process".into());
-            }
-            Make::ThroughputCounted => {
-                visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Private, _>::counted(), 0)))
             }
             Make::KeptProtect => visitor.visit(|| Ok(KeptProtect::new())),
             Make::ReadWrite => visitor.visit(|| Ok(pthread::ReadWrite::<false>::new())),

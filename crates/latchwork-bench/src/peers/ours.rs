@@ -51,10 +51,10 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S>> {
 }
 
 /// The same, with counters.
-impl Lock for Mutex<u64, Throughput<Private, Counters>> {
-    type Held<'a> = MutexGuard<'a, u64, Throughput<Private, Counters>>;
+impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S, Counters>> {
+    type Held<'a> = MutexGuard<'a, u64, Throughput<S, Counters>>;
 
-    const BYTES: usize = size_of::<Throughput<Private, Counters>>();
+    const BYTES: usize = size_of::<Throughput<S, Counters>>();
 
     #[inline]
     fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {

@@ -10,7 +10,7 @@ use std::ptr;
 use libc::{c_int, c_uint, pid_t};
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::{cvt, errno};
 
@@ -100,6 +100,14 @@ impl Child {
                 }
             }
         }
+    }
+
+    /// Whether it has ended. How, a later wait still finds out.
+    pub(crate) fn has_ended(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = Pid::from_raw(self.process).map(|child| waitid(WaitId::Pid(child), options));
+        // An error, too, says that nobody is there.
+        !matches!(ended, Some(Ok(None)))
     }
 
     /// See [`wait`].
@@ -283,6 +291,23 @@ mod tests {
         assert!(ended.unwrap_err().to_string().contains("0x300"));
         // SAFETY: signal 0 is none.
         assert_eq!(unsafe { libc::kill(id, 0) }, -1, "{id} is still there");
+    }
+
+    #[test]
+    fn an_end_is_seen_before_it_is_waited_for() {
+        let waiting = Child::fork(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        assert!(!waiting.unwrap().has_ended());
+
+        let ending = Child::fork(|| 3).unwrap();
+        while !ending.has_ended() {
+            std::thread::yield_now();
+        }
+        assert!(ending.has_ended());
+        assert!(ending.wait().unwrap_err().to_string().contains("0x300"));
     }
 
     #[test]

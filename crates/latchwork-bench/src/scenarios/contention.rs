@@ -1,23 +1,28 @@
 //! Tasks that want one lock, time and again: what `futex-lock` and `futex-rwlock` have in common.
 //!
-//! The tasks are threads, placed by the scheduler, and begin together. After a moment of warming up
-//! one *window* is counted: a second, where fairness is to mean something, or less with `--quick`.
+//! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a
+//! moment of warming up one *window* is counted: a second, where fairness is to mean something, or
+//! less with `--quick`.
 //! The protected section and the time between sections are pause instructions, and are part of the
 //! figure: nothing is subtracted. Waits are timed in a run of its own, since reading the clock twice
 //! would be a good part of a section.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use super::start::Start;
 use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::Sample;
-use crate::peers::voluntary_switches;
+use crate::peers::process::{self, Child};
+use crate::peers::{Place, voluntary_switches};
 use crate::plan::Plan;
-use crate::result::Warning;
+use crate::result::{Kind, Warning};
 
 /// Task counts, of which the last ones oversubscribe most machines.
 const TASKS: [u32; 6] = [1, 2, 4, 8, 16, 36];
@@ -48,6 +53,13 @@ pub(super) fn tasks(plan: &Plan, warnings: &mut Vec<Warning>) -> Vec<u32> {
         });
     }
     tasks.to_vec()
+}
+
+/// Who contends.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crew {
+    pub(super) kind: Kind,
+    pub(super) tasks: u32,
 }
 
 /// What one task does beside locking.
@@ -114,8 +126,11 @@ fn pause(times: u32) {
 }
 
 /// What looks at waits.
-pub(super) trait Watch: Send {
+pub(super) trait Watch {
     fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T;
+
+    /// Leaves what it saw to whoever measures, in the task's last moments.
+    fn leave(self) -> io::Result<()>;
 }
 
 /// Nobody looks.
@@ -126,38 +141,66 @@ impl Watch for Unwatched {
     fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T {
         wait()
     }
+
+    fn leave(self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
-impl Watch for Durations {
+/// Looks at how long waits take.
+struct Stopwatch<'a> {
+    waits: Durations,
+    /// A file without a name, which a forked task shares.
+    log: &'a File,
+}
+
+impl Watch for Stopwatch<'_> {
     #[inline]
     fn time<T>(&mut self, wait: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let result = wait();
-        self.add(begun.elapsed().as_nanos() as u64);
+        self.waits.add(begun.elapsed().as_nanos() as u64);
         result
+    }
+
+    fn leave(self) -> io::Result<()> {
+        self.waits.write_to(self.log)
     }
 }
 
 /// What all tasks do under a lock.
 pub(super) trait Turn: Sync {
+    /// Looks, in each task, whether it can take turns.
+    fn begin(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Waits for the lock, does a section's work, unlocks.
     fn turn<W: Watch>(&self, worker: &mut Worker<W>);
 }
 
-/// Measures `turn` in so many tasks: operations in a second, and Long's other columns.
+/// Measures `turn` in all tasks: operations in a second, and Long's other columns.
 pub(super) fn measure(
     turn: &impl Turn,
-    tasks: u32,
+    crew: Crew,
     work: Work,
     window: Duration,
 ) -> io::Result<Sample> {
-    let counted = run(turn, tasks, work, window, || Ok(Unwatched))?;
+    let counted = run(turn, crew, work, window, |_| Ok(Unwatched))?;
     let mut sample = counted.sample();
 
-    let watched = run(turn, tasks, work, window / 2, Durations::new)?;
+    let log = |_| Ok(File::from(memfd_create("waits", MemfdFlags::CLOEXEC)?));
+    let logs: Vec<File> = (0..crew.tasks).map(log).collect::<io::Result<_>>()?;
+    run(turn, crew, work, window / 2, |task| {
+        Ok(Stopwatch {
+            waits: Durations::new()?,
+            log: &logs[task],
+        })
+    })?;
     let mut waits = Durations::new()?;
-    for task in &watched.tasks {
-        waits.merge(&task.watch)?;
+    for mut log in logs {
+        log.rewind()?;
+        waits.merge_from(log)?;
     }
     sample.extra.extend([
         ("wait_p50_ns", waits.percentile(50.0)),
@@ -171,30 +214,29 @@ pub(super) fn measure(
 /// How many operations `turn` makes, unmeasured: for locks that count.
 pub(super) fn operations(
     turn: &impl Turn,
-    tasks: u32,
+    crew: Crew,
     work: Work,
     window: Duration,
 ) -> io::Result<u64> {
-    let counted = run(turn, tasks, work, window, || Ok(Unwatched))?;
+    let counted = run(turn, crew, work, window, |_| Ok(Unwatched))?;
     Ok(counted.tasks.iter().map(|task| task.operations).sum())
 }
 
 /// What came out of a run.
-struct Counted<W> {
+struct Counted {
     window: Duration,
-    tasks: Vec<Counts<W>>,
+    tasks: Vec<Counts>,
 }
 
-struct Counts<W> {
+struct Counts {
     /// Operations in the window.
     in_window: u64,
     /// Operations from begin to end, and how often the task went to sleep in them.
     operations: u64,
     sleeps: u64,
-    watch: W,
 }
 
-impl<W> Counted<W> {
+impl Counted {
     fn sample(&self) -> Sample {
         let seconds = self.window.as_secs_f64();
         let rates: Vec<f64> = self
@@ -237,121 +279,121 @@ impl<W> Counted<W> {
     }
 }
 
-/// A task's count, in a cache line of its own, or two, since they come in pairs.
-#[repr(align(128))]
+/// What a task counts, in memory of its own: nobody's counting meets another's.
 #[derive(Default)]
-struct Tally(AtomicU64);
-
-/// Whether the tasks may begin, or are not to.
-#[derive(Default)]
-struct Gate {
-    open: Mutex<Option<bool>>,
-    changed: Condvar,
+struct Tally {
+    operations: AtomicU64,
+    /// How often it went to sleep waiting, when it has ended.
+    sleeps: AtomicU64,
 }
 
-impl Gate {
-    fn decide(&self, go: bool) {
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = Some(go);
-        self.changed.notify_all();
-    }
-
-    fn pass(&self) -> bool {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match *open {
-                Some(go) => return go,
-                None => {
-                    open = self
-                        .changed
-                        .wait(open)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
-            }
-        }
-    }
+/// When the tasks begin and end.
+#[derive(Default)]
+struct Times {
+    start: Start,
+    over: AtomicBool,
 }
 
 fn run<W: Watch>(
     turn: &impl Turn,
-    tasks: u32,
+    crew: Crew,
     work: Work,
     window: Duration,
-    watch: impl Fn() -> io::Result<W>,
-) -> io::Result<Counted<W>> {
-    let tallies: Vec<Tally> = (0..tasks).map(|_| Tally::default()).collect();
-    let (gate, over) = (Gate::default(), AtomicBool::new(false));
-    thread::scope(|scope| {
-        let spawn = |(number, tally)| {
-            let mut worker = Worker::new(work, number, watch()?);
-            let (gate, over) = (&gate, &over);
-            thread::Builder::new().spawn_scoped(scope, move || {
-                if !gate.pass() {
-                    return None;
-                }
-                let before = voluntary_switches();
-                let operations = live(turn, &mut worker, tally, over);
-                let slept = voluntary_switches() - before;
-                Some((operations, slept.saturating_sub(worker.slept), worker.watch))
-            })
-        };
-        let spawned: io::Result<Vec<_>> = (0..).zip(&tallies).map(spawn).collect();
-        // A task that could not be made must not leave the others waiting.
-        gate.decide(spawned.is_ok());
-        let threads = spawned?;
+    watch: impl Fn(usize) -> io::Result<W> + Sync,
+) -> io::Result<Counted> {
+    let tasks = crew.tasks as usize;
+    let times = Place::new(Times::default())?;
+    let tally = |_| Place::new(Tally::default());
+    let tallies: Vec<_> = (0..tasks).map(tally).collect::<io::Result<_>>()?;
 
-        let counts = || -> Vec<u64> {
-            // Relaxed: a count says nothing of anything else.
-            let count = |tally: &Tally| tally.0.load(Ordering::Relaxed);
-            tallies.iter().map(count).collect()
-        };
+    let life = |task: usize| {
+        let begun = turn.begin().and_then(|()| watch(task));
+        let watch = begun.inspect_err(|_| times.start.give_up())?;
+        let mut worker = Worker::new(work, task as u32, watch);
+        times.start.wait_for(tasks)?;
+        let before = voluntary_switches();
+        live(turn, &mut worker, &tallies[task].operations, &times.over);
+        let slept = (voluntary_switches() - before).saturating_sub(worker.slept);
+        // Relaxed: looked at when this task has ended.
+        tallies[task].sleeps.store(slept, Ordering::Relaxed);
+        worker.watch.leave()
+    };
+    let operations = || -> Vec<u64> {
+        // Relaxed: a count says nothing of anything else.
+        let count = |tally: &Place<Tally>| tally.operations.load(Ordering::Relaxed);
+        tallies.iter().map(count).collect()
+    };
+    // Lets them live, unless one is `lost` before it begins.
+    let observe = |lost: &dyn Fn() -> bool| {
+        times.start.see(tasks, lost)?;
         thread::sleep(window / 8);
-        let (begun, first) = (Instant::now(), counts());
+        let (begun, first) = (Instant::now(), operations());
         thread::sleep(window);
-        let (window, last) = (begun.elapsed(), counts());
+        let (window, last) = (begun.elapsed(), operations());
         // Relaxed: it only ends loops.
-        over.store(true, Ordering::Relaxed);
+        times.over.store(true, Ordering::Relaxed);
+        Ok((window, first, last))
+    };
 
-        let mut counted = Vec::new();
-        for (thread, (first, last)) in threads.into_iter().zip(first.into_iter().zip(last)) {
-            let ended = thread.join().ok().flatten();
-            let (operations, sleeps, watch) =
-                ended.ok_or_else(|| io::Error::other("a task panicked"))?;
-            counted.push(Counts {
-                in_window: last - first,
-                operations,
-                sleeps,
-                watch,
-            });
+    // What a task says of its end comes before what was seen of it.
+    let observed: io::Result<_> = match crew.kind {
+        Kind::Threads => thread::scope(|scope| {
+            let spawn = |task| {
+                let spawned = thread::Builder::new().spawn_scoped(scope, move || life(task));
+                spawned.inspect_err(|_| times.start.give_up())
+            };
+            let threads: Vec<_> = (0..tasks).map(spawn).collect::<io::Result<_>>()?;
+            let observed = observe(&|| threads.iter().any(|thread| thread.is_finished()));
+            for thread in threads {
+                thread
+                    .join()
+                    .unwrap_or_else(|_| Err(io::Error::other("a task panicked")))?;
+            }
+            observed
+        }),
+        Kind::Processes | Kind::Coprocs => {
+            let fork = |task| Child::fork(|| i32::from(life(task).is_err()));
+            let children: Vec<_> = (0..tasks).map(fork).collect::<io::Result<_>>()?;
+            let observed = observe(&|| children.iter().any(Child::has_ended));
+            process::wait_all(children)?;
+            observed
         }
-        Ok(Counted {
-            window,
-            tasks: counted,
-        })
+    };
+    let (window, first, last) = observed?;
+    let counts = |(tally, (first, last)): (&Place<Tally>, (u64, u64))| Counts {
+        in_window: last - first,
+        // Relaxed, both: the task has ended.
+        operations: tally.operations.load(Ordering::Relaxed),
+        sleeps: tally.sleeps.load(Ordering::Relaxed),
+    };
+    let in_window = first.into_iter().zip(last);
+    Ok(Counted {
+        window,
+        tasks: tallies.iter().zip(in_window).map(counts).collect(),
     })
 }
 
-/// A task's operations until it is `over`. Kept out of line, so that the loop's code does not depend
-/// on what surrounds it.
+/// A task's operations until it is `over`, one at least. Kept out of line, so that the loop's code
+/// does not depend on what surrounds it.
 #[inline(never)]
-fn live<W: Watch>(
-    turn: &impl Turn,
-    worker: &mut Worker<W>,
-    tally: &Tally,
-    over: &AtomicBool,
-) -> u64 {
+fn live<W: Watch>(turn: &impl Turn, worker: &mut Worker<W>, tally: &AtomicU64, over: &AtomicBool) {
     let mut operations = 0;
-    // Relaxed, here and below: see `run`.
-    while !over.load(Ordering::Relaxed) {
+    loop {
         turn.turn(worker);
         operations += 1;
-        tally.0.store(operations, Ordering::Relaxed);
+        // Relaxed, both: see `run`.
+        tally.store(operations, Ordering::Relaxed);
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
         pause(BETWEEN);
     }
-    operations
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Signal, getpid, kill_process};
+
     use super::*;
 
     #[test]
@@ -360,7 +402,6 @@ mod tests {
             in_window,
             operations: 1000,
             sleeps: 1,
-            watch: (),
         };
         let sample = Counted {
             window: Duration::from_millis(500),
@@ -407,7 +448,79 @@ mod tests {
         }
         let work = Work { load: 1, sleeps: 0 };
         let turn = Panicking(AtomicBool::new(false));
-        let run = measure(&turn, 3, work, Duration::from_millis(1));
+        let crew = Crew {
+            kind: Kind::Threads,
+            tasks: 3,
+        };
+        let run = measure(&turn, crew, work, Duration::from_millis(1));
         assert_eq!(run.err().unwrap().to_string(), "a task panicked");
+    }
+
+    #[test]
+    fn a_task_that_cannot_begin_ends_the_run() {
+        /// Whoever comes second cannot.
+        struct Refusing(Place<AtomicBool>);
+        impl Turn for Refusing {
+            fn begin(&self) -> io::Result<()> {
+                // Relaxed: nothing else is handed over.
+                match self.0.swap(true, Ordering::Relaxed) {
+                    false => Ok(()),
+                    true => Err(io::ErrorKind::Unsupported.into()),
+                }
+            }
+
+            fn turn<W: Watch>(&self, _: &mut Worker<W>) {
+                unreachable!("a turn without all tasks");
+            }
+        }
+        let work = Work { load: 1, sleeps: 0 };
+        for kind in [Kind::Threads, Kind::Processes] {
+            let turn = Refusing(Place::new(AtomicBool::new(false)).unwrap());
+            let crew = Crew { kind, tasks: 3 };
+            assert!(measure(&turn, crew, work, Duration::from_millis(1)).is_err());
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_process_that_died() {
+        /// The first one dies, the others wait for it, before they begin or in their turn.
+        struct Dying {
+            at_begin: bool,
+            first: Place<AtomicBool>,
+        }
+        impl Dying {
+            fn die_or_wait(&self) -> ! {
+                // Relaxed: nothing else is handed over.
+                if !self.first.swap(true, Ordering::Relaxed) {
+                    kill_process(getpid(), Signal::KILL).unwrap();
+                }
+                loop {
+                    thread::park();
+                }
+            }
+        }
+        impl Turn for Dying {
+            fn begin(&self) -> io::Result<()> {
+                if self.at_begin {
+                    self.die_or_wait();
+                }
+                Ok(())
+            }
+
+            fn turn<W: Watch>(&self, _: &mut Worker<W>) {
+                self.die_or_wait();
+            }
+        }
+        let work = Work { load: 1, sleeps: 0 };
+        let crew = Crew {
+            kind: Kind::Processes,
+            tasks: 3,
+        };
+        for at_begin in [true, false] {
+            let first = Place::new(AtomicBool::new(false)).unwrap();
+            let turn = Dying { at_begin, first };
+            let run = measure(&turn, crew, work, Duration::from_millis(1));
+            assert!(run.err().unwrap().to_string().contains("status 0x9"));
+        }
     }
 }

@@ -4,6 +4,10 @@
 //! patch set, 2017). There the tasks are pinned; here, where they may be many times the CPUs, the
 //! scheduler places them. What is measured, and the units of the work, stand in [`contention`].
 //!
+//! The tasks are threads or forked processes; locks for threads have no rows between processes.
+//! With `--quick`, processes are two and the most that there are of threads, none of them sleeps,
+//! and windows are half as long, so that both kinds end within 45 s on 2 CPUs.
+//!
 //! Beside operations per second: those of the slowest, average and fastest task, the slowest in per
 //! cent of the average, the deviation as perf computes it (of the average, in per cent), how often a
 //! task went to sleep waiting (by the kernel's count of voluntary switches, less the sleeps of
@@ -11,14 +15,14 @@
 //! maximum. Our throughput lock can count its slow paths and how it was got (Long's acquisition
 //! codes), per 1,000 operations; it does so in a third run.
 //!
-//! Long's figures (36 tasks on 36 CPUs, 10 s) stand beside ours where the parameters are the same:
+//! Long's figures (36 threads on 36 CPUs, 10 s) stand beside ours where the parameters are the same:
 //! his wait-wake, TP and PI futexes beside our protocols of these kinds, his glibc beside glibc.
 
 use std::io;
 use std::ptr;
 use std::time::Duration;
 
-use super::contention::{self, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::measure::{Case, Sampler};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -92,27 +96,31 @@ impl Scenario for FutexLock {
         let mut prepared = Prepared::default();
         let tasks = contention::tasks(plan, &mut prepared.warnings);
         let peers = self.available(plan);
-        for (work, tasks) in setups(plan, &tasks) {
+        let window = if plan.quick {
+            plan.window / 2
+        } else {
+            plan.window
+        };
+        for (work, crew) in setups(plan, &tasks) {
+            let between = match crew.kind {
+                Kind::Threads => Between::Threads,
+                Kind::Processes | Kind::Coprocs => Between::Processes,
+            };
             for peer in &peers {
-                let contend = Contend {
-                    tasks,
-                    work,
-                    window: plan.window,
-                };
+                let contend = Contend { crew, work, window };
                 let params = Params {
-                    tasks: Some(tasks),
+                    tasks: Some(crew.tasks),
                     load: Some(work.load),
                     sleeps: Some(work.sleeps),
                     placement: Some(Placement::Free),
-                    kind: Some(Kind::Threads),
+                    kind: Some(crew.kind),
                     ..Params::default()
                 };
-                let Ok(mut sampler) = peer.visit(Between::Threads, contend) else {
+                let Ok(mut sampler) = peer.visit(between, contend) else {
                     continue;
                 };
                 if ptr::eq(*peer, locks::THROUGHPUT)
-                    && let Ok(count) =
-                        locks::THROUGHPUT_COUNTED.visit(Between::Threads, Count(contend))
+                    && let Ok(count) = locks::THROUGHPUT_COUNTED.visit(between, Count(contend))
                 {
                     sampler = with_counts(sampler, count);
                 }
@@ -122,7 +130,7 @@ impl Scenario for FutexLock {
                     group: params,
                     is_base: peer.name == self.base(),
                     unit: Unit::OpsPerSecond,
-                    beside: published(peer.name, tasks, work),
+                    beside: published(peer.name, crew, work),
                     sampler,
                 });
             }
@@ -131,8 +139,8 @@ impl Scenario for FutexLock {
     }
 }
 
-/// What is measured with how many tasks. The share of sleeps is varied at the usual load.
-fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, u32)> {
+/// What is measured with which tasks. The share of sleeps is varied at the usual load.
+fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     let most = tasks.iter().copied().max().unwrap_or(1);
     let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
     let computing = loads.iter().map(|load| Work {
@@ -146,16 +154,25 @@ fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, u32)> {
             load: USUAL_LOAD,
             sleeps,
         });
-    computing
-        .chain(sleeping)
-        .flat_map(|work| tasks.iter().map(move |tasks| (work, *tasks)))
-        .filter(|(work, tasks)| !plan.quick || work.sleeps == 0 || *tasks == most)
-        .collect()
+    let works: Vec<Work> = computing.chain(sleeping).collect();
+    let mut setups = Vec::new();
+    for kind in [Kind::Threads, Kind::Processes] {
+        for &work in &works {
+            let crews = tasks.iter().map(|&tasks| Crew { kind, tasks });
+            setups.extend(crews.map(|crew| (work, crew)));
+        }
+    }
+    let quickly = |(work, crew): &(Work, Crew)| match crew.kind {
+        Kind::Threads => work.sleeps == 0 || crew.tasks == most,
+        Kind::Processes | Kind::Coprocs => work.sleeps == 0 && [2, most].contains(&crew.tasks),
+    };
+    setups.retain(|setup| !plan.quick || quickly(setup));
+    setups
 }
 
 /// What Long published for these parameters.
-fn published(contestant: &str, tasks: u32, work: Work) -> Vec<(&'static str, f64)> {
-    if tasks != LONG_TASKS {
+fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64)> {
+    if (crew.kind, crew.tasks) != (Kind::Threads, LONG_TASKS) {
         return Vec::new();
     }
     let (load, sleeps) = (work.load, work.sleeps);
@@ -182,7 +199,7 @@ fn published(contestant: &str, tasks: u32, work: Work) -> Vec<(&'static str, f64
 /// Measures a lock.
 #[derive(Clone, Copy)]
 struct Contend {
-    tasks: u32,
+    crew: Crew,
     work: Work,
     window: Duration,
 }
@@ -193,7 +210,7 @@ impl Visitor for Contend {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = Increment(placed(make()?)?);
-            contention::measure(&lock, self.tasks, self.work, self.window)
+            contention::measure(&lock, self.crew, self.work, self.window)
         })
     }
 }
@@ -208,14 +225,10 @@ impl Visitor for Count {
     type Output = Counter;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Counter {
-        let Contend {
-            tasks,
-            work,
-            window,
-        } = self.0;
+        let Contend { crew, work, window } = self.0;
         Box::new(move || {
             let lock = Increment(placed(make()?)?);
-            let operations = contention::operations(&lock, tasks, work, window / 2)?;
+            let operations = contention::operations(&lock, crew, work, window / 2)?;
             let per_1000 = |count: u64| 1000.0 * count as f64 / operations.max(1) as f64;
             let counts = lock.0.pin().counts();
             Ok(counts
@@ -238,6 +251,10 @@ fn with_counts(mut sampler: Sampler, mut count: Counter) -> Sampler {
 struct Increment<L>(Place<L>);
 
 impl<L: Lock> Turn for Increment<L> {
+    fn begin(&self) -> io::Result<()> {
+        self.0.pin().check()
+    }
+
     #[inline]
     fn turn<W: Watch>(&self, worker: &mut Worker<W>) {
         let mut held = worker.wait(|| self.0.pin().lock());
@@ -253,7 +270,8 @@ mod tests {
     #[test]
     fn published_figures_stand_beside_their_kin() {
         let at = |name, tasks, load, sleeps| {
-            let published = published(name, tasks, Work { load, sleeps });
+            let kind = Kind::Threads;
+            let published = published(name, Crew { kind, tasks }, Work { load, sleeps });
             published.first().map(|(_, figure)| *figure)
         };
         assert_eq!(at("latchwork wait-wake", 36, 10, 0), Some(3_319_315.4));
@@ -263,5 +281,57 @@ mod tests {
         assert_eq!(at("latchwork wait-wake", 36, 10, 1), None);
         assert_eq!(at("latchwork wait-wake", 8, 10, 0), None);
         assert_eq!(at("std", 36, 1, 0), None);
+    }
+
+    /// Whether each of the operations that tasks say they did has incremented the datum.
+    struct Compare(Crew);
+
+    impl Visitor for Compare {
+        type Output = io::Result<bool>;
+
+        fn visit<L: Lock>(
+            self,
+            make: impl Fn() -> io::Result<L> + Send + Sync + 'static,
+        ) -> Self::Output {
+            let lock = Increment(placed(make()?)?);
+            let work = Work { load: 1, sleeps: 1 };
+            let operations = contention::operations(&lock, self.0, work, Duration::from_millis(5))?;
+            Ok(*lock.0.pin().lock() == operations)
+        }
+    }
+
+    #[test]
+    fn all_operations_of_threads_and_of_processes_are_counted() {
+        for (kind, between) in [
+            (Kind::Threads, Between::Threads),
+            (Kind::Processes, Between::Processes),
+        ] {
+            for peer in [
+                locks::GLIBC,
+                locks::WAIT_WAKE,
+                locks::THROUGHPUT,
+                locks::INHERIT,
+                locks::ROBUST,
+            ] {
+                let compared = peer.visit(between, Compare(Crew { kind, tasks: 3 }));
+                assert!(compared.unwrap().unwrap(), "{} {kind}", peer.name);
+            }
+        }
+    }
+
+    #[test]
+    fn processes_are_two_and_the_most_of_a_quick_run() {
+        let crews = |quick| {
+            let mut plan = Plan::tiny();
+            plan.quick = quick;
+            let mut crews = setups(&plan, &[1, 2, 4, 8]);
+            crews.retain(|(_, crew)| crew.kind == Kind::Processes);
+            crews
+        };
+        let quick = crews(true);
+        assert!(quick.iter().all(|(work, _)| work.sleeps == 0));
+        let tasks: Vec<u32> = quick.iter().map(|(_, crew)| crew.tasks).collect();
+        assert_eq!(tasks, [2, 8]);
+        assert_eq!(crews(false).len(), 4 * (LOADS.len() + SLEEPS.len() - 1));
     }
 }

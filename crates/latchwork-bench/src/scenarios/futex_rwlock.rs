@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::contention::{self, Turn, USUAL_LOAD, Watch, Work, Worker};
+use super::contention::{self, Crew, Turn, USUAL_LOAD, Watch, Work, Worker};
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::measure::{Case, Sampler};
@@ -69,7 +69,10 @@ impl Scenario for FutexRwLock {
                         unit: Unit::OpsPerSecond,
                         beside: Vec::new(),
                         sampler: peer.visit(Contend {
-                            tasks,
+                            crew: Crew {
+                                kind: Kind::Threads,
+                                tasks,
+                            },
                             read_pct,
                             window: plan.window,
                         }),
@@ -83,7 +86,7 @@ impl Scenario for FutexRwLock {
 
 /// Measures a lock.
 struct Contend {
-    tasks: u32,
+    crew: Crew,
     read_pct: u32,
     window: Duration,
 }
@@ -101,7 +104,7 @@ impl Visitor for Contend {
                 lock: placed(make())?,
                 read_pct: self.read_pct,
             };
-            contention::measure(&turn, self.tasks, work, self.window)
+            contention::measure(&turn, self.crew, work, self.window)
         })
     }
 }

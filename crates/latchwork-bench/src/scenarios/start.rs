@@ -24,7 +24,15 @@ impl Start {
     /// those that are still to come.
     pub(super) fn wait_for(&self, tasks: usize) -> io::Result<()> {
         self.here.fetch_add(1, Ordering::Relaxed);
+        self.see(tasks, || false)
+    }
+
+    /// Waits, from outside, until so many tasks are here. If one is `lost` before, nobody begins.
+    pub(super) fn see(&self, tasks: usize, lost: impl Fn() -> bool) -> io::Result<()> {
         while self.here.load(Ordering::Relaxed) < tasks {
+            if lost() {
+                self.give_up();
+            }
             if self.broken.load(Ordering::Relaxed) {
                 return Err(io::Error::other("another task could not begin"));
             }
