@@ -389,6 +389,58 @@ fn inheritance_goes_from_process_to_process() {
     last.succeed();
 }
 
+/// Of a task that takes a ceiling that it need not be raised to, and one that lowers it meanwhile, one sees the
+/// other.
+#[test]
+fn a_ceiling_and_a_change_of_its_owner_do_not_miss_each_other() {
+    let _watchdog = watched("a_ceiling_and_a_change_of_its_owner_do_not_miss_each_other");
+    let region = region();
+    let semaphore = make(&region, "s", &BinaryOptions::new().ceiling(priority(10)));
+    let me = region.task_id().unwrap();
+    let round = AtomicU32::new(0);
+    let done = AtomicU32::new(0);
+    const ROUNDS: u32 = 8_000;
+    // They are to meet within a few instructions.
+    let spin_until = |word: &AtomicU32, value: u32| {
+        let mut looks = 0_u32;
+        while word.load(SeqCst) < value {
+            looks += 1;
+            if looks > 1_000 {
+                thread::yield_now();
+            }
+            core::hint::spin_loop();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            region.join("other").unwrap();
+            for now in 1..=ROUNDS {
+                spin_until(&round, now);
+                for _ in 0..now % 64 {
+                    core::hint::spin_loop();
+                }
+                me.set_priority(&region, priority(50)).unwrap();
+                done.store(now, SeqCst);
+            }
+        });
+        let missed = (1..=ROUNDS).find(|&now| {
+            me.set_priority(&region, priority(10)).unwrap();
+            round.store(now, SeqCst);
+            for _ in 0..now / 64 % 64 {
+                core::hint::spin_loop();
+            }
+            let held = semaphore.obtain().unwrap();
+            spin_until(&done, now);
+            let raised = current(&region, me);
+            drop(held);
+            (raised, current(&region, me)) != (10, 50)
+        });
+        // Lets the other one end.
+        round.store(ROUNDS, SeqCst);
+        assert_eq!(missed, None, "the round that went wrong");
+    });
+}
+
 /// Tasks of all priorities that take random pairs in one order, wait with deadlines, and change each other's
 /// priorities. In the end everybody has its own again.
 #[test]

@@ -33,7 +33,7 @@ use super::ground::Ground;
 use super::object::{Core, Kind, owner_of, slot_of};
 use super::wait::Me;
 use super::wait_queue::Locked;
-use crate::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::mutex::RawError;
 use crate::region::wait_record::{BUSY, GRANTED, STATE, WAITING, WaitRecord};
@@ -84,8 +84,8 @@ pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     // Relaxed: the list is changed by its task alone.
     core.next_held
         .store(standing.ceilings.load(Relaxed), Relaxed);
-    // Release: pairs with the Acquire in `work_out`.
-    standing.ceilings.store(core.address(), Release);
+    // AcqRel: pairs with the Acquire in `work_out`. An exchange, for the fence to come after one.
+    standing.ceilings.swap(core.address(), AcqRel);
     fence_after_update();
     if core.ceiling.load(SeqCst) < standing.effective.load(SeqCst) {
         refresh(ground, me.task, false);
