@@ -144,6 +144,62 @@ pub fn each_instruction<W>(
     Some(covered)
 }
 
+/// Stops an operation at its instructions, one in each round, and lets it go on.
+///
+/// As [`each_instruction`], but nobody is killed: `meanwhile` is called, here, while the child stands still, and what
+/// the operation then makes of a changed world is for `check`. The operation must not sleep for ever.
+///
+/// # Panics
+/// As there.
+pub fn each_standstill<W>(
+    trial: &Trial,
+    name: &str,
+    mut before: impl FnMut() -> W,
+    child: impl Fn(&W, Span),
+    mut meanwhile: impl FnMut(&mut W),
+    mut check: impl FnMut(W, Point),
+) {
+    let _pinned = Pinned::new();
+    let mut round = |run: &mut dyn FnMut(&mut Tracee) -> Point| {
+        let mut world = before();
+        let Some(mut tracee) = Tracee::start(|span| child(&world, span)) else {
+            println!("SKIPPED: {name}: ptrace is forbidden here");
+            return false;
+        };
+        let point = run(&mut tracee);
+        trial.progress();
+        if point != Point::Finished {
+            meanwhile(&mut world);
+            request(libc::PTRACE_CONT, tracee.child.pid());
+            let end = tracee.next(0, &mut || true);
+            assert_eq!(end, Some(Point::Finished), "stopped at {point:?}");
+        }
+        tracee.finish();
+        check(world, point);
+        true
+    };
+    let mut recording = Recording::default();
+    if !round(&mut |tracee| tracee.step(&mut || true, &mut |address| recording.add(address))) {
+        return;
+    }
+    let points = recording.points;
+    let stride = points.len().div_ceil(trial.times(BUDGET) as usize).max(1);
+    let first = trial.seed().rng(recording.instructions).usize(..stride);
+    let mut stopped = 0_u64;
+    for place in points.iter().skip(first).step_by(stride) {
+        round(&mut |tracee| {
+            let point = tracee.run_to(*place, &mut || true);
+            stopped += u64::from(point != Point::Finished);
+            point
+        });
+    }
+    println!(
+        "{}: {name}: stopped at {stopped} of {} points",
+        trial.name(),
+        points.len()
+    );
+}
+
 /// The places in an operation, for victims that are killed somewhere in it.
 #[derive(Debug)]
 pub struct Places {

@@ -76,8 +76,9 @@ impl Inner {
         }
     }
 
+    /// The calling thread as a task, if it is one already.
     #[inline]
-    fn known_task(&self, me: Me) -> Option<Task<'_>> {
+    pub(crate) fn known_task(&self, me: Me) -> Option<Task<'_>> {
         let base = self.base().addr().get();
         let attachment = me
             .attachments()
@@ -140,6 +141,7 @@ impl Inner {
         slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
+        slot.wait.outlast();
         slot.wait
             .settle_in(owner.raw(), wait_record::recorded(priority));
         self.use_begins();

@@ -17,8 +17,15 @@
 //!
 //! Fields of the first line are changed by the task itself while it does not wait, and under the lock of
 //! `object` while it does. Those of [`Standing`] say for themselves.
+//!
+//! *Whose record is it?* Others write to it under one of two locks, that of `object` and that of the standing, and
+//! only if they saw the task alive under that lock. One that stands still there may outlive the task, and must
+//! not write to the next one's: so that goes through both locks before it [settles in](WaitRecord::settle_in).
+#![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use crate::mutex::Acquired;
 use crate::mutex::Robust;
 
 pub(crate) const IDLE: u32 = 0;
@@ -33,6 +40,10 @@ pub(crate) const EPOCH: u32 = 8;
 
 /// The lowest priority, and that of a task for which none was recorded.
 pub(crate) const LOWEST: u32 = 255;
+
+/// Where in it an object has its lock.
+#[cfg(not(loom))]
+pub(crate) const LOCK: usize = 56;
 
 /// See the head of this file. Zero is the record of a task that waits for nothing.
 #[repr(C, align(64))]
@@ -95,6 +106,20 @@ impl WaitRecord {
         }
     }
 
+    /// Waits until nobody is at work any more on what a dead task has left here: who holds one of the two locks may
+    /// have seen it alive; who comes to them later sees that it is not. For the slot's next task.
+    #[cfg(not(loom))]
+    pub(super) fn outlast(&self) {
+        // Acquire: whatever the address leads to was there before it. 0 if the task left in good order.
+        let object = self.object.load(Ordering::Acquire);
+        if object != 0 {
+            let lock = object as usize + LOCK;
+            // SAFETY: a task of this library's waited for it, and what is waited for is never moved or freed.
+            pass_through(unsafe { &*core::ptr::with_exposed_provenance::<Robust>(lock) });
+        }
+        pass_through(&self.standing.lock);
+    }
+
     /// A new task has the slot, which the one before left in any state.
     #[cfg(not(loom))]
     pub(super) fn settle_in(&self, task: u64, priority: u32) {
@@ -116,6 +141,22 @@ impl WaitRecord {
         self.object.store(0, Ordering::Relaxed);
         let epoch = self.word.load(Ordering::Relaxed) & !STATE;
         self.word.store(epoch | IDLE, Ordering::Relaxed);
+    }
+}
+
+/// Takes a lock and gives it back as it was.
+#[cfg(not(loom))]
+fn pass_through(lock: &Robust) {
+    // SAFETY: neither an object nor a slot is ever moved.
+    let taken = unsafe { lock.lock_raw(None) };
+    // SAFETY: locked above.
+    unsafe {
+        match taken {
+            Ok(Acquired::Clean) => lock.unlock_raw(),
+            // Who has use for it puts right what there is.
+            Ok(Acquired::OwnerDied) => lock.unlock_inconsistent(),
+            Err(_) => {}
+        }
     }
 }
 

@@ -117,6 +117,10 @@ pub(crate) struct Core {
     pub(crate) lock: Robust,
 }
 
+// As the records of those who wait for it presume.
+#[cfg(not(loom))]
+const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::wait_record::LOCK);
+
 impl Core {
     const_unless_loom! {
         /// No object yet.

@@ -17,9 +17,14 @@
 //! one who works out each first store, then pass a full barrier, then look; so the first sees `BUSY`, or
 //! the second sees the change.
 //!
-//! *Who dies before its refresh.* A waiter that gave up and died may leave the owner's priority too high, until
-//! the owner releases anything or another refresh comes by. All who wait are woken by the death, and
-//! [pass on](pass_on) what they owe.
+//! *Who dies before its refresh,* or in the midst of it, may leave another task's priority what it was: a waiter that
+//! died that of the owner too high, for example. All who wait are woken by the death, work out their own anew, and
+//! from there along the chain; a task that does not wait gets it right as it releases anything, or another refresh
+//! comes by.
+//!
+//! *Whose record is it?* A task's record is written by others under one of two locks, that of what it waits for and
+//! that of its priority, and only if the task lived when that lock was held already. The next task in the slot goes
+//! through both locks before it settles in ([`WaitRecord::outlast`]), so that nobody takes it for its predecessor.
 //!
 //! *No lock is held while another is taken*, and there is none that all share: a chain of owners is gone
 //! along link by link, and it is enough that every link is right after the last change to it.
@@ -36,7 +41,8 @@ use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::mutex::RawError;
-use crate::region::wait_record::{BUSY, GRANTED, STATE, WAITING, WaitRecord};
+use crate::region::wait_record::{BUSY, GRANTED, STATE, Standing, WAITING, WaitRecord};
+use core::ops::Deref;
 
 /// Longer than any list of ceilings; one that is changed while it is read may seem endless.
 const FAR: usize = 1 << 16;
@@ -132,10 +138,61 @@ pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
 
 /// Gives a task another priority of its own; the one that it had.
 pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
-    let record = living(ground, task)?;
-    let before = record.standing.base.swap(priority, SeqCst);
+    let before = LockedStanding::new(ground, task)?.base.swap(priority, SeqCst);
     refresh(ground, task, true);
     Some(before)
+}
+
+/// Has the kernel told of a task's priority from now on, or no longer; `None` if there is no such task.
+#[cfg(not(loom))]
+pub(crate) fn set_mirrored<G: Ground>(ground: &G, task: u64, on: bool) -> Option<()> {
+    let standing = LockedStanding::new(ground, task)?;
+    // Relaxed, here and below: under the lock.
+    standing.mirrored.store(on.into(), Relaxed);
+    if on {
+        ground.mirror(slot_of(task), standing.effective.load(Relaxed) & !BUSY);
+    }
+    Some(())
+}
+
+/// What a task's priority rests on, locked; until this is dropped the slot is nobody else's, even if the task dies:
+/// its successor [outlasts](WaitRecord::outlast) this.
+struct LockedStanding<'a>(&'a Standing);
+
+impl<'a> LockedStanding<'a> {
+    /// `None` if there is no such task.
+    fn new<G: Ground>(ground: &'a G, task: u64) -> Option<Self> {
+        let standing = &ground.record(slot_of(task))?.standing;
+        let held = Self::take(standing)?;
+        living(ground, task).map(|_| held)
+    }
+
+    fn take(standing: &'a Standing) -> Option<Self> {
+        // SAFETY: a slot stays where it is.
+        match unsafe { standing.lock.lock_raw(None) } {
+            Ok(_) => standing.lock.mark_consistent(),
+            Err(RawError::Unavailable(_)) => return None,
+            Err(_) => crate::fatal(format_args!(
+                "a semaphore was used by a signal handler that interrupted its use"
+            )),
+        }
+        Some(Self(standing))
+    }
+}
+
+impl Deref for LockedStanding<'_> {
+    type Target = Standing;
+
+    fn deref(&self) -> &Standing {
+        self.0
+    }
+}
+
+impl Drop for LockedStanding<'_> {
+    fn drop(&mut self) {
+        // SAFETY: locked by `take`.
+        unsafe { self.0.lock.unlock_raw() };
+    }
 }
 
 /// The record of a task that lives.
@@ -176,28 +233,19 @@ pub(crate) fn refresh<G: Ground>(ground: &G, task: u64, anyhow: bool) {
     }
 }
 
-/// Whether the priority is another one than before; `None` if it cannot be worked out.
+/// Whether the priority is another one than before; `None` if there is no such task, or it cannot be worked out.
 fn bring_up_to_date<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> Option<bool> {
-    let standing = &record.standing;
-    // SAFETY: a slot stays where it is.
-    match unsafe { standing.lock.lock_raw(None) } {
-        Ok(_) => standing.lock.mark_consistent(),
-        Err(RawError::Unavailable(_)) => return None,
-        Err(_) => crate::fatal(format_args!(
-            "a semaphore was used by a signal handler that interrupted its use"
-        )),
-    }
+    let standing = LockedStanding::new(ground, task)?;
     let before = standing.effective.load(Relaxed) & !BUSY;
     standing.effective.swap(before | BUSY, SeqCst);
     fence_after_update();
     let now = work_out(ground, task, record);
-    // Release: who sees it sees what it rests on.
-    standing.effective.store(now, Release);
+    // First: should this task be killed before the store, the next one finds the change anew.
     if now != before && standing.mirrored.load(Relaxed) != 0 {
         ground.mirror(slot_of(task), now);
     }
-    // SAFETY: locked above.
-    unsafe { standing.lock.unlock_raw() };
+    // Release: who sees it sees what it rests on.
+    standing.effective.store(now, Release);
     Some(now != before)
 }
 

@@ -1,6 +1,5 @@
 //! Tasks and their priorities, as the users of semaphores see them.
 
-use super::ground::Ground;
 use super::priority;
 use crate::atomic::Ordering;
 use crate::region::wait_record::BUSY;
@@ -109,17 +108,6 @@ impl TaskId {
     /// # Errors
     /// [`NoSuchTask`].
     pub fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
-        let ground = region.inner();
-        let record = priority::living(ground, self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: read under the lock of the task's priority, or by this task below.
-        record.standing.mirrored.store(on.into(), Ordering::Relaxed);
-        if on {
-            let effective = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
-            let slot = super::object::slot_of(self.to_raw());
-            ground.mirror(slot, effective);
-            // One that has changed meanwhile was mirrored, or not.
-            priority::refresh(ground, self.to_raw(), false);
-        }
-        Ok(())
+        priority::set_mirrored(region.inner(), self.to_raw(), on).ok_or(NoSuchTask)
     }
 }

@@ -10,7 +10,9 @@
 //!    task's death, which changes nothing in the record until the slot has been swept and taken anew.
 //! 2. The slot of a dead task is taken anew only after its death has been counted. So who finds the count
 //!    of deaths as it was when the queue was last put in order ([`Core::recovered`]) and meets only
-//!    records of living tasks that wait here has met no other links.
+//!    records of living tasks that wait here has met no other links. And the next task in the slot goes once
+//!    through the lock of what the dead one waited for: who saw that one alive has the lock until it has
+//!    written what it writes to the record.
 //! 3. Whoever finds anything else (the lock of a dead task, another count, a record that does not belong
 //!    here) links all anew. That reads the records and nothing else, and can be done again from the
 //!    beginning at any time.

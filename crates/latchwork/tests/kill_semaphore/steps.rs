@@ -433,3 +433,83 @@ fn a_change_of_priority_takes_effect_or_not_at_every_instruction() {
         },
     );
 }
+
+/// A task that stands still in the midst of a hand-over, while who it is for dies, and another task gets that one's
+/// slot and waits for something else.
+#[test]
+fn nobody_is_taken_for_its_predecessor_at_any_instruction() {
+    let trial = Trial::begin("nobody_is_taken_for_its_predecessor_at_any_instruction");
+    let region = lasting_region();
+    region.join("test").unwrap();
+    let make = |name| CountingSemaphore::create(region, name, 0, Discipline::Fifo).unwrap();
+    let (first, second) = (make("first"), make("second"));
+    step::each_standstill(
+        &trial,
+        "release to a waiter that dies",
+        || {
+            region.sweep().unwrap();
+            let waiter = Child::fork(|| first.obtain().unwrap());
+            trial.wait_until(|| first.waiting() == 1);
+            (waiter, None)
+        },
+        |_, span| {
+            region.join("stepped").unwrap();
+            span.run(|| first.release().unwrap());
+        },
+        |(waiter, successor)| {
+            waiter.kill();
+            *successor = Some(std::thread::spawn(move || second.obtain().unwrap()));
+            // It cannot come to that while the other one is in its way.
+            for _ in 0..20 {
+                if second.waiting() == 1 {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        },
+        |(mut waiter, successor), point| {
+            waiter.kill();
+            if let Some(successor) = successor {
+                second.release().unwrap();
+                successor.join().unwrap();
+            }
+            check_count(second, &[0], "the successor's obtain", point);
+            region.sweep().unwrap();
+            check_count(first, &[0, 1], "release to a waiter that dies", point);
+        },
+    );
+}
+
+/// The same change as above; but nobody else comes by until the wait is over.
+#[test]
+fn who_waits_sets_right_what_a_killed_change_of_its_priority_left() {
+    let trial = Trial::begin("who_waits_sets_right_what_a_killed_change_of_its_priority_left");
+    let region = lasting_region();
+    let semaphore = counting(region, Discipline::Priority);
+    step::each_instruction(
+        &trial,
+        "set_priority of a waiter for a unit",
+        || {
+            let (told, id) = std::sync::mpsc::channel();
+            let waiter = std::thread::spawn(move || {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(50)).unwrap();
+                told.send(me).unwrap();
+                semaphore.obtain().unwrap();
+            });
+            let id: TaskId = id.recv().unwrap();
+            trial.wait_until(|| semaphore.waiting() == 1);
+            (id, waiter)
+        },
+        |(id, _), span| {
+            region.join("stepped").unwrap();
+            span.run(|| id.set_priority(region, priority(7)).unwrap());
+        },
+        |_| false,
+        |(id, waiter), _| {
+            trial.wait_until(|| id.current_priority(region) == id.priority(region));
+            semaphore.release().unwrap();
+            waiter.join().unwrap();
+        },
+    );
+}
