@@ -178,8 +178,8 @@ pub(crate) fn wait<G: Ground>(
         if deaths != seen {
             seen = deaths;
             drop(Locked::new(ground, core)?);
-            // What a dead task should have told the owner.
-            priority::pass_on(ground, core);
+            // What a dead task should have told this one, and the owner.
+            priority::refresh(ground, me.task, true);
             continue;
         }
         if looks > 0 {
