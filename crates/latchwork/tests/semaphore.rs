@@ -4,7 +4,7 @@ mod semaphore_support;
 
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use core::time::Duration;
-use latchwork::region::DetachError;
+use latchwork::region::{DetachError, RegionOptions};
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError, ReleaseError,
     SemaphoreError, SimpleBinarySemaphore, UseError,
@@ -515,6 +515,21 @@ fn a_child_of_a_fork_owns_nothing() {
     })
     .succeed();
     assert_eq!(semaphore.owner(), Some(region.task_id().unwrap()));
+    drop(inherited);
+    assert_eq!(semaphore.owner(), None);
+}
+
+#[test]
+fn a_guard_that_a_fork_inherited_makes_no_task() {
+    let region = RegionOptions::new()
+        .max_bytes(16 << 20)
+        .max_tasks(1)
+        .create_anonymous()
+        .unwrap();
+    let semaphore = BinarySemaphore::create(&region, "s", &BinaryOptions::new()).unwrap();
+    let mut inherited = Some(semaphore.obtain().unwrap());
+    // There is no room for another one.
+    Child::fork(|| drop(inherited.take())).succeed();
     drop(inherited);
     assert_eq!(semaphore.owner(), None);
 }

@@ -11,6 +11,7 @@ use crate::atomic::Ordering;
 use crate::region::TaskId;
 use crate::region::wait_record::LOWEST;
 use crate::region::{AttachError, Region};
+use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
@@ -92,7 +93,8 @@ impl Default for BinaryOptions {
 ///
 /// *Owner death:* the next owner is told, by [`Held::owner_died`]; so it is if a guard is dropped by a panic.
 /// *Deadlock:* a wait that closes a circle of owners who wait for each other, of any length and through any
-/// processes, is refused; if several close it in the same moment, at least one of them is told.
+/// processes, is refused; if several close it in the same moment, at least one of them is told. What is waited for
+/// in other regions, or is no semaphore with an owner, is not seen.
 #[derive(Clone, Copy)]
 pub struct BinarySemaphore<'r> {
     anchor: Anchor<'r>,
@@ -248,7 +250,15 @@ impl<'r> BinarySemaphore<'r> {
     #[cold]
     fn release_slowly(&self, torn: bool) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
-        owned::release(ground, core, key, me(ground.task()?), torn)?;
+        // Who owns anything is a task already: the child of a fork does not become one by this.
+        let thread = Me::get().map_err(AttachError::from)?;
+        let Some(task) = ground.known_task(thread) else {
+            return Err(match self.anchor.word() {
+                Some(_) => ReleaseError::NotOwner,
+                None => ReleaseError::Deleted,
+            });
+        };
+        owned::release(ground, core, key, me(task), torn)?;
         Ok(())
     }
 
@@ -262,7 +272,7 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
-    /// of this name can be made, which the handles on this one do not touch.
+    /// of this name can be made, which the handles on this one do not touch (the next 4095 of them).
     ///
     /// # Errors
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].

@@ -81,7 +81,7 @@ macro_rules! handle {
 
             /// Ends the semaphore: all who wait, in the order in which they would be served, and whoever
             /// comes later, get [`ObtainError::Deleted`]. A new one of this name can be made, which the
-            /// handles on this one do not touch.
+            /// handles on this one do not touch (the next 4095 of them).
             ///
             /// # Errors
             /// [`UseError::Deleted`], [`UseError::Attach`].

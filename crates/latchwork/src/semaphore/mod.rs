@@ -39,7 +39,7 @@
 //! | --- | --- |
 //! | an owner | the next one gets the semaphore, and [is told](Held::owner_died) |
 //! | who waits | is skipped, and its priority inherited no more |
-//! | anybody, in mid-operation | the operation has taken effect or not; the next one puts the rest right |
+//! | anybody, in mid-operation | the operation has taken effect or not (a flush: some are sent away or all); the next one puts the rest right |
 //! | who had obtained a unit of a count | the unit is gone: nobody knows who has it |
 //!
 //! # Where things are
