@@ -138,7 +138,9 @@ pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
 
 /// Gives a task another priority of its own; the one that it had.
 pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
-    let before = LockedStanding::new(ground, task)?.base.swap(priority, SeqCst);
+    let before = LockedStanding::new(ground, task)?
+        .base
+        .swap(priority, SeqCst);
     refresh(ground, task, true);
     Some(before)
 }
