@@ -462,6 +462,7 @@ fn nobody_keeps_what_it_inherited() {
     let work = |index: usize| {
         let me = me_at(&region, 10 + index as u8);
         ids[index].store(me.to_raw(), SeqCst);
+        until(|| ids.iter().all(|id| id.load(SeqCst) != 0));
         let mut rng = latchwork_testkit::fastrand::Rng::with_seed(index as u64);
         for _ in 0..800 {
             let first = rng.usize(..3);
