@@ -183,7 +183,11 @@ pub fn each_standstill<W>(
         return;
     }
     let points = recording.points;
-    let stride = points.len().div_ceil(trial.times(BUDGET) as usize).max(1);
+    // A round takes several tasks.
+    let stride = points
+        .len()
+        .div_ceil(trial.times(BUDGET / 4) as usize)
+        .max(1);
     let first = trial.seed().rng(recording.instructions).usize(..stride);
     let mut stopped = 0_u64;
     for place in points.iter().skip(first).step_by(stride) {
