@@ -11,7 +11,7 @@
 
 use super::ground::Ground;
 use super::object::{Core, DELETED, LOW, ONE, QUEUED, is_of, key_of};
-use super::wait::{Approach, LOOKS_AHEAD, Me, Patience, acknowledge, wait};
+use super::wait::{Approach, Me, Patience, acknowledge, wait};
 use super::wait_queue::Locked;
 use super::{Refusal, ReleaseRefusal, Wake};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -81,7 +81,7 @@ pub(crate) fn obtain<G: Ground>(
         }
         match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if approach.goes_on(LOOKS_AHEAD) => {}
+            Patience::Until(_) if approach.goes_on(me.looks_ahead()) => {}
             Patience::Until(_) => break,
         }
     }

@@ -27,9 +27,7 @@ use super::ground::Ground;
 use super::object::{
     Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
 };
-use super::wait::{
-    Approach, LOOKS_AHEAD, LOOKS_OF_A_DONOR, Me, Patience, acknowledge, give_up, wait,
-};
+use super::wait::{Approach, LOOKS_OF_A_DONOR, Me, Patience, acknowledge, give_up, wait};
 use super::wait_queue::Locked;
 use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -181,7 +179,7 @@ fn take<G: Ground>(
         let looks = match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
             Patience::Until(_) if priority::is_owed(ground, core, me, owner) => LOOKS_OF_A_DONOR,
-            Patience::Until(_) => LOOKS_AHEAD,
+            Patience::Until(_) => me.looks_ahead(),
         };
         if !approach.goes_on(looks) {
             break;

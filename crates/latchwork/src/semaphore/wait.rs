@@ -19,7 +19,7 @@ use crate::atomic::{fence_after_update, unless_fault};
 use crate::mutex::pause;
 use crate::region::Parked;
 use crate::region::wait_record::{
-    BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, STATE, WAITING, WaitRecord,
+    BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
 };
 use crate::time::Deadline;
 
@@ -29,8 +29,8 @@ const LOOKS: u32 = if POLLS { 150 } else { 0 };
 /// Looks at the semaphore before the queue: some tens of microseconds, with offers of the processor in between.
 /// Where many tasks share few processors, those that hold what others poll for so get on; once tasks queue,
 /// each hand-over costs a switch.
-pub(crate) const LOOKS_AHEAD: u32 = if POLLS { 1_640 } else { 0 };
-/// Of a task to which the owner owes its priority.
+const LOOKS_AHEAD: u32 = if POLLS { 1_640 } else { 0 };
+/// Of a task that has a priority, which counts from the queue on; and of one to which the owner owes its own.
 pub(crate) const LOOKS_OF_A_DONOR: u32 = if POLLS { 20 } else { 0 };
 /// The end of that, however long the offers took.
 #[cfg(not(loom))]
@@ -92,6 +92,15 @@ pub(crate) struct Me<'a> {
 impl Me<'_> {
     pub(crate) fn slot(self) -> u16 {
         super::object::slot_of(self.task)
+    }
+
+    /// Looks at the semaphore before the queue.
+    pub(crate) fn looks_ahead(self) -> u32 {
+        if self.priority() < LOWEST {
+            LOOKS_OF_A_DONOR
+        } else {
+            LOOKS_AHEAD
+        }
     }
 
     /// The priority that counts.
