@@ -16,8 +16,8 @@ use core::{fmt, ptr};
 use std::collections::HashMap;
 use std::io::Error;
 
-/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; about a second.
-const BUDGET: u64 = 2_500;
+/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; about half a second.
+const BUDGET: u64 = 1_250;
 /// How many rounds of a loop are of interest.
 const VISITS: u8 = 3;
 /// More instructions than any operation has: a loop that does not end when it is stepped.
