@@ -33,7 +33,7 @@ impl Model {
     }
 
     fn work(&self) {
-        // SAFETY: see above.
+        // SAFETY: called between an obtain and its release only; loom checks that nobody else is.
         self.data.with_mut(|data| unsafe { *data += 1 });
     }
 }
