@@ -69,8 +69,8 @@
 //! waiter's look at the predicate is one whose death it has not counted. That is for tasks of the
 //! region, which a notifier must be (see `sleep.rs`). Outside of one, between processes, that one
 //! notification is lost, as with POSIX: use `notify_all` there. That is why processes wait in the crowd: a
-//! chain of wake-ups would break with the one that dies. The threads of a gathering die together. A
-//! leftover count (3) costs later notifications a system call. With a robust mutex a wait ends with what
+//! chain of wake-ups would break with the one that dies, and stand still while one is stopped. The threads
+//! of a gathering die, and are stopped, together. A leftover count (3) costs later notifications a system call. With a robust mutex a wait ends with what
 //! the mutex says: `OwnerDied` if its holder died meanwhile.
 //!
 //! *The kernel's way to an inheriting mutex*, requeue-PI, has had faults that crash it, or hang a processor,
