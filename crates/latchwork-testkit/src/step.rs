@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::io::Error;
 
 /// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; about half a second.
-const BUDGET: u64 = 1_250;
+const BUDGET: u64 = 800;
 /// How many rounds of a loop are of interest.
 const VISITS: u8 = 3;
 /// More instructions than any operation has: a loop that does not end when it is stepped.
