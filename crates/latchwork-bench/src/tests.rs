@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::Parser;
 
 use super::*;
-use crate::result::{Better, Kind, Placement};
+use crate::result::{Better, Kind, Placement, Variant};
 
 #[derive(Parser)]
 struct Command {
@@ -136,6 +136,21 @@ fn inversion_accounts_for_everybody() {
     let result = everybody_is_accounted_for("inversion");
     // Each alone and disturbed, or not at all.
     assert_eq!(result.rows.len() % 2, 0);
+}
+
+#[test]
+fn fine_grained_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("fine-grained");
+    for row in &result.rows {
+        assert_eq!(row.better, Better::Higher);
+        assert!(row.figure.min > 0.0, "{row:?}");
+        assert!(row.extra["task_min_ops"] <= row.extra["task_max_ops"]);
+        let (tasks, case) = (row.params.tasks.unwrap(), row.params.case.unwrap());
+        assert_eq!(row.extra.contains_key("scaling"), tasks > 1, "{row:?}");
+        let to_one = [Variant::EventManyToOne, Variant::MessageManyToOne].contains(&case);
+        let counted = row.extra.contains_key("received_per_1000");
+        assert_eq!(counted, to_one && tasks > 1, "{row:?}");
+    }
 }
 
 #[test]

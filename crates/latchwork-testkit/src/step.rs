@@ -147,7 +147,8 @@ pub fn each_instruction<W>(
 /// Stops an operation at its instructions, one in each round, and lets it go on.
 ///
 /// As [`each_instruction`], but nobody is killed: `meanwhile` is called, here, while the child stands still, and what
-/// the operation then makes of a changed world is for `check`. The operation must not sleep for ever.
+/// the operation then makes of a changed world is for `check`, before the child ends: a death has others set things
+/// right. The operation must not sleep for ever.
 ///
 /// # Panics
 /// As there.
@@ -174,8 +175,8 @@ pub fn each_standstill<W>(
             let end = tracee.next(0, &mut || true);
             assert_eq!(end, Some(Point::Finished), "stopped at {point:?}");
         }
-        tracee.finish();
         check(world, point);
+        tracee.finish();
         true
     };
     let mut recording = Recording::default();

@@ -149,6 +149,7 @@ impl<'r> Events<'r> {
         let owner = task.owner().filter(|owner| inner.is_alive(*owner));
         let wake = owner.and_then(|owner| {
             let set = self.set_of(owner.slot());
+            let _giant = inner.giant();
             set.send(owner.generation(), events.bits())
         });
         wake.ok_or(InvalidTask(task))?.carry_out();
@@ -250,6 +251,7 @@ impl<'r> Events<'r> {
         if condition.events() == 0 {
             return Ok(EventSet::empty());
         }
+        let _giant = self.inner().giant();
         match own.take(condition) {
             Ok(taken) => Ok(EventSet::from_bits_retain(taken)),
             Err(seen) => Err(TryReceiveError::Unsatisfied {
@@ -269,16 +271,13 @@ impl<'r> Events<'r> {
             return Ok(EventSet::empty());
         }
         let set = self.set_of(task.owner().slot());
+        let _giant = inner.giant();
         let taken = set.receive(condition, |word, seen| {
             let half = futex::high_word(word);
             // The word tells all that a death could have left to be seen: deaths count from here on.
-            let ended = inner.park(
-                task,
-                &[(half, (seen >> 32) as u32)],
-                inner.deaths(),
-                deadline,
-            );
-            match ended {
+            let words = [(half, (seen >> 32) as u32)];
+            let sleep = || inner.park(task, &words, inner.deaths(), deadline);
+            match inner.without_giant(sleep) {
                 Parked::Again => Ok(()),
                 Parked::TimedOut => Err(ReceiveError::TimedOut),
             }

@@ -7,7 +7,7 @@
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
-//! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`classic::Classic`] |
+//! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
 //! | pass messages | [`queue::Queue`] |
 //! | tell a task that something has happened | [`event::Events`] |
 //! | port code that calls RTEMS | [`classic`] |

@@ -51,6 +51,7 @@ pub enum Feature {
     PidFd,
     TidAddress,
     RealTime,
+    MrspHelping,
     CapSysNice,
     CapBpf,
     Cgroup,
@@ -238,6 +239,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
         Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
         Feature::RealTime => plain(sys::real_time()),
+        Feature::MrspHelping => mrsp_helping(),
         Feature::CapSysNice => capability(CapabilitySet::SYS_NICE),
         // Before Linux 5.8 the one was part of the other.
         Feature::CapBpf => capability(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
@@ -294,6 +296,33 @@ fn told<T>(result: Result<T>, tell: impl FnOnce(T) -> String) -> Answer {
 
 fn plain(result: Result<()>) -> Answer {
     told(result, |()| String::new())
+}
+
+/// Whether a pinned real-time task that waits can be of use to one on another processor.
+fn mrsp_helping() -> Answer {
+    let (status, value) = told(sys::real_time().and_then(|()| sys::cpus()), |cpus| {
+        format!("{cpus} processors")
+    });
+    if status != Status::Available {
+        return (status, value);
+    }
+    if sys::cpus() == Ok(1) {
+        return (Status::NotPermitted, "1 processor".into());
+    }
+    // Of each second, in microseconds; negative: all.
+    let share = sys::read_text("/proc/sys/kernel/sched_rt_runtime_us")
+        .ok()
+        .and_then(|text| text.trim().parse::<i64>().ok());
+    let limit = match share {
+        Some(share @ 0..1_000_000) => {
+            format!(
+                ", of which real-time tasks get {} ms a second",
+                share / 1_000
+            )
+        }
+        _ => String::new(),
+    };
+    (status, value + &limit)
 }
 
 fn requeue_pi() -> Answer {

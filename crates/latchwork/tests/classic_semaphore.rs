@@ -84,6 +84,9 @@ const ALL: [u32; 8] = [
     CEILING,
 ];
 
+/// There is a ceiling.
+const ANY_CEILING: u32 = PRIORITY_CEILING | MULTIPROCESSOR_RESOURCE_SHARING;
+
 fn has_owner(attributes: u32) -> bool {
     attributes & BINARY_SEMAPHORE != 0
 }
@@ -127,13 +130,16 @@ fn create_checks_in_the_order_of_the_specification() {
                     let given = has_id.then_some(&mut id);
                     let status = rtems.semaphore_create(name, count, attributes, ceiling, given);
                     let has = |flag| attributes & flag != 0;
-                    let protocols = [INHERIT_PRIORITY, PRIORITY_CEILING]
-                        .iter()
-                        .filter(|protocol| has(**protocol))
-                        .count();
+                    let protocols = [
+                        INHERIT_PRIORITY,
+                        PRIORITY_CEILING,
+                        MULTIPROCESSOR_RESOURCE_SHARING,
+                    ]
+                    .iter()
+                    .filter(|protocol| has(**protocol))
+                    .count();
                     let has_two_classes = has(BINARY_SEMAPHORE) && has(SIMPLE_BINARY_SEMAPHORE);
-                    let is_excluded = has_two_classes || has(MULTIPROCESSOR_RESOURCE_SHARING);
-                    let is_defined = !is_excluded
+                    let is_defined = !has_two_classes
                         && (protocols == 0
                             || protocols == 1 && has(BINARY_SEMAPHORE) && has(PRIORITY));
                     let is_counting = !has(BINARY_SEMAPHORE) && !has(SIMPLE_BINARY_SEMAPHORE);
@@ -147,7 +153,7 @@ fn create_checks_in_the_order_of_the_specification() {
                         Status::InvalidNumber
                     } else if !free {
                         Status::TooMany
-                    } else if has(PRIORITY_CEILING)
+                    } else if attributes & ANY_CEILING != 0
                         && (ceiling > 255 || count == 0 && ceiling > OWN)
                     {
                         Status::InvalidPriority
@@ -177,7 +183,7 @@ fn create_checks_in_the_order_of_the_specification() {
 fn check_new(rtems: Classic<'_>, id: Id, count: u32, attributes: u32, ceiling: u32) {
     if has_owner(attributes) {
         if count == 0 {
-            if attributes & PRIORITY_CEILING != 0 {
+            if attributes & ANY_CEILING != 0 {
                 assert_eq!(current(rtems, SELF), ceiling.min(100));
             }
             assert_eq!(rtems.semaphore_delete(id), Status::ResourceInUse);
@@ -190,7 +196,7 @@ fn check_new(rtems: Classic<'_>, id: Id, count: u32, attributes: u32, ceiling: u
         }
         assert_eq!(rtems.semaphore_obtain(id, NO_WAIT, 0), Status::Unsatisfied);
     }
-    let expected = if attributes & PRIORITY_CEILING != 0 {
+    let expected = if attributes & ANY_CEILING != 0 {
         Ok(ceiling)
     } else {
         Err(Status::NotDefined)
@@ -312,6 +318,67 @@ fn in_state(attributes: u32, ceiling: u32, state: State, directive: impl FnOnce(
             let _done = Done(done);
             directive(rtems, id);
         }),
+    }
+}
+
+#[test]
+fn mrsp_does_what_the_specification_says_in_each_state() {
+    let _watchdog = watched("mrsp_does_what_the_specification_says_in_each_state");
+    const MRSP: u32 = BINARY_SEMAPHORE | MULTIPROCESSOR_RESOURCE_SHARING | PRIORITY;
+    let obtains = [(NO_WAIT, NO_TIMEOUT), (WAIT, NO_TIMEOUT), (WAIT, 1)];
+    for (ceiling, state) in [50, 100, 200]
+        .into_iter()
+        .flat_map(|ceiling| [State::Free, State::Own, State::Taken].map(|state| (ceiling, state)))
+        .filter(|case| *case != (200, State::Own))
+    {
+        for (options, ticks) in obtains {
+            let is_above = ceiling == 200;
+            // It would wait for ever.
+            if state == State::Taken && (options, ticks) == (WAIT, NO_TIMEOUT) && !is_above {
+                continue;
+            }
+            let expected = match state {
+                State::Own => Status::IncorrectState,
+                State::Taken if options == NO_WAIT => Status::Unsatisfied,
+                _ if is_above => Status::InvalidPriority,
+                State::Free => Status::Successful,
+                State::Taken => Status::Timeout,
+            };
+            in_state(MRSP, ceiling, state, |rtems, id| {
+                let what =
+                    format!("ceiling {ceiling}, {state:?}, options {options}, {ticks} ticks");
+                assert_eq!(
+                    rtems.semaphore_obtain(id, options, ticks),
+                    expected,
+                    "{what}"
+                );
+                if state == State::Free && expected == Status::Successful {
+                    assert_eq!(current(rtems, SELF), ceiling, "{what}");
+                    assert_eq!(rtems.semaphore_release(id), Status::Successful);
+                    assert_eq!(current(rtems, SELF), 100, "{what}");
+                }
+            });
+        }
+        in_state(MRSP, ceiling, state, |rtems, id| {
+            assert_eq!(rtems.semaphore_flush(id), Status::NotDefined);
+            let before = current(rtems, SELF);
+            let mut old = 0;
+            let set = rtems.semaphore_set_priority(id, SCHEDULER, 40, Some(&mut old));
+            assert_eq!((set, old), (Status::Successful, ceiling));
+            assert_eq!(
+                (ceiling_of(rtems, id), current(rtems, SELF)),
+                (Ok(40), before)
+            );
+            if state != State::Free {
+                assert_eq!(rtems.semaphore_delete(id), Status::ResourceInUse);
+            }
+            let released = if state == State::Own {
+                Status::Successful
+            } else {
+                Status::NotOwnerOfResource
+            };
+            assert_eq!(rtems.semaphore_release(id), released);
+        });
     }
 }
 

@@ -70,9 +70,6 @@ impl ClassicSemaphores for Ours {
     fn capacity(&self) -> u32 {
         self.capacity.into()
     }
-    fn has_mrsp(&self) -> bool {
-        false
-    }
 }
 
 #[test]

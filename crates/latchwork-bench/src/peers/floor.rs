@@ -108,6 +108,58 @@ unsafe impl<const SHARED: bool> RawLock for Futex<SHARED> {
     }
 }
 
+/// The least that hands over directly, in order of arrival: tickets, and a word that says whose turn it
+/// is, on which those sleep who wait for theirs, each woken by name. For the threads of one process.
+#[derive(Default)]
+pub(crate) struct HandOff {
+    tickets: AtomicU32,
+    serving: AtomicU32,
+}
+
+impl HandOff {
+    fn call(&self, operation: c_int, value: u32, ticket: u32) {
+        // SAFETY: the word lives through the call; there is no timeout. Whatever ends a wait, the
+        // caller looks at the word again.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.serving.as_ptr(),
+                operation | libc::FUTEX_PRIVATE_FLAG,
+                value,
+                ptr::null::<libc::timespec>(),
+                ptr::null::<u32>(),
+                1_u32 << (ticket % 32),
+            )
+        };
+    }
+}
+
+// SAFETY: tickets differ, and one is served at a time.
+unsafe impl RawLock for HandOff {
+    #[inline]
+    unsafe fn lock(&self) {
+        // SeqCst, in all of this: either the holder sees the ticket that was taken, and wakes, or this
+        // task sees that it is served.
+        let ticket = self.tickets.fetch_add(1, Ordering::SeqCst);
+        loop {
+            let serving = self.serving.load(Ordering::SeqCst);
+            if serving == ticket {
+                return;
+            }
+            self.call(libc::FUTEX_WAIT_BITSET, serving, ticket);
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        let next = self.serving.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        if self.tickets.load(Ordering::SeqCst) != next {
+            // All of this bit: where more than 32 wait, there are several.
+            self.call(libc::FUTEX_WAKE_BITSET, c_int::MAX as u32, next);
+        }
+    }
+}
+
 /// What raising and restoring the priority costs, by bare system calls. It locks nothing: it is for
 /// one task.
 pub(crate) struct PriorityCalls;

@@ -5,10 +5,11 @@ use std::io;
 
 use latchwork::mutex::{Inherit, InheritPlain, Mutex, Throughput};
 use latchwork::sharing::{Private, Shared};
+use latchwork::spin::Spin;
 use libc::c_int;
 
 use super::dynamic::{self, Functions};
-use super::our_semaphores::{Counting, Kind, Owned};
+use super::our_semaphores::{Counting, Kind, Mrsp, Owned};
 use super::ours::{KeptProtect, PROTECT_CEILING};
 use super::pthread::{self, Attributes};
 use super::{BELOW_CEILING, CEILING, Lock, Raw, floor, on_thread, placed, semaphore};
@@ -53,6 +54,8 @@ enum Make {
     Spinning,
     Futex,
     PriorityCalls,
+    Spin,
+    HandOff,
 }
 
 impl Peer {
@@ -97,6 +100,7 @@ pub(crate) const THROUGHPUT: &Peer = &Peer::new("latchwork throughput", Make::Th
 /// The same with counters, which cost something.
 pub(crate) const THROUGHPUT_COUNTED: &Peer =
     &Peer::new("latchwork throughput", Make::ThroughputCounted);
+pub(crate) const SPIN: &Peer = &Peer::new("latchwork spinlock", Make::Spin);
 pub(crate) const INHERIT: &Peer = &Peer::new("latchwork inherit", Make::Inherit);
 pub(crate) const INHERIT_PLAIN: &Peer = &Peer::new("latchwork inherit-plain", Make::InheritPlain);
 /// At the priorities of glibc's, though it serves ordinary tasks as well.
@@ -128,6 +132,9 @@ pub(crate) const SEMAPHORE_CEILING: &Peer = &Peer::new(
     "latchwork semaphore-ceiling",
     Make::Semaphore(Kind::Ceiling),
 );
+/// The same: nobody helps.
+pub(crate) const SEMAPHORE_MRSP: &Peer =
+    &Peer::new("latchwork semaphore-mrsp", Make::Semaphore(Kind::Mrsp));
 
 pub(crate) const GLIBC: &Peer = &Peer::glibc("glibc normal", Attributes::NORMAL);
 pub(crate) const GLIBC_ADAPTIVE: &Peer = &Peer::glibc(
@@ -181,6 +188,7 @@ pub(crate) const SYSV_UNDO: &Peer = &Peer::new("sysv-sem-undo", Make::SysVSem { 
 
 pub(crate) const TWO_RMW: &Peer = &Peer::new("floor two-rmw", Make::TwoRmw);
 pub(crate) const SPINNING: &Peer = &Peer::new("floor spinning", Make::Spinning);
+pub(crate) const HAND_OFF: &Peer = &Peer::new("floor hand-off", Make::HandOff);
 pub(crate) const FUTEX: &Peer = &Peer::new("floor futex", Make::Futex);
 pub(crate) const PRIORITY_CALLS: &Peer =
     &Peer::new("floor priority-calls", Make::PriorityCalls).at(BELOW_CEILING);
@@ -248,6 +256,7 @@ impl Peer {
                 visitor.visit(move || Ok(Raw::new(pthread::Mutex::new(attributes))))
             }
             Make::Semaphore(Kind::Counting) => visitor.visit(|| Counting::new().map(Raw::new)),
+            Make::Semaphore(Kind::Mrsp) => visitor.visit(|| Mrsp::new().map(Raw::new)),
             Make::Semaphore(kind) => visitor.visit(move || Owned::new(kind).map(Raw::new)),
             Make::PosixSem if shared => {
                 visitor.visit(|| Ok(Raw::new(semaphore::Posix::<true>::new())))
@@ -263,18 +272,21 @@ impl Peer {
             }
             Make::Futex => visitor.visit(|| Ok(Raw::new(floor::Futex::<false>::default()))),
             Make::PriorityCalls => visitor.visit(|| Ok(Raw::new(floor::PriorityCalls))),
+            Make::Spin => visitor.visit(|| Ok(Mutex::from_raw(Spin::new(), 0))),
             Make::KeptProtect
             | Make::ReadWrite
             | Make::Std
             | Make::ParkingLot
             | Make::Nsync
             | Make::Absl
+            | Make::HandOff
                 if shared =>
             {
                 return Err("it is for the threads of one process".into());
             }
             Make::KeptProtect => visitor.visit(|| Ok(KeptProtect::new())),
             Make::ReadWrite => visitor.visit(|| Ok(pthread::ReadWrite::<false>::new())),
+            Make::HandOff => visitor.visit(|| Ok(Raw::new(floor::HandOff::default()))),
             Make::Std => visitor.visit(|| Ok(std::sync::Mutex::new(0))),
             Make::ParkingLot => visitor.visit(|| Ok(parking_lot::Mutex::new(0))),
             Make::Nsync => {

@@ -7,7 +7,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use latchwork::region::{Region, RegionOptions};
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError, Priority,
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MrspSemaphore, ObtainError,
+    Priority,
 };
 use latchwork::time::Deadline;
 
@@ -19,6 +20,7 @@ pub(crate) enum Kind {
     Binary,
     Inherit,
     Ceiling,
+    Mrsp,
 }
 
 fn region() -> io::Result<&'static Region> {
@@ -112,10 +114,57 @@ impl Drop for Counting {
     }
 }
 
-/// A binary semaphore.
-pub(crate) struct Owned {
-    semaphore: BinarySemaphore<'static>,
-    _name: Name,
+/// What has an owner, used as a lock.
+macro_rules! owned {
+    ($(#[$doc:meta])* $name:ident: $semaphore:ident) => {
+        $(#[$doc])*
+        pub(crate) struct $name {
+            semaphore: $semaphore<'static>,
+            _name: Name,
+        }
+
+        // SAFETY: it has one owner.
+        unsafe impl RawLock for $name {
+            const BYTES: usize = $semaphore::BYTES;
+
+            #[inline]
+            unsafe fn lock(&self) {
+                match self.semaphore.obtain() {
+                    Ok(held) => held.keep(),
+                    Err(error) => broken(&error),
+                }
+            }
+
+            #[inline]
+            unsafe fn unlock(&self) {
+                if let Err(error) = self.semaphore.release() {
+                    broken(&error)
+                }
+            }
+
+            unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
+                match self.semaphore.obtain_until(deadline) {
+                    Ok(held) => {
+                        held.keep();
+                        Ok(true)
+                    }
+                    Err(ObtainError::TimedOut) => Ok(false),
+                    Err(error) => Err(io::Error::other(error)),
+                }
+            }
+        }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                let _ = self.semaphore.delete();
+            }
+        }
+    };
+}
+
+owned! {
+    /// A binary semaphore.
+    Owned: BinarySemaphore
 }
 
 impl Owned {
@@ -125,50 +174,30 @@ impl Owned {
         let options = match kind {
             Kind::Inherit => options.inherit(),
             Kind::Ceiling => options.ceiling(Priority::HIGHEST),
-            Kind::Binary | Kind::Counting => options,
+            Kind::Binary | Kind::Counting | Kind::Mrsp => options,
         };
-        let semaphore =
-            BinarySemaphore::create(region()?, &name.text(), &options).map_err(io::Error::other)?;
+        let semaphore = BinarySemaphore::create(region()?, &name.text(), &options);
         Ok(Self {
-            semaphore,
+            semaphore: semaphore.map_err(io::Error::other)?,
             _name: name,
         })
     }
 }
 
-// SAFETY: it has one owner.
-unsafe impl RawLock for Owned {
-    const BYTES: usize = BinarySemaphore::BYTES;
-
-    #[inline]
-    unsafe fn lock(&self) {
-        match self.semaphore.obtain() {
-            Ok(held) => held.keep(),
-            Err(error) => broken(&error),
-        }
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        if let Err(error) = self.semaphore.release() {
-            broken(&error)
-        }
-    }
-
-    unsafe fn lock_until(&self, deadline: Deadline) -> io::Result<bool> {
-        match self.semaphore.obtain_until(deadline) {
-            Ok(held) => {
-                held.keep();
-                Ok(true)
-            }
-            Err(ObtainError::TimedOut) => Ok(false),
-            Err(error) => Err(io::Error::other(error)),
-        }
-    }
+owned! {
+    /// A MrsP semaphore.
+    Mrsp: MrspSemaphore
 }
 
-impl Drop for Owned {
-    fn drop(&mut self) {
-        let _ = self.semaphore.delete();
+impl Mrsp {
+    pub(crate) fn new() -> io::Result<Self> {
+        let name = Name::new();
+        // A name is for ever that of an object of one type.
+        let text = format!("mrsp {}", name.text());
+        let semaphore = MrspSemaphore::create(region()?, &text, Priority::HIGHEST);
+        Ok(Self {
+            semaphore: semaphore.map_err(io::Error::other)?,
+            _name: name,
+        })
     }
 }

@@ -15,6 +15,7 @@ use latchwork::mutex::{
 use latchwork::region::{Region, RegionOptions};
 use latchwork::rwlock::{self, Preference, RobustReadGuard, RobustRwLock, RobustWriteGuard};
 use latchwork::sharing::{Private, Sharing};
+use latchwork::spin::Spin;
 use latchwork::time::Deadline;
 
 use super::heap::{ALIGNMENT, Heap};
@@ -32,6 +33,17 @@ impl<S: Sharing + Send + Sync> Lock for Mutex<u64, WaitWake<S>> {
 
     fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
         Ok(self.get_ref().lock_until(deadline).is_none())
+    }
+}
+
+impl Lock for Mutex<u64, Spin> {
+    type Held<'a> = MutexGuard<'a, u64, Spin>;
+
+    const BYTES: usize = size_of::<Spin>();
+
+    #[inline]
+    fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+        Self::lock(self.get_ref())
     }
 }
 

@@ -43,6 +43,7 @@ const PEERS: &[&Peer] = &[
     locks::SEMAPHORE_BINARY,
     locks::SEMAPHORE_INHERIT,
     locks::SEMAPHORE_CEILING,
+    locks::SEMAPHORE_MRSP,
     locks::GLIBC,
     locks::GLIBC_ADAPTIVE,
     locks::GLIBC_ROBUST,

@@ -5,6 +5,7 @@ mod call_overhead;
 mod contention;
 mod context_switch;
 mod donation;
+pub(crate) mod fine_grained;
 mod footprint;
 mod futex_lock;
 mod futex_rwlock;
@@ -39,6 +40,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &message_throughput::MessageThroughput,
     &futex_lock::FutexLock,
     &futex_rwlock::FutexRwLock,
+    &fine_grained::FineGrained,
     &context_switch::ContextSwitch,
     &spawn::Spawn,
     &heap::Heap,

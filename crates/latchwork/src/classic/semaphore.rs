@@ -12,7 +12,7 @@ use crate::semaphore::owned::Told;
 use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{
-    BinarySemaphore, Priority, Refusal, ReleaseError, SemaphoreError, UseError,
+    BinarySemaphore, Priority, Refusal, ReleaseError, SemaphoreError, UseError, mrsp,
 };
 
 /// What attributes ask for; `None` if they contradict each other.
@@ -30,12 +30,17 @@ fn form_of(attributes: u32) -> Option<Form> {
             | MULTIPROCESSOR_RESOURCE_SHARING);
     const WITH_INHERITANCE: u32 = BINARY_SEMAPHORE | INHERIT_PRIORITY;
     const WITH_CEILING: u32 = BINARY_SEMAPHORE | PRIORITY_CEILING;
+    const WITH_SHARING: u32 = BINARY_SEMAPHORE | MULTIPROCESSOR_RESOURCE_SHARING;
     let kind = match class_and_protocol {
         0 => Kind::Counting,
         SIMPLE_BINARY_SEMAPHORE => Kind::SimpleBinary,
         BINARY_SEMAPHORE => Kind::Binary,
         WITH_INHERITANCE if discipline == Discipline::Priority => Kind::Inherit,
         WITH_CEILING if discipline == Discipline::Priority => Kind::Ceiling,
+        // All who wait are at the ceiling: by priority is in order of arrival.
+        WITH_SHARING if discipline == Discipline::Priority => {
+            return Some(Form::new(Kind::Mrsp, Discipline::Fifo));
+        }
         _ => return None,
     };
     Some(Form::new(kind, discipline))
@@ -45,7 +50,8 @@ impl<'r> Classic<'r> {
     /// `rtems_semaphore_create`.
     ///
     /// A binary semaphore with a count of 0 belongs to the calling task. The ceiling is looked at with
-    /// [`PRIORITY_CEILING`] only.
+    /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only; with the latter it is that of all
+    /// processors, for there is one scheduler (see [`MrspSemaphore`](crate::semaphore::MrspSemaphore)).
     pub fn semaphore_create(
         &self,
         name: Name,
@@ -87,7 +93,7 @@ impl<'r> Classic<'r> {
         let task = me(ground.task().map_err(internal)?);
         let free = |entry: &&Entry| entry.core.key().is_none();
         let entry = self.semaphores.iter().find(free).ok_or(Status::TooMany)?;
-        if plan.form.kind() == Kind::Ceiling && plan.ceiling > MAXIMUM_PRIORITY {
+        if plan.form.kind().has_ceiling() && plan.ceiling > MAXIMUM_PRIORITY {
             return Err(Status::InvalidPriority);
         }
         let locked = Locked::new(ground, &entry.core).map_err(|error| internal(error.into()))?;
@@ -139,6 +145,9 @@ impl<'r> Classic<'r> {
     pub fn semaphore_obtain(&self, id: Id, options: u32, timeout: Interval) -> Status {
         self.with_semaphore(id, |semaphore| {
             let has_owner = semaphore.core.form().kind().has_owner();
+            if semaphore.core.form().kind() == Kind::Mrsp {
+                return self.obtain_mrsp(semaphore, options, timeout);
+            }
             let binary = BinarySemaphore::on(*semaphore);
             let got_it = if has_owner {
                 binary.obtain_at_hand()
@@ -148,22 +157,29 @@ impl<'r> Classic<'r> {
             if got_it {
                 return Status::Successful;
             }
-            let patience = if options & NO_WAIT != 0 {
-                Patience::Try
-            } else {
-                Patience::Until(self.deadline(timeout))
-            };
+            let patience = self.patience(options, timeout);
             let obtained = if has_owner {
                 binary.obtain_slowly(patience)
             } else {
                 semaphore.obtain_unit_slowly(patience).map(|()| Told::Clean)
             };
-            match obtained {
-                Ok(Told::Clean) => Status::Successful,
-                Ok(Told::OwnerDied) => Status::OwnerDied,
-                Err(error) => status_of_obtain(error),
-            }
+            status_of_obtained(obtained)
         })
+    }
+
+    #[cold]
+    fn obtain_mrsp(&self, semaphore: &Anchor<'_>, options: u32, timeout: Interval) -> Status {
+        let ceiling = semaphore.core.ceiling.load(Ordering::Relaxed);
+        let patience = self.patience(options, timeout);
+        status_of_obtained(mrsp::obtain_at(semaphore, patience, |_| ceiling))
+    }
+
+    fn patience(&self, options: u32, timeout: Interval) -> Patience {
+        if options & NO_WAIT != 0 {
+            Patience::Try
+        } else {
+            Patience::Until(self.deadline(timeout))
+        }
     }
 
     /// `rtems_semaphore_release`.
@@ -171,7 +187,9 @@ impl<'r> Classic<'r> {
     pub fn semaphore_release(&self, id: Id) -> Status {
         self.with_semaphore(id, |semaphore| {
             let kind = semaphore.core.form().kind();
-            let released = if kind.has_owner() {
+            let released = if kind == Kind::Mrsp {
+                mrsp::release_from(semaphore, false)
+            } else if kind.has_owner() {
                 BinarySemaphore::on(*semaphore).release()
             } else {
                 semaphore.release_unit(kind.most())
@@ -186,9 +204,14 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// `rtems_semaphore_flush`.
+    /// `rtems_semaphore_flush`. Who waits for a MrsP semaphore cannot be sent away.
     pub fn semaphore_flush(&self, id: Id) -> Status {
-        self.with_semaphore(id, |semaphore| status_of_use(semaphore.flush().map(drop)))
+        self.with_semaphore(id, |semaphore| {
+            if semaphore.core.form().kind() == Kind::Mrsp {
+                return Status::NotDefined;
+            }
+            status_of_use(semaphore.flush().map(drop))
+        })
     }
 
     /// How many tasks wait in the semaphore's queue at this moment; 0 if there is no such semaphore. Not
@@ -199,7 +222,8 @@ impl<'r> Classic<'r> {
             .map_or(0, |semaphore| semaphore.waiting())
     }
 
-    /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it.
+    /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it. That of a
+    /// MrsP semaphore counts for who obtains it, or begins to wait for it, from then on.
     pub fn semaphore_set_priority(
         &self,
         id: Id,
@@ -217,7 +241,7 @@ impl<'r> Classic<'r> {
             if new_priority > MAXIMUM_PRIORITY {
                 return Status::InvalidPriority;
             }
-            if semaphore.core.form().kind() != Kind::Ceiling {
+            if !semaphore.core.form().kind().has_ceiling() {
                 return Status::NotDefined;
             }
             let new = match new_priority {
@@ -255,6 +279,14 @@ impl<'r> Classic<'r> {
             Some(semaphore) => use_it(&semaphore),
             None => Status::InvalidId,
         }
+    }
+}
+
+fn status_of_obtained(obtained: Result<Told, Failure>) -> Status {
+    match obtained {
+        Ok(Told::Clean) => Status::Successful,
+        Ok(Told::OwnerDied) => Status::OwnerDied,
+        Err(error) => status_of_obtain(error),
     }
 }
 

@@ -79,7 +79,9 @@ impl Ground for Tasks {
         }
     }
 
-    fn mirror(&self, _: u16, _: u32) {}
+    fn mirror(&self, _: u16, _: u32) -> bool {
+        true
+    }
 }
 
 fn number(task: u16) -> u64 {

@@ -213,6 +213,14 @@ pub(super) const ROWS: &[Row] = &[
         fallback: "priorities order waiters, but ceilings do not reach the scheduler",
     },
     Row {
+        feature: Feature::MrspHelping,
+        name: "MrsP helping",
+        group: Group::Privilege,
+        since: None,
+        used_for: "an owner of a MrsP semaphore that is preempted goes on in the place of a waiter on another processor, if both are bound to one each and mirrored; nothing keeps its place at home meanwhile",
+        fallback: "MrsP semaphores keep their order, ceilings and refusals by the recorded priorities; who waits sleeps, and an owner that is preempted is not helped",
+    },
+    Row {
         feature: Feature::CapSysNice,
         name: "CAP_SYS_NICE",
         group: Group::Privilege,

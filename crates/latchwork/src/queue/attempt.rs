@@ -7,7 +7,7 @@ use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::mutex::pause::pause;
 use crate::mutex::{Acquired, RawError};
-use crate::region::{AttachError, Parked, Task};
+use crate::region::{AttachError, Giant, Parked, Task};
 
 /// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
 /// another processor cost the two sides about as much.
@@ -112,6 +112,7 @@ impl<'r> Queue<'r> {
 
     /// Takes the queue's lock, and settles what dead tasks left first.
     pub(super) fn lock(&self, task: Task<'_>, deaths: u32) -> Result<Locked<'r>, AttachError> {
+        let giant = self.inner().giant();
         let core = self.cells.core;
         // The lock itself would look more often. Two processes that stream 64 bytes on two processors
         // take 0.7 of the time so: whoever has the lock gets several messages done.
@@ -120,28 +121,25 @@ impl<'r> Queue<'r> {
         }
         // SAFETY: the queue lies in the region, which the handle keeps mapped.
         let acquired = unsafe { core.lock.lock_raw(None) };
-        let locked = Locked { cells: self.cells };
-        match acquired {
-            Ok(Acquired::Clean) if core.recovered.load(Relaxed) == deaths => {}
-            Ok(how) => {
-                locked.cells.recover(task);
-                if how == Acquired::OwnerDied {
-                    core.lock.mark_consistent();
-                }
-                if locked.cells.serves_in_order() {
-                    locked.cells.hand_out().carry_out();
-                }
-                core.recovered.store(deaths, Relaxed);
+        let how = acquired.map_err(|error| match error {
+            RawError::Unavailable(error) => AttachError::Task(error),
+            _ => crate::fatal(format_args!(
+                "a queue was used by a signal handler that interrupted its use"
+            )),
+        })?;
+        let locked = Locked {
+            cells: self.cells,
+            _giant: giant,
+        };
+        if how != Acquired::Clean || core.recovered.load(Relaxed) != deaths {
+            locked.cells.recover(task);
+            if how == Acquired::OwnerDied {
+                core.lock.mark_consistent();
             }
-            Err(error) => {
-                core::mem::forget(locked);
-                return Err(match error {
-                    RawError::Unavailable(error) => AttachError::Task(error),
-                    _ => crate::fatal(format_args!(
-                        "a queue was used by a signal handler that interrupted its use"
-                    )),
-                });
+            if locked.cells.serves_in_order() {
+                locked.cells.hand_out().carry_out();
             }
+            core.recovered.store(deaths, Relaxed);
         }
         Ok(locked)
     }
@@ -155,6 +153,8 @@ impl<'r> Queue<'r> {
 /// The queue's lock, held.
 pub(super) struct Locked<'r> {
     pub(super) cells: Cells<'r>,
+    /// Given up after the lock.
+    _giant: Giant<'r>,
 }
 
 impl Locked<'_> {

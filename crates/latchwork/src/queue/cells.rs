@@ -123,6 +123,8 @@ pub(super) struct Fixed {
     pub(super) life: AtomicU32,
 }
 
+const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::QUEUE_LOCK);
+
 /// Where the parts of the block lie, behind its head and the ring of ready cells.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {

@@ -173,7 +173,9 @@ impl Inner {
         let locks = [&header.grow_lock, &header.sweep_lock, &header.names_lock];
         let held = locks.iter().any(|lock| lock.owner().is_some())
             || self.slots().iter().any(|slot| {
-                matches!(slot.life(), Life::Alive(_)) || slot.wait.standing.lock.owner().is_some()
+                matches!(slot.life(), Life::Alive(_))
+                    || slot.wait.standing.lock.owner().is_some()
+                    || slot.wait.lending.lock.owner().is_some()
             });
         if held {
             return damaged("a lock is held although no process has the region");
@@ -182,6 +184,7 @@ impl Inner {
             // Whoever had it is gone for good.
             slot.tail.word.store(0, Ordering::Relaxed);
             slot.wait.forget();
+            slot.inbox.reset();
             if slot.life() == Life::Free {
                 // A cache, which its next task would believe.
                 slot.heap.reset();

@@ -57,10 +57,8 @@ use crate::sys::futex::{self, Sharing};
 
 /// Polls before a sleep, as in `queue/attempt.rs`: about as long as a sleep and wake-up takes. Senders
 /// make no system call meanwhile.
-#[cfg(not(loom))]
 const SPINS: u32 = 300;
-#[cfg(loom)]
-const SPINS: u32 = 0;
+const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
 
 /// What a task waits for.
 #[derive(Clone, Copy)]
@@ -241,12 +239,14 @@ impl Set {
         if let Ok(taken) = self.take(condition) {
             return Ok(taken);
         }
-        for _ in 0..SPINS {
-            // Relaxed: `take` looks again.
-            if condition.is_met_by(pending(self.word.load(Ordering::Relaxed))) {
-                break;
+        if POLLS {
+            for _ in 0..SPINS {
+                // Relaxed: `take` looks again.
+                if condition.is_met_by(pending(self.word.load(Ordering::Relaxed))) {
+                    break;
+                }
+                spin_hint();
             }
-            spin_hint();
         }
         self.receive_asleep(condition, sleep)
     }

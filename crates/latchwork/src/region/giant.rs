@@ -1,8 +1,9 @@
 //! One lock for a whole region, for comparison only: the cargo feature `giant-lock`.
 //!
-//! With it each operation of the synchronisation objects in a region takes this lock first and gives it up
-//! for as long as it sleeps; all else stays as it is. It is not robust: a task that is killed inside leaves it
-//! locked. Without it nothing of this is there.
+//! With it each operation on a semaphore, an event or a queue of a region takes this lock first and gives it up for as
+//! long as it sleeps. All else stays as it is: rings for one sender and one receiver take no lock, with it or without.
+//! It is not robust: a task that is killed inside leaves it locked, and an event must not be sent by a signal handler.
+//! Without the feature nothing of this is there.
 
 use super::Inner;
 

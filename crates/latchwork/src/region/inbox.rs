@@ -9,11 +9,20 @@
 //!
 //! Everything here changes under the queue's lock, which orders it: by the task itself, and from 0 to
 //! a cell by whoever gives. `given` is also slept on.
+//!
+//! *Whose inbox is it?* Who gives has seen the task alive under that lock, and may outlive it: so the slot's next
+//! task goes through the lock of the queue that a dead one waited at before it settles in, and nobody else empties
+//! a dead task's inbox. Until it has settled in it waits nowhere, whatever the inbox says.
+#![allow(unsafe_code)]
 
 use super::Inner;
 use super::heap::Owner;
-use super::task_table::Life;
+use super::wait_record::pass_through;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::mutex::Robust;
+
+/// Where in it a queue has its lock.
+pub(crate) const LOCK: usize = 0;
 
 /// See the module.
 #[repr(C)]
@@ -34,19 +43,28 @@ impl Inbox {
 }
 
 impl Inner {
+    /// Waits until nobody is at work any more on what a dead task has left in its inbox. For the slot's next task.
+    pub(super) fn outlast_inbox(&self, inbox: &Inbox) {
+        // Relaxed: behind the life-word of a task that is dead. 0 if that left in good order.
+        let queue = inbox.queue.load(Ordering::Relaxed);
+        if self.addresses().contains(&queue) {
+            let lock = self.base().as_ptr().with_addr(queue + LOCK);
+            // SAFETY: a queue of this region, which is mapped; queues are never moved or freed.
+            pass_through(unsafe { &*lock.cast::<Robust>() });
+        }
+    }
+
     /// The living tasks that wait at a queue, with or without having been given something.
     pub(crate) fn waiters(&self, queue: usize) -> impl Iterator<Item = (Owner, &Inbox)> {
-        // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        self.slots()
+        self.slots()[..usize::from(self.slots_used())]
             .iter()
-            .take(used)
-            .enumerate()
-            .filter(move |(_, slot)| {
-                // Relaxed: see above.
-                slot.inbox.queue.load(Ordering::Relaxed) == queue
-                    && matches!(slot.life(), Life::Alive(_))
+            // Relaxed, here and below: see above.
+            .filter(move |slot| slot.inbox.queue.load(Ordering::Relaxed) == queue)
+            .filter_map(move |slot| {
+                // Acquire: who sees that a task has settled in sees that it waits nowhere.
+                let owner = Owner::from_raw(slot.wait.task.load(Ordering::Acquire))?;
+                let waits = slot.inbox.queue.load(Ordering::Relaxed) == queue;
+                (waits && self.is_alive(owner)).then_some((owner, &slot.inbox))
             })
-            .map(|(index, slot)| (self.owner_of(index as u16), &slot.inbox))
     }
 }

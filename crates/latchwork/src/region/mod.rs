@@ -78,7 +78,8 @@ pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
-pub(crate) use inbox::Inbox;
+pub(crate) use giant::Giant;
+pub(crate) use inbox::{Inbox, LOCK as QUEUE_LOCK};
 pub(crate) use park::Parked;
 pub(crate) use task::Task;
 

@@ -140,8 +140,6 @@ impl Inner {
         };
         // SAFETY: the slot's task is dead, and the sweep lock admits one recoverer.
         unsafe { self.heap.recover(self.owner_of(index), policy) };
-        // Not later: the next task in the slot waits for nothing.
-        slot.inbox.reset();
         slot.next_generation();
         // Relaxed: published with the life-word.
         slot.tail.word.store(0, Ordering::Relaxed);

@@ -136,12 +136,13 @@ impl Inner {
         slot.attached_at
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
-        slot.forget_messages();
         slot.events.begin(self.owner_of(index as u16).generation());
         slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);
         let priority = crate::sys::scheduling::own_priority().unwrap_or(0);
         slot.wait.outlast();
+        self.outlast_inbox(&slot.inbox);
+        slot.forget_messages();
         slot.wait
             .settle_in(owner.raw(), wait_record::recorded(priority));
         self.use_begins();

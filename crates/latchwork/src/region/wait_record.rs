@@ -18,9 +18,9 @@
 //! Fields of the first line are changed by the task itself while it does not wait, and under the lock of
 //! `object` while it does. Those of [`Standing`] say for themselves.
 //!
-//! *Whose record is it?* Others write to it under one of two locks, that of `object` and that of the standing, and
+//! *Whose record is it?* Others write to it under one of three locks, those of `object`, standing and lending, and
 //! only if they saw the task alive under that lock. One that stands still there may outlive the task, and must
-//! not write to the next one's: so that goes through both locks before it [settles in](WaitRecord::settle_in).
+//! not write to the next one's: so that goes through them before it [settles in](WaitRecord::settle_in).
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -62,6 +62,8 @@ pub(crate) struct WaitRecord {
     /// Whose record this is: slot and generation as one number. Read by anybody.
     pub(crate) task: AtomicU64,
     pub(crate) standing: Standing,
+    #[cfg(not(loom))]
+    pub(crate) lending: Lending,
 }
 
 /// A task's priority, and what it rests on.
@@ -77,8 +79,36 @@ pub(crate) struct Standing {
     pub(crate) mirrored: AtomicU32,
     /// The address of the latest object with a ceiling that the task has obtained. Linked by itself.
     pub(crate) ceilings: AtomicU64,
+    /// The ceiling at which the task waits for a MrsP semaphore, or has been granted one that is not on its
+    /// list yet; 0: none. Its own business.
+    #[cfg(not(loom))]
+    pub(crate) waits_at: AtomicU32,
+    /// The priority that the kernel is told of while the task waits like that; 0: the one that counts. Its own
+    /// business.
+    #[cfg(not(loom))]
+    pub(crate) spins_at: AtomicU32,
+    /// The priority that the kernel was last told of; 0: unknown. Under the lock.
+    #[cfg(not(loom))]
+    pub(crate) told: AtomicU32,
     /// Who works out the effective priority holds this.
     pub(crate) lock: Robust,
+}
+
+/// Where a task may run while it owns MrsP semaphores: see `semaphore/mrsp/lend.rs`.
+#[cfg(not(loom))]
+#[repr(C, align(64))]
+pub(crate) struct Lending {
+    /// Who changes where the task may run holds this.
+    pub(crate) lock: Robust,
+    /// The only processor that the task could run on when it obtained its first MrsP semaphore, or began to
+    /// wait for it, plus 1; 0: there were several, or the task is not mirrored. Its own business.
+    pub(crate) home: AtomicU32,
+    /// How many MrsP semaphores the task owns. Its own business.
+    pub(crate) sections: AtomicU32,
+    /// Whether the kernel may have been told of other processors than its home. Under the lock.
+    pub(crate) lent: AtomicU32,
+    /// The processors that the kernel was told of, if so; or more. Under the lock.
+    pub(crate) told: [AtomicU64; crate::sys::scheduling::MAX_CPUS / 64],
 }
 
 /// In [`Standing::effective`].
@@ -106,7 +136,7 @@ impl WaitRecord {
         }
     }
 
-    /// Waits until nobody is at work any more on what a dead task has left here: who holds one of the two locks may
+    /// Waits until nobody is at work any more on what a dead task has left here: who holds one of the locks may
     /// have seen it alive; who comes to them later sees that it is not. For the slot's next task.
     #[cfg(not(loom))]
     pub(super) fn outlast(&self) {
@@ -118,6 +148,7 @@ impl WaitRecord {
             pass_through(unsafe { &*core::ptr::with_exposed_provenance::<Robust>(lock) });
         }
         pass_through(&self.standing.lock);
+        pass_through(&self.lending.lock);
     }
 
     /// A new task has the slot, which the one before left in any state.
@@ -130,6 +161,12 @@ impl WaitRecord {
         self.standing.mirrored.store(0, Ordering::Relaxed);
         self.standing.ceilings.store(0, Ordering::Relaxed);
         self.standing.held.store(0, Ordering::Relaxed);
+        self.standing.waits_at.store(0, Ordering::Relaxed);
+        self.standing.spins_at.store(0, Ordering::Relaxed);
+        self.standing.told.store(0, Ordering::Relaxed);
+        self.lending.home.store(0, Ordering::Relaxed);
+        self.lending.sections.store(0, Ordering::Relaxed);
+        self.lending.lent.store(0, Ordering::Relaxed);
         // Release: who finds the task here finds the rest.
         self.task.store(task, Ordering::Release);
     }
@@ -146,7 +183,7 @@ impl WaitRecord {
 
 /// Takes a lock and gives it back as it was.
 #[cfg(not(loom))]
-fn pass_through(lock: &Robust) {
+pub(super) fn pass_through(lock: &Robust) {
     // SAFETY: neither an object nor a slot is ever moved.
     let taken = unsafe { lock.lock_raw(None) };
     // SAFETY: locked above.

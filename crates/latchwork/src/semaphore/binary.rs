@@ -11,7 +11,6 @@ use crate::atomic::Ordering;
 use crate::region::TaskId;
 use crate::region::wait_record::LOWEST;
 use crate::region::{AttachError, Region};
-use crate::task::Me;
 use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
@@ -134,7 +133,10 @@ impl<'r> BinarySemaphore<'r> {
     /// # Errors
     /// See [`SemaphoreError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        Anchor::open(region, name, |form| form.kind().has_owner()).map(Self::on)
+        Anchor::open(region, name, |form| {
+            form.kind().has_owner() && form.kind() != Kind::Mrsp
+        })
+        .map(Self::on)
     }
 
     pub(crate) fn on(anchor: Anchor<'r>) -> Self {
@@ -200,7 +202,7 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn obtain_at_hand(&self) -> bool {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
-        if self.kind != Kind::Ceiling
+        if !self.kind.has_ceiling()
             && let Some(task) = ground.task_at_hand()
             && owned::obtain_free(core, key, task.owner().raw())
         {
@@ -232,7 +234,7 @@ impl<'r> BinarySemaphore<'r> {
     fn release_with(&self, torn: bool) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
-        if self.kind != Kind::Ceiling
+        if !self.kind.has_ceiling()
             && !torn
             && let Some(task) = ground.task_at_hand()
             && owned::release_free(core, key, task.owner().raw())
@@ -250,14 +252,7 @@ impl<'r> BinarySemaphore<'r> {
     #[cold]
     fn release_slowly(&self, torn: bool) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
-        // Who owns anything is a task already: the child of a fork does not become one by this.
-        let thread = Me::get().map_err(AttachError::from)?;
-        let Some(task) = ground.known_task(thread) else {
-            return Err(match self.anchor.word() {
-                Some(_) => ReleaseError::NotOwner,
-                None => ReleaseError::Deleted,
-            });
-        };
+        let task = self.anchor.owner_at_hand()?;
         owned::release(ground, core, key, me(task), torn)?;
         Ok(())
     }
@@ -296,7 +291,7 @@ impl<'r> BinarySemaphore<'r> {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
         ground.task()?;
-        if self.kind != Kind::Ceiling {
+        if !self.kind.has_ceiling() {
             return Err(UseError::NoCeiling);
         }
         let locked = Locked::new(ground, core).map_err(AttachError::from)?;
@@ -307,7 +302,10 @@ impl<'r> BinarySemaphore<'r> {
             .ceiling
             .swap(u32::from(ceiling.get()), Ordering::SeqCst);
         drop(locked);
-        priority::ceiling_changed(ground, core);
+        // That of a MrsP semaphore has the owner with the next obtain.
+        if self.kind == Kind::Ceiling {
+            priority::ceiling_changed(ground, core);
+        }
         debug_assert!(before <= LOWEST);
         Ok(Priority::recorded(before))
     }

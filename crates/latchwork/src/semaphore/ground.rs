@@ -19,8 +19,8 @@ pub(crate) trait Ground {
     /// Sleeps, as the calling task, while the word of its record holds the value and nobody dies.
     fn park(&self, word: &AtomicU32, value: u32, deaths: u32, deadline: Option<Deadline>)
     -> Parked;
-    /// Gives the kernel a task's priority.
-    fn mirror(&self, slot: u16, priority: u32);
+    /// Gives the kernel a task's priority; whether it took it.
+    fn mirror(&self, slot: u16, priority: u32) -> bool;
 }
 
 #[cfg(not(loom))]
@@ -69,11 +69,11 @@ mod of_region {
             }
         }
 
-        fn mirror(&self, slot: u16, priority: u32) {
-            if let Some(tid) = self.thread_in(slot) {
-                // The recorded priority counts, whatever the kernel says.
-                let _ = crate::sys::scheduling::set_priority_of(tid, real_time(priority));
-            }
+        fn mirror(&self, slot: u16, priority: u32) -> bool {
+            // The recorded priority counts, whatever the kernel says.
+            self.thread_in(slot).is_some_and(|tid| {
+                crate::sys::scheduling::set_priority_of(tid, real_time(priority)).is_ok()
+            })
         }
     }
 }

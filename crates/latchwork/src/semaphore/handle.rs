@@ -4,7 +4,7 @@ use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::object::{Core, DELETED, Form, Kind, key_of};
 use super::wait::{Me, Patience};
 use super::wait_queue::Locked;
-use super::{Refusal, counting, owned, priority};
+use super::{Refusal, counting, mrsp, owned, priority};
 use crate::atomic::Ordering;
 use crate::region::wait_record::{FLUSHED, LOWEST};
 use crate::region::{AttachError, Inner, ObjectError, Region, Task, fingerprint};
@@ -12,7 +12,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-const FINGERPRINT: u64 = fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[1]);
+const FINGERPRINT: u64 = fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[3]);
 
 /// A semaphore that somebody means.
 #[derive(Clone, Copy)]
@@ -93,21 +93,7 @@ impl<'r> Anchor<'r> {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<Core>().write(Core::new()) };
             })?;
-        let core = core_in(block, bytes)?;
-        let ground = region.inner();
-        let task = ground.task()?;
-        let locked = Locked::new(ground, core).map_err(AttachError::from)?;
-        let key = match core.key() {
-            Some(key) if core.form() == plan.form => key,
-            Some(_) => return Err(SemaphoreError::OtherKind),
-            None => {
-                let key = make(core, plan, me(task))?;
-                drop(locked);
-                made(ground, core, plan, me(task));
-                key
-            }
-        };
-        Ok(Self { ground, core, key })
+        make_in(region.inner(), core_in(block, bytes)?, plan, || ())
     }
 
     /// Opens the semaphore of this name if `is_right` says so of its form.
@@ -171,6 +157,16 @@ impl<'r> Anchor<'r> {
         Ok(())
     }
 
+    /// The calling task, if it may own the semaphore: who owns anything is a task already, and the child of a fork
+    /// does not become one by giving back what it does not own.
+    pub(super) fn owner_at_hand(&self) -> Result<Task<'r>, ReleaseError> {
+        let thread = crate::task::Me::get().map_err(AttachError::from)?;
+        self.ground.known_task(thread).ok_or(match self.word() {
+            Some(_) => ReleaseError::NotOwner,
+            None => ReleaseError::Deleted,
+        })
+    }
+
     /// Sends away all who wait; how many.
     pub(crate) fn flush(&self) -> Result<u32, UseError> {
         let _giant = self.ground.giant();
@@ -218,11 +214,34 @@ impl<'r> Anchor<'r> {
     }
 }
 
+/// Makes a semaphore where there is none, or opens what there is if it is of this form. `prepare`: what is to be
+/// done for a new one, under its lock, before it can be found.
+pub(super) fn make_in<'r>(
+    ground: &'r Arc<Inner>,
+    core: &'r Core,
+    plan: &Plan,
+    prepare: impl FnOnce(),
+) -> Result<Anchor<'r>, SemaphoreError> {
+    let task = ground.task()?;
+    let locked = Locked::new(ground, core).map_err(AttachError::from)?;
+    let key = match core.key() {
+        Some(key) if core.form() == plan.form => key,
+        Some(_) => return Err(SemaphoreError::OtherKind),
+        None => {
+            prepare();
+            let key = make(core, plan, me(task))?;
+            drop(locked);
+            made(ground, core, plan, me(task));
+            key
+        }
+    };
+    Ok(Anchor { ground, core, key })
+}
+
 /// Makes a new semaphore where there is none, under its lock; the caller's if it is to be.
 pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, SemaphoreError> {
     debug_assert!(key_of(DELETED) == 0);
-    let has_ceiling = plan.form.kind() == Kind::Ceiling;
-    if plan.obtained && has_ceiling && me.priority() < plan.ceiling {
+    if plan.obtained && plan.form.kind().has_ceiling() && me.priority() < plan.ceiling {
         return Err(SemaphoreError::AboveCeiling {
             own: super::Priority::recorded(me.priority()),
             ceiling: super::Priority::recorded(plan.ceiling),
@@ -241,8 +260,10 @@ pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, Semaphor
 
 /// After [`make`], when the lock has been released.
 pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>) {
-    if plan.obtained && plan.form.kind() == Kind::Ceiling {
-        priority::has_ceiling(ground, core, me);
+    match plan.form.kind() {
+        Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, me),
+        Kind::Mrsp if plan.obtained => mrsp::made(ground, core, me),
+        _ => {}
     }
 }
 

@@ -10,11 +10,12 @@
 //! | binary | who obtained it | yes | the same | [`BinarySemaphore::create`] |
 //! | with a ceiling | the same | yes | the owner has the ceiling at least | [`BinaryOptions::ceiling`] |
 //! | inheriting | the same | yes | the owner has that of the best who waits, through any chain of owners | [`BinaryOptions::inherit`] |
+//! | MrsP | the same | no | who owns it and who waits has the ceiling of its processor, and waiters lend theirs | [`MrspSemaphore::create`] |
 //!
 //! All of them: first come, first served, or the highest priority first ([`Discipline`]); what is released
 //! is handed to the first who waits, so nobody who comes later can be faster, and a wait is bounded by those
-//! who stand before; a deadline, a flush and a deletion end waits. (Before it queues, a task looks at the
-//! semaphore for some tens of microseconds, at most for a millisecond, and gets it if it becomes free and nobody
+//! who stand before; a deadline, a flush and a deletion end waits. (MrsP semaphores: in order of arrival, and no
+//! flush. Before it queues for any other, a task looks at the semaphore for some tens of microseconds, at most for a millisecond, and gets it if it becomes free and nobody
 //! waits.)
 //!
 //! ```
@@ -53,6 +54,7 @@
 //! | `owned.rs` | what has an owner; what a kill between any two steps leaves |
 //! | `chain.rs` | circles of waits |
 //! | `priority.rs` | the priority that counts: ceilings, inheritance |
+//! | `mrsp.rs` `mrsp/` | ceilings of processors, and waiters that lend theirs |
 //! | `ground.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
 //!
@@ -78,6 +80,8 @@ mod error;
 pub(crate) mod ground;
 #[cfg(not(loom))]
 pub(crate) mod handle;
+#[cfg(not(loom))]
+pub(crate) mod mrsp;
 pub(crate) mod object;
 pub(crate) mod owned;
 pub(crate) mod priority;
@@ -93,6 +97,8 @@ pub use count_handles::{CountingSemaphore, SimpleBinarySemaphore};
 #[cfg(not(loom))]
 pub use error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 pub(crate) use error::{Refusal, ReleaseRefusal};
+#[cfg(not(loom))]
+pub use mrsp::{Helping, MrspHeld, MrspSemaphore};
 pub use object::Discipline;
 #[cfg(not(loom))]
 pub use task::{NoSuchTask, Priority};

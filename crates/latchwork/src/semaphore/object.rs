@@ -39,11 +39,17 @@ pub(crate) enum Kind {
     Binary = 2,
     Ceiling = 3,
     Inherit = 4,
+    Mrsp = 5,
 }
 
 impl Kind {
     pub(crate) fn has_owner(self) -> bool {
         !matches!(self, Self::Counting | Self::SimpleBinary)
+    }
+
+    /// Whether the owner gets a priority by it that does not depend on who waits.
+    pub(crate) fn has_ceiling(self) -> bool {
+        matches!(self, Self::Ceiling | Self::Mrsp)
     }
 
     /// The highest count.
@@ -83,7 +89,8 @@ impl Form {
             1 => Kind::SimpleBinary,
             2 => Kind::Binary,
             3 => Kind::Ceiling,
-            _ => Kind::Inherit,
+            4 => Kind::Inherit,
+            _ => Kind::Mrsp,
         }
     }
 
@@ -103,17 +110,19 @@ pub(crate) struct Core {
     form: AtomicU32,
     /// The priority that the owner has at least, if there is a ceiling.
     pub(crate) ceiling: AtomicU32,
+    /// The ceiling that the owner of a MrsP semaphore came by. The owner's business.
+    pub(crate) in_force: AtomicU32,
     /// Slot + 1 of the first and the last who wait; 0: nobody. As the rest, under the lock.
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
     /// How many wait.
     pub(crate) waiting: AtomicU32,
+    /// The count of deaths when the queue was last looked through for them.
+    pub(crate) recovered: AtomicU32,
     /// The next one that the owner has with a ceiling. The owner's business.
     pub(crate) next_held: AtomicU64,
     /// The next ticket.
     pub(crate) tickets: AtomicU64,
-    /// The count of deaths when the queue was last looked through for them.
-    pub(crate) recovered: AtomicU32,
     pub(crate) lock: Robust,
 }
 
@@ -130,6 +139,7 @@ impl Core {
                 nest: AtomicU32::new(0),
                 form: AtomicU32::new(0),
                 ceiling: AtomicU32::new(0),
+                in_force: AtomicU32::new(0),
                 first: AtomicU32::new(0),
                 last: AtomicU32::new(0),
                 waiting: AtomicU32::new(0),

@@ -94,13 +94,18 @@ pub(crate) fn obtain<G: Ground>(
         priority::has_ceiling(ground, core, me);
     }
     if told == Told::OwnerDied {
-        // Should this task die before it could tell, the next one finds a dead owner again.
-        change_flags(core, |word| word & !DIED);
-        ground.settle_deaths();
+        take_note(ground, core);
     }
     // Last: while the record names the object, its ceiling counts.
     acknowledge(me);
     Ok(told)
+}
+
+/// The calling task, which owns the semaphore, is about to be told of a death.
+pub(super) fn take_note<G: Ground>(ground: &G, core: &Core) {
+    // Should this task die before it could tell, the next one finds a dead owner again.
+    change_flags(core, |word| word & !DIED);
+    ground.settle_deaths();
 }
 
 /// Changes flags of a semaphore that the calling task owns; others may announce that they wait meanwhile.
@@ -132,7 +137,7 @@ fn nest(core: &Core, by: i32) {
     }
 }
 
-fn told(word: u64) -> Told {
+pub(super) fn told(word: u64) -> Told {
     if word & DIED == 0 {
         Told::Clean
     } else {
@@ -185,47 +190,25 @@ fn take<G: Ground>(
             break;
         }
     }
-    let locked = Locked::new(ground, core)?;
-    loop {
-        let word = core.word.load(Relaxed);
-        if !is_of(word, key) {
-            return Err(Refusal::NoObject);
-        }
-        let owner = owner_of(word);
-        if owner == 0 {
-            check_ceiling(core, me)?;
-            // Acquire: as above.
-            if core
-                .word
-                .compare_exchange(word, word | me.task, AcqRel, Relaxed)
-                .is_ok()
-            {
-                return Ok(told(word));
-            }
-            continue;
-        }
-        if !ground.is_alive(owner) {
-            locked.settle_dead_owner(word);
-            continue;
-        }
-        let Patience::Until(deadline) = patience else {
-            return Err(Refusal::WouldBlock);
-        };
-        if !locked.announce(word) {
-            continue;
-        }
-        locked.enter(me);
-        let seen = core.recovered.load(Relaxed);
-        locked.unlock(Wake::NONE);
-        priority::donate(ground, core, me);
-        if chain::is_circle(ground, core, me) {
-            give_up(ground, core, me, Refusal::Deadlock)?;
-        } else {
-            wait(ground, core, me, seen, deadline)?;
-        }
-        // Acquire: what the last owner did is in the grant, which has been seen with Acquire.
-        return Ok(told(core.word.load(Relaxed)));
+    let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
+        Taken::Owned(told) => return Ok(told),
+        Taken::Entered(seen) => seen,
+    };
+    priority::donate(ground, core, me);
+    if chain::is_circle(ground, core, me) {
+        give_up(ground, core, me, Refusal::Deadlock)?;
+    } else {
+        wait(ground, core, me, seen, patience.deadline())?;
     }
+    // Acquire: what the last owner did is in the grant, which has been seen with Acquire.
+    Ok(told(core.word.load(Relaxed)))
+}
+
+/// How an obtain went on under the object's lock.
+pub(super) enum Taken {
+    Owned(Told),
+    /// The task waits. The count of deaths that have been settled.
+    Entered(u32),
 }
 
 /// Any release. `torn`: the next owner is to be told, as if this one had died.
@@ -263,7 +246,7 @@ pub(crate) fn release<G: Ground>(
     Ok(())
 }
 
-fn surrender<G: Ground>(
+pub(super) fn surrender<G: Ground>(
     ground: &G,
     core: &Core,
     key: u64,
@@ -278,7 +261,7 @@ fn surrender<G: Ground>(
     loop {
         if let Some((heir, wake)) = locked.hand_over(key, died) {
             drop(locked);
-            if core.form().kind() == Kind::Ceiling {
+            if core.form().kind().has_ceiling() {
                 // Before it runs. It does so itself, too, should this task not come to it.
                 priority::refresh(ground, heir, false);
             }
@@ -335,6 +318,48 @@ pub(crate) enum DeleteRefusal {
 }
 
 impl<G: Ground> Locked<'_, G> {
+    /// Takes the semaphore, or has the calling task wait for it; ends the lock.
+    pub(super) fn take_or_enter(
+        self,
+        key: u64,
+        me: Me<'_>,
+        patience: Patience,
+    ) -> Result<Taken, Refusal> {
+        let core = self.core;
+        loop {
+            let word = core.word.load(Relaxed);
+            if !is_of(word, key) {
+                return Err(Refusal::NoObject);
+            }
+            let owner = owner_of(word);
+            if owner == 0 {
+                check_ceiling(core, me)?;
+                // Acquire: as in `obtain_free`.
+                if core
+                    .word
+                    .compare_exchange(word, word | me.task, AcqRel, Relaxed)
+                    .is_ok()
+                {
+                    return Ok(Taken::Owned(told(word)));
+                }
+                continue;
+            }
+            if !self.ground.is_alive(owner) {
+                self.settle_dead_owner(word);
+                continue;
+            }
+            if matches!(patience, Patience::Try) {
+                return Err(Refusal::WouldBlock);
+            }
+            if self.announce(word) {
+                self.enter(me);
+                let seen = core.recovered.load(Relaxed);
+                self.unlock(Wake::NONE);
+                return Ok(Taken::Entered(seen));
+            }
+        }
+    }
+
     /// Makes the first who waits the owner, if anybody does.
     fn hand_over(&self, key: u64, died: u64) -> Option<(u64, Wake)> {
         let (slot, record) = self.first()?;
@@ -348,7 +373,7 @@ impl<G: Ground> Locked<'_, G> {
     }
 
     /// The owner is dead.
-    fn settle_dead_owner(&self, word: u64) {
+    pub(super) fn settle_dead_owner(&self, word: u64) {
         let core = self.core;
         core.nest.store(0, Relaxed);
         let key = key_of(word);

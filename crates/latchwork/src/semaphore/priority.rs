@@ -93,8 +93,17 @@ pub(crate) fn has_ceiling<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     // AcqRel: pairs with the Acquire in `work_out`. An exchange, for the fence to come after one.
     standing.ceilings.swap(core.address(), AcqRel);
     fence_after_update();
-    if core.ceiling.load(SeqCst) < standing.effective.load(SeqCst) {
+    if in_force(core) < standing.effective.load(SeqCst) {
         refresh(ground, me.task, false);
+    }
+}
+
+/// The priority that the owner of what has a ceiling has at least.
+fn in_force(core: &Core) -> u32 {
+    if core.form().kind() == Kind::Mrsp {
+        core.in_force.load(SeqCst)
+    } else {
+        core.ceiling.load(SeqCst)
     }
 }
 
@@ -117,7 +126,8 @@ pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
 /// The calling task has given up `core`: gives back what it had by it.
 #[inline]
 pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
-    if !matches!(core.form().kind(), Kind::Inherit | Kind::Ceiling) {
+    let kind = core.form().kind();
+    if kind != Kind::Inherit && !kind.has_ceiling() {
         return;
     }
     let standing = &me.record.standing;
@@ -149,11 +159,11 @@ pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Optio
 #[cfg(not(loom))]
 pub(crate) fn set_mirrored<G: Ground>(ground: &G, task: u64, on: bool) -> Option<()> {
     let standing = LockedStanding::new(ground, task)?;
-    // Relaxed, here and below: under the lock.
+    // Relaxed, here and below: under the lock. What the kernel was told before may be undone by now.
+    standing.told.store(0, Relaxed);
     standing.mirrored.store(on.into(), Relaxed);
-    if on {
-        ground.mirror(slot_of(task), standing.effective.load(Relaxed) & !BUSY);
-    }
+    drop(standing);
+    refresh(ground, task, false);
     Some(())
 }
 
@@ -243,18 +253,49 @@ fn bring_up_to_date<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> Op
     fence_after_update();
     let now = work_out(ground, task, record);
     // First: should this task be killed before the store, the next one finds the change anew.
-    if now != before && standing.mirrored.load(Relaxed) != 0 {
-        ground.mirror(slot_of(task), now);
+    if standing.mirrored.load(Relaxed) != 0 {
+        tell(ground, slot_of(task), record, [before, now]);
     }
     // Release: who sees it sees what it rests on.
     standing.effective.store(now, Release);
     Some(now != before)
 }
 
+/// Tells the kernel of a task's priority, unless it knows. Under the lock of the task's priority.
+#[cfg(not(loom))]
+fn tell<G: Ground>(ground: &G, slot: u16, record: &WaitRecord, [_, now]: [u32; 2]) {
+    let standing = &record.standing;
+    let spins_at = standing.spins_at.load(Relaxed);
+    // Acquire: pairs with the end of a wait. Who ended it comes here after that.
+    let due = if spins_at != 0 && record.word.load(Acquire) & STATE == WAITING {
+        spins_at
+    } else {
+        now
+    };
+    if standing.told.load(Relaxed) != due {
+        // First: who is killed in between leaves it open what the kernel knows.
+        standing.told.store(0, Relaxed);
+        if ground.mirror(slot, due) {
+            standing.told.store(due, Relaxed);
+        }
+    }
+}
+
+#[cfg(loom)]
+fn tell<G: Ground>(ground: &G, slot: u16, _: &WaitRecord, [before, now]: [u32; 2]) {
+    if now != before {
+        ground.mirror(slot, now);
+    }
+}
+
 /// The best of what a task's priority rests on.
 fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
     let mut best = record.standing.base.load(SeqCst);
     let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
+    #[cfg(not(loom))]
+    if let waits_at @ 1.. = record.standing.waits_at.load(SeqCst) {
+        best = best.min(waits_at);
+    }
     // What it was handed, and has not linked yet.
     let object = record.object.load(Acquire);
     if object != 0 && record.word.load(Acquire) & STATE == GRANTED {
@@ -275,7 +316,7 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
         // What is on the list is owned: it comes there after, and goes before. So the list is another one by
         // now, and where this link leads nobody knows.
         if is_owned(core) {
-            best = best.min(core.ceiling.load(SeqCst));
+            best = best.min(in_force(core));
         } else {
             address = record.standing.ceilings.load(Acquire);
         }

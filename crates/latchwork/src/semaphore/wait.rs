@@ -22,6 +22,7 @@ use crate::region::wait_record::{
     BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
 };
 use crate::time::Deadline;
+use core::ops::ControlFlow;
 
 /// Looks at the own word before the sleep: about what a sleep and a wake-up cost.
 const LOOKS: u32 = if POLLS { 150 } else { 0 };
@@ -79,6 +80,16 @@ impl Approach {
 pub(crate) enum Patience {
     Try,
     Until(Option<Deadline>),
+}
+
+impl Patience {
+    /// The end of the wait, if there is one.
+    pub(crate) fn deadline(self) -> Option<Deadline> {
+        match self {
+            Self::Try => None,
+            Self::Until(deadline) => deadline,
+        }
+    }
 }
 
 /// The calling task.
@@ -168,22 +179,10 @@ pub(crate) fn wait<G: Ground>(
     loop {
         // Before the look: see `park`.
         let deaths = ground.deaths();
-        // Acquire: pairs with `end_wait`.
-        let word = record.word.load(Acquire);
-        match word & STATE {
-            WAITING => {}
-            GRANTED => return Ok(()),
-            state => {
-                acknowledge(me);
-                return Err(match state {
-                    FLUSHED => Refusal::Flushed,
-                    DELETED => Refusal::Deleted,
-                    _ => crate::fatal(format_args!(
-                        "a wait for a semaphore ended in state {state}"
-                    )),
-                });
-            }
-        }
+        let word = match look(me) {
+            ControlFlow::Continue(word) => word,
+            ControlFlow::Break(end) => return end,
+        };
         if deaths != seen {
             seen = deaths;
             drop(Locked::new(ground, core)?);
@@ -200,6 +199,23 @@ pub(crate) fn wait<G: Ground>(
             return give_up(ground, core, me, Refusal::TimedOut);
         }
     }
+}
+
+/// The word of the calling task's record while it waits; or how the wait ended.
+pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
+    // Acquire: pairs with `end_wait`.
+    let word = me.record.word.load(Acquire);
+    let refusal = match word & STATE {
+        WAITING => return ControlFlow::Continue(word),
+        GRANTED => return ControlFlow::Break(Ok(())),
+        FLUSHED => Refusal::Flushed,
+        DELETED => Refusal::Deleted,
+        state => crate::fatal(format_args!(
+            "a wait for a semaphore ended in state {state}"
+        )),
+    };
+    acknowledge(me);
+    ControlFlow::Break(Err(refusal))
 }
 
 /// Ends the wait without success, unless it has ended otherwise.
@@ -219,17 +235,10 @@ pub(crate) fn give_up<G: Ground>(
         priority::pass_on(ground, core);
         return Err(refusal);
     }
-    // Acquire: as in `wait`. Whatever else has happened is in the word.
-    match me.record.word.load(Acquire) & STATE {
-        GRANTED => Ok(()),
-        state => {
-            acknowledge(me);
-            Err(if state == FLUSHED {
-                Refusal::Flushed
-            } else {
-                Refusal::Deleted
-            })
-        }
+    // Whatever else has happened is in the word.
+    match look(me) {
+        ControlFlow::Break(end) => end,
+        ControlFlow::Continue(_) => Err(refusal),
     }
 }
 

@@ -226,6 +226,43 @@ pub(crate) const MAX_CPUS: usize = 1024;
 /// A set of processors: bit *n* of word *n* / 64.
 pub(crate) type CpuMask = [u64; MAX_CPUS / 64];
 
+/// The processors that a thread may run on; 0 is the calling one. `INVAL` if there are some that a mask cannot
+/// name.
+pub(crate) fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
+    // As many as a kernel can be built for.
+    let mut all = [0_u64; 8192 / 64];
+    let bytes = size_of_val(&all);
+    // SAFETY: the kernel writes at most as many bytes as it is told.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, bytes, all.as_mut_ptr()) };
+    if result < 0 {
+        return Err(last_error());
+    }
+    let mut mask = CpuMask::default();
+    let (named, others) = all.split_at(mask.len());
+    mask.copy_from_slice(named);
+    if others.iter().any(|word| *word != 0) {
+        return Err(Errno::INVAL);
+    }
+    Ok(mask)
+}
+
+/// Binds a thread to processors, as far as it may run on them.
+///
+/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+pub(crate) fn set_affinity_of(thread: u32, mask: &CpuMask) -> Result<(), Errno> {
+    // SAFETY: the kernel reads the mask.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            thread,
+            size_of::<CpuMask>(),
+            mask.as_ptr(),
+        )
+    };
+    done(result)
+}
+
 /// Binds the calling thread to processors; `INVAL` if it may not run on each of them.
 pub(crate) fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
     // As many as a kernel can be built for.

@@ -2,9 +2,9 @@
 
 use super::journal::{compose, read};
 use super::steps::step_through;
-use super::{MAX_MESSAGE, region};
+use super::{MAX_MESSAGE, drain, region};
 use latchwork::queue::spsc::Spsc;
-use latchwork::queue::{Queue, QueueOptions, Wait};
+use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region};
 use latchwork_testkit::{Child, Trial, step};
 
@@ -256,4 +256,68 @@ fn a_ring_passes_whole_messages_at_every_instruction() {
         },
         &[0, 1, 2],
     );
+}
+
+/// A sender that stands still in the midst of a hand-over, while the receiver that it is for dies, and another task gets
+/// that one's slot and waits at another queue.
+#[test]
+fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
+    let trial = Trial::begin("nobody_is_given_what_was_for_its_predecessor_at_any_instruction");
+    let region = region();
+    region.join("test").unwrap();
+    let options = QueueOptions::new(4, 64).discipline(Discipline::Fifo);
+    let make = |name| Queue::create(&region, name, &options).unwrap();
+    let (first, second) = (make("first"), make("second"));
+    let receiver = |queue: Queue<'_>, due: &'static [u8]| {
+        Child::fork(|| {
+            let mut buffer = [0; 64];
+            let length = queue.receive(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], due);
+        })
+    };
+    let send = |queue: Queue<'_>| queue.send(b"to the first").unwrap();
+    let broadcast = |queue: Queue<'_>| {
+        queue.broadcast(b"to the first").unwrap();
+    };
+    let operations: [fn(Queue<'_>); 2] = [send, broadcast];
+    for (name, operation) in ["send", "broadcast"].into_iter().zip(operations) {
+        step::each_standstill(
+            &trial,
+            &format!("{name} to a receiver that dies"),
+            || {
+                region.sweep().unwrap();
+                let waiter = receiver(first, b"to the first");
+                trial.wait_until(|| waiter.is_in_futex());
+                (waiter, None)
+            },
+            |_, span| {
+                region.join("stepped").unwrap();
+                span.run(|| operation(first));
+            },
+            |(waiter, successor)| {
+                // Unless it has its message by now.
+                waiter.kill();
+                let child = successor.insert(receiver(second, b"first come"));
+                // There, or in the way of the one that stands still.
+                trial.wait_until(|| child.is_in_futex());
+            },
+            |(mut waiter, successor), point| {
+                if let Some(successor) = successor {
+                    trial.wait_until(|| successor.is_in_futex());
+                    let later = receiver(second, b"second come");
+                    trial.wait_until(|| later.is_in_futex());
+                    second.send(b"first come").unwrap();
+                    second.send(b"second come").unwrap();
+                    successor.succeed();
+                    later.succeed();
+                } else {
+                    assert_eq!(point, step::Point::Finished);
+                    waiter.wait();
+                }
+                assert!(second.is_empty() && second.is_consistent().unwrap());
+                drain(first, |message| message.done());
+                assert!(first.is_consistent().unwrap());
+            },
+        );
+    }
 }

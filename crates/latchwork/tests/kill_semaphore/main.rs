@@ -1,5 +1,8 @@
 //! Semaphores whose users are killed: at random moments, and at each instruction.
 
+#[path = "../semaphore_mrsp/bound.rs"]
+mod bound;
+mod mrsp;
 mod steps;
 mod storms;
 

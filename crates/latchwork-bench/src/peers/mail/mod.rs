@@ -8,7 +8,7 @@ mod system;
 pub(crate) use floor::{Memcpy, SpinningRing};
 pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched};
 pub(crate) use pthread::{MutexCond, MutexSem};
-pub(crate) use system::{Pipe, PosixMq, SeqPacket};
+pub(crate) use system::{Pipe, PosixMq, SeqPacket, ShallowMq};
 
 use std::io;
 

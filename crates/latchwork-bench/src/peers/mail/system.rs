@@ -72,28 +72,9 @@ impl Mail for PosixMq {
     type Receiver<'a> = End;
 
     fn make(size: usize) -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        // The limit on all queues of a user; it need not be at the most it may be.
-        // SAFETY: plain C data that outlives the calls.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            cvt(libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit))?;
-            let most = libc::rlimit {
-                rlim_cur: libc::RLIM_INFINITY,
-                rlim_max: libc::RLIM_INFINITY,
-            };
-            if libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const most) == -1 {
-                limit.rlim_cur = limit.rlim_max;
-                cvt(libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const limit))?;
-            }
-        }
-        // Relaxed: a number of its own.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("/latchwork-bench-{}-{number}", std::process::id());
-        let name = CString::new(name).map_err(io::Error::other)?;
         // Two queues of the largest messages are beyond a user's limit; a way back needs no more places.
-        match open_queue(&name, CAPACITY, size) {
-            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => open_queue(&name, 2, size),
+        match new_queue(CAPACITY, size) {
+            Err(error) if error.raw_os_error() == Some(libc::EMFILE) => new_queue(2, size),
             opened => opened,
         }
         .map(Self)
@@ -108,7 +89,65 @@ impl Mail for PosixMq {
     }
 }
 
-/// A new queue, which is nobody else's and does not stay.
+/// A POSIX message queue of few places, whose senders do not wait.
+pub(crate) struct ShallowMq(OwnedFd);
+
+impl ShallowMq {
+    pub(crate) fn new(places: usize, size: usize) -> io::Result<Self> {
+        new_queue(places, size).map(Self)
+    }
+
+    /// Sends a message if there is room; whether there was.
+    pub(crate) fn try_send(&self, message: &[u8]) -> io::Result<bool> {
+        // A descriptor that does not block would not let the receiver wait either.
+        let long_past = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let (queue, bytes) = (self.0.as_raw_fd(), message.as_ptr().cast());
+        // SAFETY: the queue is open; message and time live through the call.
+        let sent =
+            unsafe { libc::mq_timedsend(queue, bytes, message.len(), 0, &raw const long_past) };
+        match cvt(sent) {
+            Ok(_) => Ok(true),
+            Err(error) if error.raw_os_error() == Some(libc::ETIMEDOUT) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits for a message.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<()> {
+        End(self.0.as_raw_fd(), Call::Queue).receive(buffer, 1)
+    }
+}
+
+/// A new queue, as far as the limit on all queues of a user allows; it need not be at the most it may be.
+fn new_queue(capacity: usize, size: usize) -> io::Result<OwnedFd> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // SAFETY: plain C data that outlives the calls.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        cvt(libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit))?;
+        let most = libc::rlimit {
+            rlim_cur: libc::RLIM_INFINITY,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        if libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const most) == -1 {
+            limit.rlim_cur = limit.rlim_max;
+            cvt(libc::setrlimit(libc::RLIMIT_MSGQUEUE, &raw const limit))?;
+        }
+    }
+    // Relaxed: a number of its own.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("/latchwork-bench-{}-{number}", std::process::id());
+    open_queue(
+        &CString::new(name).map_err(io::Error::other)?,
+        capacity,
+        size,
+    )
+}
+
+/// A queue that is nobody else's and does not stay.
 fn open_queue(name: &CStr, capacity: usize, size: usize) -> io::Result<OwnedFd> {
     // SAFETY: name and attributes outlive the calls; the descriptor is new.
     unsafe {

@@ -1,0 +1,443 @@
+//! What operations on synchronisation objects cost where each task has its own, and where all have one: do
+//! they meet anywhere in between?
+//!
+//! Source: RTEMS's `tmfine01`, the benchmark of its way from one lock for the whole kernel to locks in each
+//! object. 1 to N tasks (threads of one region) do one thing for a window; the figure is the operations of
+//! all of them in a second. Nothing is subtracted. Where tasks share nothing, twice the tasks on twice the
+//! CPUs do twice as much: `scaling` is the figure over that of one task in the same round.
+//!
+//! | case | an operation |
+//! | --- | --- |
+//! | event-self | send an event to oneself, and receive it |
+//! | event-many-to-one | all but the first send to the first, which receives: a send |
+//! | private-mutex | lock and unlock a mutex, each task its own, its datum incremented |
+//! | contested-mutex | the same, one mutex for all |
+//! | message-self | send 4 bytes to a queue of one's own, of 3 places, and receive them |
+//! | message-many-to-one | all but the first send to the first's queue, which receives: a message sent |
+//!
+//! RTEMS's own *event to one* has sent to oneself since 2015; here others send. Events are not counted, so
+//! that one receive may answer many sends: `received_per_1000` of them. A full queue is tolerated, and
+//! counted: `full_per_1000`. One task alone sends to itself.
+//!
+//! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest that sends. Contestants with
+//! a ceiling of the kernel's run in SCHED_FIFO, and never more of them than CPUs. The contestants behind one
+//! lock for all of a region stand in [`giant`]; `of_giant_lock` is ours over theirs. RTEMS's figures stand
+//! beside ours where the case and the number of tasks are the same. `of_hand_off` is a contested lock's figure over that
+//! of a direct hand-over by a plain futex, and `fall` by how much it is less than that of one task; RTEMS's own fell
+//! 85-fold.
+
+mod crew;
+mod giant;
+mod published;
+mod work;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use self::crew::Crew;
+use self::work::{Locks, Messages, OurQueues, PosixQueues, Signals, To};
+use super::{Contestant, Prepared, Scenario};
+use crate::machine;
+use crate::measure::{Case, Sample, Sampler};
+use crate::peers::Lock;
+use crate::peers::locks::{self, Between, Peer, Visitor};
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Placement, Sched, Unit, Variant, Warning};
+
+pub(super) struct FineGrained;
+
+/// Somebody who takes part in a case.
+#[derive(Clone, Copy)]
+enum Entrant {
+    Lock(&'static Peer),
+    Event,
+    Queue,
+    PosixMq,
+    /// Ours of the same name, in the second build.
+    Giant(&'static str),
+}
+
+use Entrant::{Event, Giant, PosixMq, Queue};
+
+const fn of(peer: &'static Peer) -> Entrant {
+    Entrant::Lock(peer)
+}
+
+/// Those behind one lock first, and the bare hand-over: in each case ours are compared with them.
+const CASES: &[(Variant, &[Entrant])] = &[
+    (Variant::EventSelf, &[Giant("giant-lock event"), Event]),
+    (Variant::EventManyToOne, &[Giant("giant-lock event"), Event]),
+    (
+        Variant::PrivateMutex,
+        &[
+            Giant("giant-lock semaphore-binary"),
+            Giant("giant-lock semaphore-inherit"),
+            Giant("giant-lock semaphore-ceiling"),
+            Giant("giant-lock semaphore-mrsp"),
+            of(locks::SEMAPHORE_BINARY),
+            of(locks::SEMAPHORE_INHERIT),
+            of(locks::SEMAPHORE_CEILING),
+            of(locks::SEMAPHORE_MRSP),
+            of(locks::SPIN),
+            of(locks::WAIT_WAKE),
+            of(locks::INHERIT),
+            of(locks::PROTECT),
+            of(locks::GLIBC),
+            of(locks::GLIBC_PI),
+            of(locks::GLIBC_PP),
+        ],
+    ),
+    (
+        Variant::ContestedMutex,
+        &[
+            Giant("giant-lock semaphore-binary"),
+            Giant("giant-lock semaphore-inherit"),
+            of(locks::HAND_OFF),
+            of(locks::SEMAPHORE_BINARY),
+            of(locks::SEMAPHORE_INHERIT),
+            of(locks::INHERIT),
+            of(locks::GLIBC),
+            of(locks::GLIBC_PI),
+        ],
+    ),
+    (
+        Variant::MessageSelf,
+        &[Giant("giant-lock queue"), Queue, PosixMq],
+    ),
+    (
+        Variant::MessageManyToOne,
+        &[Giant("giant-lock queue"), Queue, PosixMq],
+    ),
+];
+
+const GIANT: &str = "giant-lock ";
+const OURS: &str = "latchwork ";
+
+impl Entrant {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lock(peer) => peer.name,
+            Event => "latchwork event",
+            Queue => "latchwork queue",
+            PosixMq => "posix-mq",
+            Giant(name) => name,
+        }
+    }
+
+    /// The object, whoever it is of.
+    fn object(self) -> &'static str {
+        let name = self.name();
+        let bare = name.strip_prefix(GIANT).or(name.strip_prefix(OURS));
+        bare.unwrap_or(name)
+    }
+
+    fn contestant(self) -> Contestant {
+        match self {
+            Self::Lock(peer) => peer.contestant(),
+            Giant(name) => Contestant {
+                name,
+                absent: giant::program().err(),
+            },
+            Event | Queue | PosixMq => Contestant::ready(self.name()),
+        }
+    }
+
+    fn priority(self) -> Option<libc::c_int> {
+        match self {
+            Self::Lock(peer) => peer.priority,
+            _ => None,
+        }
+    }
+
+    /// Samples of a case.
+    fn sampler(self, case: Variant, tasks: u32, window: Duration) -> Option<Sampler> {
+        let crew = Crew {
+            tasks,
+            priority: self.priority(),
+            window,
+        };
+        let to = match case {
+            Variant::EventManyToOne | Variant::MessageManyToOne => To::First,
+            _ => To::Self_,
+        };
+        Some(match self {
+            Self::Lock(peer) => {
+                let locks = match case {
+                    Variant::ContestedMutex => 1,
+                    _ => tasks,
+                };
+                return peer.visit(Between::Threads, Take { locks, crew }).ok();
+            }
+            Event => Box::new(move || crew::measure(&Signals::new(tasks, to)?, crew)),
+            Queue => Box::new(move || crew::measure(&Messages::<OurQueues>::new(tasks, to)?, crew)),
+            PosixMq => {
+                Box::new(move || crew::measure(&Messages::<PosixQueues>::new(tasks, to)?, crew))
+            }
+            Giant(_) => {
+                let usual = format!("{OURS}{}", self.object());
+                giant::sampler(giant::program().ok()?, case, usual, tasks, window)
+            }
+        })
+    }
+}
+
+/// Has tasks take locks.
+struct Take {
+    locks: u32,
+    crew: Crew,
+}
+
+impl Visitor for Take {
+    type Output = Sampler;
+
+    fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
+        Box::new(move || crew::measure(&Locks::new(self.locks, &make)?, self.crew))
+    }
+}
+
+impl Scenario for FineGrained {
+    fn name(&self) -> &'static str {
+        "fine-grained"
+    }
+
+    fn about(&self) -> &'static str {
+        "1 to N tasks use objects of their own, or one for all; operations per second of all tasks"
+    }
+
+    fn base(&self) -> &'static str {
+        locks::GLIBC.name
+    }
+
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        let mut contestants: Vec<Contestant> = Vec::new();
+        for entrant in CASES.iter().flat_map(|(_, entrants)| *entrants) {
+            if !contestants.iter().any(|one| one.name == entrant.name()) {
+                contestants.push(entrant.contestant());
+            }
+        }
+        contestants
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let cpus = machine::cpus().len() as u32;
+        let counts = tasks(plan, cpus, &mut prepared.warnings);
+        let mut ready: Vec<&str> = Vec::new();
+        for contestant in self.contestants() {
+            if contestant.absent.is_none() && plan.wants(self.base(), contestant.name) {
+                ready.push(contestant.name);
+            }
+        }
+        for &(case, entrants) in CASES {
+            let mut of_one_task: BTreeMap<&str, Figure> = BTreeMap::new();
+            for &tasks in &counts {
+                let placement = if tasks <= cpus {
+                    Placement::DifferentCpu
+                } else {
+                    Placement::Free
+                };
+                let mut of_giant: BTreeMap<&str, Figure> = BTreeMap::new();
+                let of_hand_off = Figure::default();
+                for entrant in entrants.iter().filter(|one| ready.contains(&one.name())) {
+                    let in_real_time = entrant.priority().is_some();
+                    if in_real_time && tasks > cpus {
+                        continue;
+                    }
+                    let Some(mut sampler) = entrant.sampler(case, tasks, plan.window) else {
+                        continue;
+                    };
+                    let name = entrant.name();
+                    let one = of_one_task.entry(name).or_default();
+                    sampler = match tasks {
+                        1 => noted(sampler, one),
+                        _ if case == Variant::ContestedMutex => fallen(sampler, one),
+                        _ => compared(sampler, "scaling", one),
+                    };
+                    let giant = of_giant.entry(entrant.object()).or_default();
+                    sampler = match entrant {
+                        Giant(_) => noted(sampler, giant),
+                        _ => compared(sampler, "of_giant_lock", giant),
+                    };
+                    if case == Variant::ContestedMutex {
+                        sampler = match name == locks::HAND_OFF.name {
+                            true => noted(sampler, &of_hand_off),
+                            false => compared(sampler, "of_hand_off", &of_hand_off),
+                        };
+                    }
+                    let group = Params {
+                        tasks: Some(tasks),
+                        placement: Some(placement),
+                        kind: Some(Kind::Threads),
+                        case: Some(case),
+                        ..Params::default()
+                    };
+                    let sched = if in_real_time {
+                        Sched::Fifo
+                    } else {
+                        Sched::Other
+                    };
+                    prepared.cases.push(Case {
+                        contestant: name,
+                        params: Params {
+                            sched: Some(sched),
+                            ..group.clone()
+                        },
+                        group,
+                        is_base: name == self.base(),
+                        unit: Unit::OpsPerSecond,
+                        beside: published::beside(case, name, tasks),
+                        sampler,
+                    });
+                }
+            }
+        }
+        prepared
+    }
+}
+
+/// The latest figure of a row; 0: none yet.
+type Figure = Rc<Cell<f64>>;
+
+/// Leaves each figure for others to compare theirs with.
+fn noted(mut sampler: Sampler, figure: &Figure) -> Sampler {
+    let figure = Rc::clone(figure);
+    Box::new(move || {
+        let sample = sampler()?;
+        figure.set(sample.figure);
+        Ok(sample)
+    })
+}
+
+/// Says how many times another figure each one is, if there is another.
+fn compared(mut sampler: Sampler, name: &'static str, other: &Figure) -> Sampler {
+    let other = Rc::clone(other);
+    Box::new(move || {
+        let mut sample = sampler()?;
+        if other.get() > 0.0 {
+            sample.extra.push((name, sample.figure / other.get()));
+        }
+        Ok(sample)
+    })
+}
+
+/// Says, beside [`compared`], by which factor it fell from one task to these: RTEMS's own figure is such a one.
+fn fallen(sampler: Sampler, one: &Figure) -> Sampler {
+    let (mut sampler, one) = (compared(sampler, "scaling", one), Rc::clone(one));
+    Box::new(move || {
+        let mut sample = sampler()?;
+        if sample.figure > 0.0 && one.get() > 0.0 {
+            sample.extra.push(("fall", one.get() / sample.figure));
+        }
+        Ok(sample)
+    })
+}
+
+/// The task counts to measure: the user's, or every count up to the CPUs (on large machines powers of two),
+/// and in a full run twice as many.
+fn tasks(plan: &Plan, cpus: u32, warnings: &mut Vec<Warning>) -> Vec<u32> {
+    if !plan.tasks.is_empty() {
+        let mut tasks = plan.tasks.clone();
+        // One task first, with which the others are compared.
+        tasks.sort_unstable();
+        tasks.dedup();
+        return tasks;
+    }
+    let mut tasks: Vec<u32> = (1..=cpus)
+        .filter(|tasks| cpus <= 8 || tasks.is_power_of_two() || *tasks == cpus)
+        .collect();
+    if !plan.quick {
+        tasks.push(2 * cpus);
+    }
+    if cpus < 24 {
+        warnings.push(Warning::FewCpus {
+            text: format!(
+                "{cpus} CPUs: the task counts stop at {}, and show little of how it goes on; the \
+                 published figures are of up to 24 CPUs",
+                tasks.last().unwrap_or(&1)
+            ),
+        });
+    }
+    tasks
+}
+
+/// One sample of a contestant, for the first build: see [`giant`].
+///
+/// # Errors
+/// If this is not the second build, or knows no such case or contestant; the contestant's own.
+pub(crate) fn sample(
+    case: &str,
+    contestant: &str,
+    tasks: u32,
+    window: Duration,
+) -> io::Result<String> {
+    if !cfg!(feature = "giant-lock") {
+        return Err(io::Error::other("this build has no lock for all"));
+    }
+    one_sample(case, contestant, tasks, window).map(|sample| giant::write(&sample))
+}
+
+fn one_sample(case: &str, contestant: &str, tasks: u32, window: Duration) -> io::Result<Sample> {
+    let in_case = CASES.iter().find(|(known, _)| known.to_string() == case);
+    let entrant = in_case.and_then(|(case, entrants)| {
+        let mut entrants = entrants.iter();
+        let entrant = entrants.find(|one| one.name() == contestant)?;
+        entrant.sampler(*case, tasks, window)
+    });
+    entrant.ok_or_else(|| io::Error::other("nobody of this name takes part in such a case"))?()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contestant_of_the_second_build_is_known_there_and_compared_here() {
+        for (case, entrants) in CASES {
+            for giant in entrants.iter().filter(|one| matches!(one, Giant(_))) {
+                let ours = format!("{OURS}{}", giant.object());
+                assert!(entrants.iter().any(|one| one.name() == ours), "{ours}");
+                let window = Duration::from_micros(100);
+                let sample = one_sample(&case.to_string(), &ours, 2, window).unwrap();
+                assert!(sample.figure > 0.0);
+            }
+        }
+        let nobody = one_sample("event-self", "latchwork queue", 1, Duration::ZERO);
+        assert!(nobody.is_err());
+    }
+
+    #[test]
+    fn task_counts_reach_the_cpus_and_twice_as_many() {
+        let mut plan = Plan::tiny();
+        let of = |plan: &Plan, cpus| tasks(plan, cpus, &mut Vec::new());
+        assert_eq!(of(&plan, 2), [1, 2]);
+        plan.quick = false;
+        assert_eq!(of(&plan, 4), [1, 2, 3, 4, 8]);
+        assert_eq!(of(&plan, 24), [1, 2, 4, 8, 16, 24, 48]);
+        plan.tasks = vec![4, 1, 4];
+        assert_eq!(of(&plan, 2), [1, 4]);
+    }
+
+    #[test]
+    fn figures_are_compared_with_the_latest() {
+        let figure = Figure::default();
+        let mut next = 1.0;
+        let rising: Sampler = Box::new(move || {
+            next *= 2.0;
+            Ok(Sample::from(next))
+        });
+        let mut other = noted(rising, &figure);
+        let mut ours = compared(Box::new(|| Ok(Sample::from(8.0))), "scaling", &figure);
+        assert!(ours().unwrap().extra.is_empty());
+        other().unwrap();
+        assert_eq!(ours().unwrap().extra, [("scaling", 4.0)]);
+        other().unwrap();
+        assert_eq!(ours().unwrap().extra, [("scaling", 2.0)]);
+    }
+}

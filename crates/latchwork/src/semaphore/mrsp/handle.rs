@@ -1,0 +1,413 @@
+//! The handle on a MrsP semaphore, and its guard.
+#![allow(unsafe_code)]
+
+use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
+use super::super::handle::{Anchor, Failure, Plan, make_in, me};
+use super::super::object::{Core, Discipline, Form, Kind, owner_of};
+use super::super::owned::Told;
+use super::super::wait::Patience;
+use super::super::wait_queue::Locked;
+use super::super::{Priority, priority};
+use crate::atomic::{AtomicU8, Ordering};
+use crate::region::{AttachError, ObjectError, Region, TaskId, fingerprint};
+use crate::sys::scheduling::MAX_CPUS;
+use crate::time::Deadline;
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use core::time::Duration;
+
+/// What lies in the region: a semaphore, and the ceilings of the processors.
+#[repr(C)]
+struct Shared {
+    core: Core,
+    /// By number. The ceiling of the rest is the core's.
+    ceilings: [AtomicU8; MAX_CPUS],
+}
+
+const FINGERPRINT: u64 = fingerprint(
+    "MrsP semaphore",
+    size_of::<Shared>(),
+    align_of::<Shared>(),
+    &[1],
+);
+
+/// Obtains, at the ceiling that `ceiling_on` has for a processor.
+#[cold]
+pub(crate) fn obtain_at(
+    anchor: &Anchor<'_>,
+    patience: Patience,
+    ceiling_on: impl Fn(u32) -> u32,
+) -> Result<Told, Failure> {
+    let Anchor { ground, core, key } = *anchor;
+    let task = ground.task()?;
+    let _giant = ground.giant();
+    let obtained = super::obtain(ground, core, key, me(task), patience, ceiling_on);
+    Ok(obtained?)
+}
+
+/// Releases. `torn`: the next owner is to be told, as if this one had died.
+#[cold]
+pub(crate) fn release_from(anchor: &Anchor<'_>, torn: bool) -> Result<(), ReleaseError> {
+    let Anchor { ground, core, key } = *anchor;
+    let _giant = ground.giant();
+    super::release(ground, core, key, me(anchor.owner_at_hand()?), torn)?;
+    Ok(())
+}
+
+/// Whether waiters of MrsP semaphores can lend their processors, and why not.
+///
+/// The rules hold either way: order, ceilings, refusals, by the recorded priorities. Without help a waiter
+/// sleeps, and an owner that is preempted waits for its own processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Helping {
+    /// The calling task spins and lends, and is helped.
+    Works,
+    /// The kernel does not know its priority: see [`TaskId::mirror`].
+    NotMirrored,
+    /// It may run on several processors: bind it to one.
+    NotPinned,
+    /// The process has no right to the ceiling's real-time priority: `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`.
+    NoPrivilege,
+    /// The kernel does not tell the ceiling from the next lower priority: it is 98 or lower.
+    LowCeiling,
+}
+
+/// A semaphore for tasks on several processors, each of which has a ceiling of its own.
+///
+/// Who obtains it, and who waits for it, has the ceiling of the processor that it is on, if that is better than
+/// its own priority; tasks with a better one must not use it. It is served in order of arrival. A waiter spins, and
+/// an owner that is preempted goes on in the place of whoever waits for it, on the waiter's processor; when it
+/// releases, it is where it was, at the priority that it had.
+///
+/// That takes real-time tasks: each bound to one processor, [mirrored](TaskId::mirror), with the right to the
+/// ceilings' real-time priorities. [`Self::helping`] tells. All others sleep while they wait, and their own
+/// processors are all they have; the rules are the same. A ceiling should be one better than the best
+/// priority of any task that uses the semaphore, and the ceilings of all processors the same where that can be:
+/// a Linux thread has *one* priority, also where it is helped. Real-time tasks that spin use the time that
+/// the kernel leaves them: 950 ms of each second, by default.
+///
+/// *No recursion:* the owner is refused ([`ObtainError::Deadlock`]), as is who would close a circle of waits.
+/// *Owner death:* the next owner is told, by [`MrspHeld::owner_died`]; so it is if a guard is dropped by a panic.
+/// *Fork:* the child owns nothing. *Signal handlers* must not use it.
+///
+/// ```
+/// use latchwork::region::RegionOptions;
+/// use latchwork::semaphore::{MrspSemaphore, ObtainError, Priority};
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let ceiling = Priority::new(50).expect("it is not 0");
+/// let bus = MrspSemaphore::create(&region, "bus", ceiling)?;
+/// let held = bus.obtain()?;
+/// assert!(matches!(bus.try_obtain(), Err(ObtainError::Deadlock)));
+/// assert_eq!(region.task_id()?.current_priority(&region)?, ceiling);
+/// drop(held);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct MrspSemaphore<'r> {
+    anchor: Anchor<'r>,
+    ceilings: &'r [AtomicU8; MAX_CPUS],
+}
+
+// SAFETY: a semaphore is atomics, and links under its lock; what is its owner's is used by its owner.
+unsafe impl Send for MrspSemaphore<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for MrspSemaphore<'_> {}
+
+impl<'r> MrspSemaphore<'r> {
+    /// What a semaphore takes of the region.
+    pub const BYTES: usize = size_of::<Shared>();
+
+    /// Makes the semaphore of this name, with this ceiling on all processors; or opens it if there is one,
+    /// whatever its ceilings.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    pub fn create(
+        region: &'r Region,
+        name: &str,
+        ceiling: Priority,
+    ) -> Result<Self, SemaphoreError> {
+        Self::make(region, name, ceiling, false)
+    }
+
+    /// As [`Self::create`]; the calling task owns what it makes, and has it to [release](Self::release).
+    ///
+    /// # Errors
+    /// [`SemaphoreError::AboveCeiling`], and as for [`Self::create`].
+    pub fn create_obtained(
+        region: &'r Region,
+        name: &str,
+        ceiling: Priority,
+    ) -> Result<Self, SemaphoreError> {
+        Self::make(region, name, ceiling, true)
+    }
+
+    fn make(
+        region: &'r Region,
+        name: &str,
+        ceiling: Priority,
+        obtained: bool,
+    ) -> Result<Self, SemaphoreError> {
+        let (block, bytes) =
+            region.raw_object(name, FINGERPRINT, Layout::new::<Shared>(), |block| {
+                let shared = Shared {
+                    core: Core::new(),
+                    ceilings: [const { AtomicU8::new(0) }; MAX_CPUS],
+                };
+                // SAFETY: a fresh block of the right size and alignment.
+                unsafe { block.cast::<Shared>().write(shared) };
+            })?;
+        let shared = shared_in(block, bytes)?;
+        let plan = Plan {
+            form: Form::new(Kind::Mrsp, Discipline::Fifo),
+            count: 0,
+            ceiling: ceiling.get().into(),
+            obtained,
+        };
+        let anchor = make_in(region.inner(), &shared.core, &plan, || {
+            for place in &shared.ceilings {
+                // Relaxed: published with the key.
+                place.store(ceiling.get(), Ordering::Relaxed);
+            }
+        })?;
+        Ok(Self {
+            anchor,
+            ceilings: &shared.ceilings,
+        })
+    }
+
+    /// Opens the semaphore of this name.
+    ///
+    /// # Errors
+    /// See [`SemaphoreError`].
+    pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
+        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
+        let shared = shared_in(block, bytes)?;
+        let anchor = Anchor {
+            ground: region.inner(),
+            core: &shared.core,
+            key: shared.core.key().ok_or(SemaphoreError::Deleted)?,
+        };
+        Ok(Self {
+            anchor,
+            ceilings: &shared.ceilings,
+        })
+    }
+
+    /// Obtains the semaphore, waiting while another task owns it.
+    ///
+    /// # Errors
+    /// [`ObtainError::Deadlock`], also if the calling task owns it; [`ObtainError::AboveCeiling`],
+    /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
+    pub fn obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
+        self.obtain_with(Patience::Until(None))
+    }
+
+    /// Obtains the semaphore if no task owns it at this moment.
+    ///
+    /// # Errors
+    /// [`ObtainError::WouldBlock`], and as for [`Self::obtain`].
+    pub fn try_obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
+        self.obtain_with(Patience::Try)
+    }
+
+    /// Obtains the semaphore, waiting for it until `deadline`, also while the task helps.
+    ///
+    /// # Errors
+    /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
+    pub fn obtain_until(&self, deadline: Deadline) -> Result<MrspHeld<'r>, ObtainError> {
+        self.obtain_with(Patience::Until(Some(deadline)))
+    }
+
+    /// Obtains the semaphore, waiting for it for at most `timeout`.
+    ///
+    /// # Errors
+    /// As for [`Self::obtain_until`].
+    pub fn obtain_for(&self, timeout: Duration) -> Result<MrspHeld<'r>, ObtainError> {
+        self.obtain_until(Deadline::after(timeout))
+    }
+
+    fn obtain_with(&self, patience: Patience) -> Result<MrspHeld<'r>, ObtainError> {
+        let told = obtain_at(&self.anchor, patience, |processor| {
+            self.recorded_ceiling(processor as usize)
+        })?;
+        Ok(MrspHeld {
+            semaphore: *self,
+            owner_died: told == Told::OwnerDied,
+            thread: PhantomData,
+        })
+    }
+
+    /// Releases the semaphore: what is due if the guard was [kept](MrspHeld::keep), and for a semaphore that was
+    /// made obtained. It goes to the first who waits, if anybody does; the calling task is bound to its own
+    /// processor again, and has the priority that it had.
+    ///
+    /// # Errors
+    /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    pub fn release(&self) -> Result<(), ReleaseError> {
+        release_from(&self.anchor, false)
+    }
+
+    /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
+    /// of this name can be made, which the handles on this one do not touch.
+    ///
+    /// # Errors
+    /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
+    pub fn delete(&self) -> Result<(), UseError> {
+        self.anchor.delete()
+    }
+
+    /// The ceiling of a processor, by its number.
+    #[must_use]
+    pub fn ceiling(&self, processor: usize) -> Priority {
+        Priority::recorded(self.recorded_ceiling(processor))
+    }
+
+    fn recorded_ceiling(&self, processor: usize) -> u32 {
+        // Relaxed, both: the answer may be stale before it arrives.
+        match self.ceilings.get(processor) {
+            Some(ceiling) => ceiling.load(Ordering::Relaxed).into(),
+            None => self.anchor.core.ceiling.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes the ceiling of a processor; returns the one before. It counts for who obtains the semaphore, or begins
+    /// to wait for it, from then on; who owns it or waits has the ceiling that it came by.
+    ///
+    /// # Errors
+    /// [`UseError::NoCeiling`] if no processor can have this number, from 1024 on; [`UseError::Deleted`],
+    /// [`UseError::Attach`].
+    pub fn set_ceiling(&self, processor: usize, ceiling: Priority) -> Result<Priority, UseError> {
+        let Anchor { ground, core, key } = self.anchor;
+        let place = self.ceilings.get(processor).ok_or(UseError::NoCeiling)?;
+        let _giant = ground.giant();
+        ground.task()?;
+        let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
+        if core.key() != Some(key) {
+            return Err(UseError::Deleted);
+        }
+        // Relaxed: under the lock, or by a task that comes to the semaphore in the same moment.
+        let before = place.swap(ceiling.get(), Ordering::Relaxed);
+        Ok(Priority::recorded(before.into()))
+    }
+
+    /// Whether the calling task is helped and helps, at the ceiling of its processor. Tries it: the task has
+    /// the ceiling for a moment.
+    ///
+    /// # Errors
+    /// [`UseError::Attach`].
+    pub fn helping(&self) -> Result<Helping, UseError> {
+        let ground = self.anchor.ground;
+        let me = me(ground.task()?);
+        let standing = &me.record.standing;
+        // Relaxed: set by this task, or as good as any moment's.
+        if standing.mirrored.load(Ordering::Relaxed) == 0 {
+            return Ok(Helping::NotMirrored);
+        }
+        let processor = super::lend::arrive(me);
+        if me.record.lending.home.load(Ordering::Relaxed) == 0 {
+            return Ok(Helping::NotPinned);
+        }
+        let ceiling = self.recorded_ceiling(processor as usize);
+        if ceiling >= super::lend::LOWEST_TO_SPIN {
+            return Ok(Helping::LowCeiling);
+        }
+        let raised_to = |waits_at| {
+            standing.waits_at.store(waits_at, Ordering::SeqCst);
+            priority::refresh(ground, me.task, false);
+            standing.told.load(Ordering::Relaxed)
+        };
+        let has_right = raised_to(ceiling) != 0;
+        raised_to(0);
+        Ok(if has_right {
+            Helping::Works
+        } else {
+            Helping::NoPrivilege
+        })
+    }
+
+    /// The task that owns it at this moment. It may have died, and nobody come since.
+    #[must_use]
+    pub fn owner(&self) -> Option<TaskId> {
+        match owner_of(self.anchor.word()?) {
+            0 => None,
+            owner => TaskId::from_raw(owner),
+        }
+    }
+
+    /// How many tasks wait at this moment, spinning or asleep.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.anchor.waiting()
+    }
+}
+
+impl fmt::Debug for MrspSemaphore<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MrspSemaphore")
+            .field("owner", &self.owner())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+fn shared_in<'r>(block: NonNull<u8>, bytes: usize) -> Result<&'r Shared, ObjectError> {
+    let shared = block.cast::<Shared>();
+    if bytes != size_of::<Shared>() || !shared.is_aligned() {
+        return Err(ObjectError::OtherType);
+    }
+    shared.as_ptr().expose_provenance();
+    // SAFETY: an object of this fingerprint was written by `make`. Nothing frees it: there is no type by which
+    // `Region::remove` would find it.
+    Ok(unsafe { shared.as_ref() })
+}
+
+/// A MrsP semaphore that the calling task has obtained; released when this is dropped.
+///
+/// Dropped by a panic, it is released as if its owner had died. In the child of a fork, which owns nothing,
+/// dropping it does nothing.
+#[must_use = "the semaphore is released when this is dropped; see `keep`"]
+pub struct MrspHeld<'r> {
+    semaphore: MrspSemaphore<'r>,
+    owner_died: bool,
+    /// The semaphore belongs to the thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl MrspHeld<'_> {
+    /// Whether the owner before died, or panicked, and what the semaphore protects may be half changed.
+    #[must_use]
+    pub fn owner_died(&self) -> bool {
+        self.owner_died
+    }
+
+    /// Leaves the semaphore obtained, to be [released](MrspSemaphore::release) later, by this task.
+    pub fn keep(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for MrspHeld<'_> {
+    fn drop(&mut self) {
+        match release_from(&self.semaphore.anchor, std::thread::panicking()) {
+            // The guard of a parent; or somebody has released it by hand.
+            Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
+            Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
+        }
+    }
+}
+
+impl fmt::Debug for MrspHeld<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("MrspHeld")
+            .field("semaphore", &self.semaphore)
+            .field("owner_died", &self.owner_died)
+            .finish()
+    }
+}
