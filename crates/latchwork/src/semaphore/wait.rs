@@ -245,8 +245,12 @@ pub(crate) fn give_up<G: Ground>(
 /// The task has taken note of the end of its wait.
 pub(crate) fn acknowledge(me: Me<'_>) {
     let record = me.record;
+    let word = record.word.load(Relaxed);
+    // Who has not waited leaves the line to those who look at it as they work priorities out.
+    if word & STATE == IDLE && record.object.load(Relaxed) == 0 {
+        return;
+    }
     // Release: what the task holds by now is known without this record.
     record.object.store(0, Release);
-    let word = record.word.load(Relaxed);
     record.word.store(word & !STATE | IDLE, Relaxed);
 }
