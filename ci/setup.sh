@@ -5,4 +5,4 @@ say "optional peers of the benchmark"
 sudo=
 [ "$(id -u)" = 0 ] || sudo=sudo
 $sudo apt-get update
-$sudo apt-get install -y --no-install-recommends libnsync1 libabsl20220623
+$sudo apt-get install -y --no-install-recommends libnsync1 libabsl20220623 g++ libboost-dev

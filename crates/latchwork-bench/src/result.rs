@@ -251,6 +251,8 @@ pub enum Variant {
     Undisturbed,
     /// inversion: with a load of medium priority.
     Disturbed,
+    /// message-throughput: the sender computes each byte, the receiver adds up all.
+    Computed,
     /// footprint: the lock itself.
     Size,
     /// footprint: the code of the fast paths.
@@ -279,6 +281,7 @@ words!(Variant {
     Sustained => "sustained",
     Undisturbed => "undisturbed",
     Disturbed => "disturbed",
+    Computed => "computed",
     Size => "size",
     Text => "text",
     Instructions => "instructions",

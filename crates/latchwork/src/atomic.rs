@@ -119,6 +119,25 @@ pub(crate) fn spin_hint() {
     loom::thread::yield_now();
 }
 
+/// Asks for the cache line of an address, to be written. Only a hint: any address will do.
+#[cfg(not(loom))]
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_to_write(address: *const u8) {
+    // SAFETY: neither instruction accesses memory as far as a program can see, or faults.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
 /// Orders a read-modify-write that this task has just made ahead of the loads that follow.
 #[inline]
 pub(crate) fn fence_after_update() {

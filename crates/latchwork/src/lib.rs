@@ -75,6 +75,7 @@ pub mod probe;
 pub mod queue;
 #[cfg(loom)]
 mod queue {
+    pub(crate) mod lane;
     pub(crate) mod ring;
     pub(crate) mod sleepers;
 }

@@ -10,7 +10,7 @@ use core::time::Duration;
 use latchwork::classic::{
     BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, ClassicError, ClassicOptions, INHERIT_PRIORITY,
     Id, MULTIPROCESSOR_RESOURCE_SHARING, NO_TIMEOUT, NO_WAIT, PRIORITY, PRIORITY_CEILING,
-    SCHEDULER, SELF, SIMPLE_BINARY_SEMAPHORE, Status, WAIT, build_name,
+    SCHEDULER, SEARCH_ALL_NODES, SELF, SIMPLE_BINARY_SEMAPHORE, Status, WAIT, build_name,
 };
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Child, Page};
@@ -163,7 +163,7 @@ fn create_checks_in_the_order_of_the_specification() {
                     let what = format!("{attributes:#x}, count {count}, ceiling {ceiling}");
                     assert_eq!(status, expected, "{what}");
                     let mut found = 0;
-                    let ident = rtems.semaphore_ident(NAME, Some(&mut found));
+                    let ident = rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, Some(&mut found));
                     if status != Status::Successful {
                         assert_eq!(id, 0, "{what}");
                         assert_eq!(ident == Status::Successful, !free, "{what}");
@@ -209,21 +209,24 @@ fn check_new(rtems: Classic<'_>, id: Id, count: u32, attributes: u32, ceiling: u
 fn ident_finds_the_lowest_index() {
     let region = region();
     let rtems = classic(&region, 4);
-    assert_eq!(rtems.semaphore_ident(NAME, None), Status::InvalidAddress);
+    assert_eq!(
+        rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, None),
+        Status::InvalidAddress
+    );
     let mut found = 7;
     assert_eq!(
-        rtems.semaphore_ident(0, Some(&mut found)),
+        rtems.semaphore_ident(0, SEARCH_ALL_NODES, Some(&mut found)),
         Status::InvalidName
     );
     assert_eq!(
-        rtems.semaphore_ident(NAME, Some(&mut found)),
+        rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, Some(&mut found)),
         Status::InvalidName
     );
     assert_eq!(found, 7);
     let ids = [0; 3].map(|_| create(rtems, 1, 0, 0));
     for id in ids {
         assert_eq!(
-            rtems.semaphore_ident(NAME, Some(&mut found)),
+            rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, Some(&mut found)),
             Status::Successful
         );
         assert_eq!(found, id);
@@ -621,7 +624,7 @@ fn a_dead_owner_is_told_of_with_the_semaphore() {
         let rtems = Classic::open(&region).unwrap();
         let mut found = 0;
         assert_eq!(
-            rtems.semaphore_ident(NAME, Some(&mut found)),
+            rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, Some(&mut found)),
             Status::Successful
         );
         assert_eq!(found, id);
@@ -685,7 +688,7 @@ fn a_table_is_made_once() {
     Child::fork(|| {
         let mut found = 0;
         let rtems = Classic::open(&region).unwrap();
-        rtems.semaphore_ident(NAME, Some(&mut found));
+        rtems.semaphore_ident(NAME, SEARCH_ALL_NODES, Some(&mut found));
         said.store(found, SeqCst);
     })
     .succeed();

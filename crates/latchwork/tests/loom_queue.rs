@@ -1,83 +1,128 @@
-//! Models of the queue's wake path: `src/queue/sleepers.rs` under the model checker.
+//! Models of a queue's two sides: `src/queue/lane.rs` and `src/queue/sleepers.rs` under the model checker.
 //!
-//! A queue of capacity 1 or 2 is a number under a wait-wake lock, with a flag for its deletion and a
-//! set of those who wait and those who have been given a broadcast; senders and receivers sleep and
-//! wake as `Queue::attempt` and `Queue::take` do. Properties: no wake-up is lost (a lost one ends as
-//! loom's deadlock), a broadcast reaches exactly those that it counted, a deletion ends all waits, a flush
-//! none, and a notification that finds nobody registered makes no system call. Every model has a negative
-//! twin.
+//! A queue of capacity 1 or 2 has two locks, two lanes between them, and cells of loom's, which notices
+//! two tasks that touch one at a time. Senders and receivers sleep and wake as `Queue::attempt` and
+//! `Queue::take` do. A second model has a flag for the deletion and a set of those who wait and those who
+//! have been given a broadcast, under one lock. Properties: messages arrive whole and in order, no cell
+//! is written before it was read, no wake-up is lost (a lost one ends as loom's deadlock), a broadcast
+//! reaches exactly those that it counted, a deletion ends all waits, a flush none, and a notification that
+//! finds nobody registered makes no system call. Every model has a negative twin.
 //!
-//! Left out: the cells and their copies, deaths (`region/park.rs` and its kill tests), the polls
-//! before the sleep, more than three tasks.
+//! Left out: the cells' states, ranks, deaths (`region/park.rs` and the kill tests), the polls before the
+//! sleep, more than three tasks. Positions do not wrap.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{SOON, Scene, Sleepers, WakeOrder};
+use latchwork::model::{Lane, SOON, Scene, Sleepers, WakeOrder};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::negative_twin;
 use latchwork::sharing;
 use latchwork::time::Deadline;
+use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
+/// What one side's lock protects: its positions, and the cells that it knows of.
+#[derive(Default)]
+struct Side {
+    put: u32,
+    taken: u32,
+    known: Vec<u32>,
+    /// The number of the next message.
+    number: u32,
+}
+
+impl Side {
+    /// Takes over all that lies in a lane, if nothing is known of.
+    fn refill(&mut self, lane: &Lane) -> bool {
+        if self.known.is_empty() {
+            while let Some(cell) = lane.look(self.taken) {
+                self.known.push(cell);
+                self.taken += 1;
+            }
+        }
+        !self.known.is_empty()
+    }
+}
+
 struct Queue {
-    ready: Mutex<u32, WaitWake<sharing::Shared>>,
-    capacity: u32,
+    sending: Mutex<Side, WaitWake<sharing::Shared>>,
+    receiving: Mutex<Side, WaitWake<sharing::Shared>>,
+    messages: Lane,
+    free: Lane,
+    cells: [UnsafeCell<u32>; 2],
     senders: Sleepers,
     receivers: Sleepers,
 }
 
 impl Queue {
     fn new(capacity: u32) -> Arc<Self> {
+        let sending = Side {
+            known: (0..capacity).collect(),
+            ..Side::default()
+        };
         Arc::new(Self {
-            ready: Mutex::from_raw(WaitWake::new(), 0),
-            capacity,
+            sending: Mutex::from_raw(WaitWake::new(), sending),
+            receiving: Mutex::from_raw(WaitWake::new(), Side::default()),
+            messages: Lane::default(),
+            free: Lane::default(),
+            cells: [UnsafeCell::new(0), UnsafeCell::new(0)],
             senders: Sleepers::default(),
             receivers: Sleepers::default(),
         })
     }
 
-    /// The loop of `Queue::attempt`. Returns whether it was done before the deadline passed, and
-    /// made a system call to wake.
-    fn attempt(
+    /// The loop of `Queue::attempt` and `Queue::take`: `use_it` of a cell that came by one lane, which
+    /// goes on by the other. Returns whether it was done before the deadline passed, and made a
+    /// system call to wake.
+    fn pass(
         &self,
-        step: impl Fn(&mut u32) -> bool,
-        sleepers: &Sleepers,
-        others: &Sleepers,
+        side: &Mutex<Side, WaitWake<sharing::Shared>>,
+        (from, to): (&Lane, &Lane),
+        (sleepers, others): (&Sleepers, &Sleepers),
         deadline: Option<Deadline>,
+        use_it: impl Fn(&UnsafeCell<u32>, u32),
     ) -> Option<bool> {
         loop {
-            let mut ready = self.ready.lock();
-            if step(&mut ready) {
-                let wake = others.notify();
-                drop(ready);
-                return Some(wake.carry_out());
+            let mut mine = side.lock();
+            if !mine.refill(from) {
+                let ticket = sleepers.register();
+                let there = mine.refill(from);
+                drop(mine);
+                if !there && !sleepers.sleep(ticket, deadline) {
+                    return None;
+                }
+                continue;
             }
-            let ticket = sleepers.register();
-            drop(ready);
-            if !sleepers.sleep(ticket, deadline) {
-                return None;
-            }
+            let cell = mine.known.remove(0);
+            use_it(&self.cells[cell as usize], mine.number);
+            mine.number += 1;
+            to.put(mine.put, cell);
+            mine.put += 1;
+            drop(mine);
+            return Some(others.notify(1));
         }
     }
 
     fn send(&self) -> bool {
-        let step = |ready: &mut u32| {
-            let room = *ready < self.capacity;
-            *ready += u32::from(room);
-            room
+        let lanes = (&self.free, &self.messages);
+        let sleepers = (&self.senders, &self.receivers);
+        let write = |cell: &UnsafeCell<u32>, number| {
+            // SAFETY: loom checks that nobody else has it.
+            cell.with_mut(|cell| unsafe { *cell = number });
         };
-        self.attempt(step, &self.senders, &self.receivers, None)
+        self.pass(&self.sending, lanes, sleepers, None, write)
             .unwrap()
     }
 
     fn receive_until(&self, deadline: Option<Deadline>) -> Option<bool> {
-        let step = |ready: &mut u32| {
-            let some = *ready > 0;
-            *ready -= u32::from(some);
-            some
+        let lanes = (&self.messages, &self.free);
+        let sleepers = (&self.receivers, &self.senders);
+        let read = |cell: &UnsafeCell<u32>, number| {
+            // SAFETY: as above.
+            assert_eq!(cell.with(|cell| unsafe { *cell }), number);
         };
-        self.attempt(step, &self.receivers, &self.senders, deadline)
+        self.pass(&self.receiving, lanes, sleepers, deadline, read)
     }
 
     fn receive(&self) {
@@ -270,9 +315,8 @@ impl Hall {
     fn send(&self) {
         let mut state = self.state.lock();
         state.ready += 1;
-        let wake = self.receivers.notify();
         drop(state);
-        wake.carry_out();
+        self.receivers.notify(1);
     }
 
     /// As `Cells::put_up`; how many it reached.
@@ -285,10 +329,9 @@ impl Hall {
                 count += 1;
             }
         }
+        drop(state);
         if count > 0 {
-            let wake = self.receivers.notify_all();
-            drop(state);
-            wake.carry_out();
+            self.receivers.notify(u32::MAX);
         }
         count
     }
@@ -300,9 +343,8 @@ impl Hall {
     fn delete(&self) {
         let mut state = self.state.lock();
         state.deleted = true;
-        let wake = self.receivers.notify_all();
         drop(state);
-        wake.carry_out();
+        self.receivers.notify(u32::MAX);
     }
 }
 
@@ -396,4 +438,36 @@ negative_twin!(
     "deadlock",
     Some(3),
     one_to_two(2)
+);
+
+negative_twin!(
+    twin_ticket_that_is_read_late_is_found,
+    QueueReadsTicketLate,
+    "deadlock",
+    Some(3),
+    one_to_one(1, 1)
+);
+
+negative_twin!(
+    twin_sleeper_without_barrier_is_found,
+    QueueSleeperUnordered,
+    "deadlock",
+    Some(3),
+    one_to_one(1, 1)
+);
+
+negative_twin!(
+    twin_waker_without_barrier_is_found,
+    QueueWakerUnordered,
+    "deadlock",
+    Some(3),
+    one_to_one(1, 1)
+);
+
+negative_twin!(
+    twin_lane_without_release_is_found,
+    LaneRelaxed,
+    "Causality violation",
+    Some(3),
+    one_to_one(1, 2)
 );

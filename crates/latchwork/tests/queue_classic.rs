@@ -2,7 +2,10 @@
 #![cfg(not(loom))]
 
 use core::time::Duration;
-use latchwork::classic::{Id, MessageQueues, NO_WAIT, PRIORITY, Status, WAIT};
+use latchwork::classic::{
+    Classic, ClassicOptions, Id, LOCAL_NODE, NO_WAIT, PRIORITY, SEARCH_ALL_NODES,
+    SEARCH_LOCAL_NODE, SEARCH_OTHER_NODES, Status, WAIT,
+};
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial};
 
@@ -15,11 +18,12 @@ fn region() -> Region {
         .unwrap()
 }
 
-fn table(region: &Region) -> MessageQueues<'_> {
-    MessageQueues::create(region, 2, Duration::from_millis(1)).unwrap()
+fn table(region: &Region) -> Classic<'_> {
+    let options = ClassicOptions::new().semaphores(0).message_queues(2);
+    Classic::create(region, &options.tick(Duration::from_millis(1))).unwrap()
 }
 
-fn queue(table: MessageQueues<'_>, count: u32, attributes: u32) -> Id {
+fn queue(table: Classic<'_>, count: u32, attributes: u32) -> Id {
     let mut id = 0;
     let status = table.message_queue_create(MAIL, count, 16, attributes, Some(&mut id));
     assert_eq!(status, Status::Successful);
@@ -27,14 +31,14 @@ fn queue(table: MessageQueues<'_>, count: u32, attributes: u32) -> Id {
 }
 
 /// What a receiver without patience gets.
-fn receive(table: MessageQueues<'_>, id: Id) -> (Status, Vec<u8>) {
+fn receive(table: Classic<'_>, id: Id) -> (Status, Vec<u8>) {
     let (mut buffer, mut size) = ([0; 16], 0);
     let status = table.message_queue_receive(id, Some(&mut buffer), Some(&mut size), NO_WAIT, 0);
     (status, buffer[..size].to_vec())
 }
 
 /// A child that waits, and ends with the status' code, or 100 and the message's first byte.
-fn receiver(trial: &Trial, table: MessageQueues<'_>, id: Id) -> Child {
+fn receiver(trial: &Trial, table: Classic<'_>, id: Id) -> Child {
     let child = Child::fork(|| {
         let (mut buffer, mut size) = ([0; 16], 0);
         let status = table.message_queue_receive(id, Some(&mut buffer), Some(&mut size), WAIT, 0);
@@ -90,25 +94,36 @@ fn ident_finds_the_first_of_a_name() {
     let (first, second) = (queue(table, 1, 0), queue(table, 1, 0));
     let mut id = 0;
     assert_eq!(
-        table.message_queue_ident(MAIL, None),
+        table.message_queue_ident(MAIL, SEARCH_ALL_NODES, None),
         Status::InvalidAddress
     );
     assert_eq!(
-        table.message_queue_ident(0, Some(&mut id)),
+        table.message_queue_ident(0, SEARCH_ALL_NODES, Some(&mut id)),
         Status::InvalidName
     );
     assert_eq!(
-        table.message_queue_ident(1, Some(&mut id)),
+        table.message_queue_ident(1, SEARCH_ALL_NODES, Some(&mut id)),
         Status::InvalidName
     );
     assert_eq!(
-        table.message_queue_ident(MAIL, Some(&mut id)),
+        table.message_queue_ident(MAIL, SEARCH_ALL_NODES, Some(&mut id)),
         Status::Successful
     );
     assert_eq!(id, first);
+    for (node, status) in [
+        (LOCAL_NODE, Status::Successful),
+        (SEARCH_LOCAL_NODE, Status::Successful),
+        (SEARCH_OTHER_NODES, Status::InvalidName),
+        (2, Status::InvalidName),
+    ] {
+        assert_eq!(table.message_queue_ident(MAIL, node, Some(&mut id)), status);
+        assert_eq!(id, first);
+    }
+    assert_eq!(table.message_queue_max_message_size(first), Some(16));
+    assert_eq!(table.message_queue_max_message_size(first + 2), None);
     assert_eq!(table.message_queue_delete(first), Status::Successful);
     assert_eq!(
-        table.message_queue_ident(MAIL, Some(&mut id)),
+        table.message_queue_ident(MAIL, SEARCH_ALL_NODES, Some(&mut id)),
         Status::Successful
     );
     assert_eq!(id, second);
@@ -122,8 +137,8 @@ fn sending_checks_in_order() {
     let id = queue(table, 1, 0);
     let long = [0; 17];
     for send in [
-        MessageQueues::message_queue_send as fn(&_, _, Option<&[u8]>) -> _,
-        MessageQueues::message_queue_urgent,
+        Classic::message_queue_send as fn(&_, _, Option<&[u8]>) -> _,
+        Classic::message_queue_urgent,
     ] {
         assert_eq!(send(&table, id + 1, None), Status::InvalidAddress);
         assert_eq!(send(&table, id + 1, Some(&long)), Status::InvalidId);

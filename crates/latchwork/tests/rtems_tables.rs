@@ -2,7 +2,9 @@
 #![cfg(not(loom))]
 
 use core::time::Duration;
-use latchwork::classic::{CURRENT_PRIORITY, Classic, ClassicOptions, SCHEDULER, SELF, Status};
+use latchwork::classic::{
+    CURRENT_PRIORITY, Classic, ClassicOptions, SCHEDULER, SEARCH_ALL_NODES, SELF, Status,
+};
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::Trial;
 use latchwork_testkit::conformance::semaphores::{self, ClassicSemaphores};
@@ -44,7 +46,9 @@ impl ClassicSemaphores for Ours {
             .code()
     }
     fn ident(&self, name: u32, id: Option<&mut u32>) -> u32 {
-        self.classic().semaphore_ident(name, id).code()
+        self.classic()
+            .semaphore_ident(name, SEARCH_ALL_NODES, id)
+            .code()
     }
     fn delete(&self, id: u32) -> u32 {
         self.classic().semaphore_delete(id).code()

@@ -10,6 +10,10 @@
 //! from and into a buffer of the task's own; what is passed in place is written where it lies, and read
 //! there, a byte of each cache line; of what is handed over, only the first byte is touched.
 //!
+//! The largest messages are also *computed*: the sender writes each byte of a message, the receiver adds
+//! up all. Who copies does so in its own buffer, and copies besides; in place, and handed over, it
+//! is all that is done.
+//!
 //! Left out: what cannot be. The floor that spins needs two CPUs, the one that copies has no way back.
 
 use std::io;
@@ -26,7 +30,7 @@ use crate::peers::mail::{self, Mail, Receives, Sends};
 use crate::peers::process::{self, Child};
 use crate::peers::{Place, pin_to};
 use crate::plan::Plan;
-use crate::result::{Kind, Mode, Params, Placement, Unit, Warning};
+use crate::result::{Kind, Mode, Params, Placement, Unit, Variant, Warning};
 
 pub(super) struct MessageThroughput;
 
@@ -48,6 +52,8 @@ struct Peer {
     modes: &'static [Mode],
     /// It keeps its CPU while it waits.
     spins: bool,
+    /// It passes something on.
+    carries: bool,
 }
 
 const fn peer<M: Mail>(name: &'static str, modes: &'static [Mode]) -> Peer {
@@ -57,6 +63,7 @@ const fn peer<M: Mail>(name: &'static str, modes: &'static [Mode]) -> Peer {
         absent: absent::<M>,
         modes,
         spins: false,
+        carries: true,
     }
 }
 
@@ -69,31 +76,36 @@ const PEERS: &[Peer] = &[
     peer::<mail::HandedOver>("latchwork queue-handed-over", BOTH),
     peer::<mail::Batched>("latchwork queue-batched", STREAM),
     peer::<mail::Ring>("latchwork queue-spsc", BOTH),
+    peer::<mail::RingInPlace>("latchwork queue-spsc-in-place", BOTH),
     peer::<mail::RingBatched>("latchwork queue-spsc-batched", STREAM),
     peer::<mail::PosixMq>(BASE, BOTH),
     peer::<mail::MutexCond>("mutex+cond", BOTH),
     peer::<mail::MutexSem>("mutex+sem", BOTH),
     peer::<mail::Pipe>("pipe", BOTH),
     peer::<mail::SeqPacket>("unix-seqpacket", BOTH),
+    peer::<mail::Boost>("boost-queue", BOTH),
     Peer {
         spins: true,
         ..peer::<mail::SpinningRing>("floor ring", BOTH)
     },
-    peer::<mail::Memcpy>("floor memcpy", STREAM),
+    Peer {
+        carries: false,
+        ..peer::<mail::Memcpy>("floor memcpy", STREAM)
+    },
 ];
 
 fn absent<M: Mail>(size: u64) -> Option<Absent> {
     let error = M::make(size as usize).err()?;
     Some(Absent {
         reason: error.to_string(),
-        package: None,
+        package: M::PACKAGE,
     })
 }
 
 /// What helps one that cannot take part.
 fn hint(peer: &Peer) -> &'static str {
     if peer.name == BASE {
-        "; `sysctl fs.mqueue.msgsize_max=65536` admits them"
+        "; `sysctl fs.mqueue.msgsize_max=65536` admits them, and `ulimit -q unlimited` as many as needed"
     } else {
         ""
     }
@@ -158,20 +170,28 @@ impl Scenario for MessageThroughput {
                 }
             }
         }
+        let largest = *sizes.last().expect("there are sizes");
+        let plain = sizes.iter().map(|&size| (size, None));
+        let exchanges = plain.chain([(largest, Some(Variant::Computed))]);
         for &kind in kinds {
             for &(mode, placement, cpus) in &ways {
-                for &size in sizes {
+                for (size, case) in exchanges.clone() {
+                    if case.is_some() && mode != Mode::Stream {
+                        continue;
+                    }
                     let params = Params {
                         kind: Some(kind),
                         mode: Some(mode),
                         placement: Some(placement),
                         size: Some(size),
+                        case,
                         ..Params::default()
                     };
                     let able = |peer: &&&Peer| {
                         let one_cpu = placement == Placement::SameCpu;
                         peer.modes.contains(&mode)
                             && !(peer.spins && one_cpu)
+                            && (peer.carries || case.is_none())
                             && !unable.contains(&(peer.name, size))
                     };
                     prepared.cases.extend(peers.iter().filter(able).map(|peer| {
@@ -180,6 +200,7 @@ impl Scenario for MessageThroughput {
                             mode,
                             cpus,
                             size: size as usize,
+                            computed: case.is_some(),
                             sample: plan.sample,
                         };
                         Case {
@@ -206,6 +227,8 @@ struct Exchange {
     mode: Mode,
     cpus: [usize; 2],
     size: usize,
+    /// Each byte is written and read.
+    computed: bool,
     sample: Duration,
 }
 
@@ -292,19 +315,31 @@ impl<M: Mail> Scene<M> {
 
     fn send(&self) -> io::Result<()> {
         let mut sender = self.there.sender().inspect_err(|_| self.start.give_up())?;
-        let message = self.buffer();
+        let mut message = self.buffer();
         self.start.wait_for(2)?;
-        sender.send(&message, IN_STEP + self.messages)
+        let times = IN_STEP + self.messages;
+        if self.exchange.computed {
+            sender.send_computed(&mut message, times)
+        } else {
+            sender.send(&message, times)
+        }
     }
 
     fn receive(&self) -> io::Result<Duration> {
         let receiver = self.there.receiver();
         let mut receiver = receiver.inspect_err(|_| self.start.give_up())?;
         let mut buffer = self.buffer();
+        let mut receive = |times| {
+            if self.exchange.computed {
+                receiver.receive_computed(&mut buffer, times)
+            } else {
+                receiver.receive(&mut buffer, times)
+            }
+        };
         self.start.wait_for(2)?;
-        receiver.receive(&mut buffer, IN_STEP)?;
+        receive(IN_STEP)?;
         let started = Instant::now();
-        receiver.receive(&mut buffer, self.messages)?;
+        receive(self.messages)?;
         Ok(started.elapsed())
     }
 
@@ -359,12 +394,13 @@ mod tests {
             .filter(|peer| (peer.absent)(1024).is_none() && !peer.spins)
         {
             for kind in [Kind::Threads, Kind::Processes] {
-                for &mode in peer.modes {
+                for (&mode, computed) in peer.modes.iter().zip([false, true].into_iter().cycle()) {
                     let mut sample = (peer.sampler)(Exchange {
                         kind,
                         mode,
                         cpus: [cpu; 2],
                         size: 1024,
+                        computed: computed || kind == Kind::Threads,
                         sample: Duration::ZERO,
                     });
                     sample().unwrap();

@@ -1,8 +1,7 @@
 //! The directives of RTEMS's message queue manager.
 //!
-//! The table of queues is a named object of the region, of a capacity that is given when it is made. An
-//! entry names a queue's block and the life of it that the id stands for, so that an id never means a
-//! later queue (until 4,096 have had its place).
+//! An entry of the table names a queue's block and the life of it that the id stands for, so that an id never
+//! means a later queue (until 4,096 have had its place).
 //!
 //! | entry's `state` | meaning | entered by |
 //! | --- | --- | --- |
@@ -18,31 +17,18 @@
 //! stays until the region ends.
 #![allow(unsafe_code)]
 
-use super::{Id, Interval, NO_WAIT, Name, PRIORITY, Status};
+use super::{
+    Classic, Id, Interval, MESSAGE_QUEUE, NO_WAIT, Name, PRIORITY, Status, id_of, parts_of,
+};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
-use crate::mutex::Robust;
 use crate::queue::{
     ControlError, Discipline, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
 };
-use crate::region::{ObjectError, Region, fingerprint};
-use core::alloc::Layout;
-use core::time::Duration;
+use crate::region::ObjectError;
 
-const NAME: &str = "latchwork.classic.queues";
-/// Class, in the first four bits of an id.
-const CLASS: u32 = 4;
-/// Bits of an id's generation.
-const GENERATION: u32 = 0xfff;
-
-#[repr(C, align(64))]
-struct Table {
-    lock: Robust,
-    capacity: u32,
-    microseconds: u32,
-}
-
+/// A queue's place in the table.
 #[repr(C)]
-struct Entry {
+pub(super) struct Entry {
     state: AtomicU32,
     name: AtomicU32,
     /// The queue: where, and in which life.
@@ -50,82 +36,22 @@ struct Entry {
     life: AtomicU32,
 }
 
-fn id_of(state: u32, index: usize) -> Id {
-    CLASS << 28 | ((state / 2) & GENERATION) << 16 | (index as u32 + 1)
-}
-
-const FINGERPRINT: u64 = fingerprint(
-    "classic queues",
-    size_of::<Table>(),
-    align_of::<Table>(),
-    &[size_of::<Entry>() as u64, 1],
-);
-
-/// RTEMS's message queues in a region. What is a null pointer in C is `None` here.
-///
-/// ```
-/// use core::time::Duration;
-/// use latchwork::classic::{MessageQueues, NO_WAIT, Status};
-/// use latchwork::region::RegionOptions;
-///
-/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-/// let rtems = MessageQueues::create(&region, 8, Duration::from_millis(10))?;
-/// let mut id = 0;
-/// let status = rtems.message_queue_create(u32::from_be_bytes(*b"MAIL"), 3, 16, 0, Some(&mut id));
-/// assert_eq!(status, Status::Successful);
-/// assert_eq!(rtems.message_queue_send(id, Some(b"hello")), Status::Successful);
-/// let (mut buffer, mut size) = ([0; 16], 0);
-/// let status = rtems.message_queue_receive(id, Some(&mut buffer), Some(&mut size), NO_WAIT, 0);
-/// assert_eq!((status, &buffer[..size]), (Status::Successful, &b"hello"[..]));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy)]
-pub struct MessageQueues<'r> {
-    region: &'r Region,
-    table: &'r Table,
-    entries: &'r [Entry],
-}
-
-// SAFETY: the table is atomics and a lock.
-unsafe impl Send for MessageQueues<'_> {}
-// SAFETY: as above.
-unsafe impl Sync for MessageQueues<'_> {}
-
-impl<'r> MessageQueues<'r> {
-    /// Makes the region's table with room for `capacity` queues, or opens it, whatever it was made with.
-    /// `tick`: the length of a clock tick, from 1 µs to an hour.
-    ///
-    /// # Errors
-    /// See [`ObjectError`].
-    pub fn create(region: &'r Region, capacity: u16, tick: Duration) -> Result<Self, ObjectError> {
-        let microseconds = tick.as_micros().clamp(1, 3_600_000_000) as u32;
-        let bytes = size_of::<Table>() + usize::from(capacity) * size_of::<Entry>();
-        let layout = Layout::from_size_align(bytes, align_of::<Table>())
-            .map_err(|_| ObjectError::OtherType)?;
-        let (block, _) = region.raw_object(NAME, FINGERPRINT, layout, |block| {
-            // SAFETY: a fresh block of the layout; zero is a valid entry, a free one.
-            unsafe {
-                block.write_bytes(0, bytes);
-                block.cast::<Table>().write(Table {
-                    lock: Robust::new(),
-                    capacity: u32::from(capacity),
-                    microseconds,
-                });
-            }
-        })?;
-        // SAFETY: an object with the table's fingerprint was written as above, and stays as long as the
-        // region.
-        unsafe {
-            let table: &'r Table = block.cast().as_ref();
-            let entries = block.add(size_of::<Table>()).cast::<Entry>();
-            Ok(Self {
-                region,
-                table,
-                entries: core::slice::from_raw_parts(entries.as_ptr(), table.capacity as usize),
-            })
+impl Entry {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            name: AtomicU32::new(0),
+            block: AtomicUsize::new(0),
+            life: AtomicU32::new(0),
         }
     }
+}
 
+fn id_in(state: u32, index: usize) -> Id {
+    id_of(MESSAGE_QUEUE, state / 2, index)
+}
+
+impl<'r> Classic<'r> {
     /// `rtems_message_queue_create`.
     pub fn message_queue_create(
         &self,
@@ -147,17 +73,18 @@ impl<'r> MessageQueues<'r> {
         if max_message_size == 0 {
             return Status::InvalidSize;
         }
-        self.locked(|| self.make(name, count, max_message_size, attributes))
-            .map_or_else(
-                |status| status,
-                |new| {
-                    *id = new;
-                    Status::Successful
-                },
-            )
+        let made = self.naming(|| self.make_queue(name, count, max_message_size, attributes));
+        match made {
+            Ok(Ok(new)) => {
+                *id = new;
+                Status::Successful
+            }
+            Ok(Err(status)) | Err(status) => status,
+        }
     }
 
-    fn make(
+    /// Under the table's lock.
+    fn make_queue(
         &self,
         name: Name,
         count: u32,
@@ -166,7 +93,8 @@ impl<'r> MessageQueues<'r> {
     ) -> Result<Id, Status> {
         // Relaxed, here and below: ordered by the table's lock.
         let free = |entry: &Entry| entry.state.load(Ordering::Relaxed).is_multiple_of(2);
-        let index = self.entries.iter().position(free).ok_or(Status::TooMany)?;
+        let index = self.message_queues.iter().position(free);
+        let index = index.ok_or(Status::TooMany)?;
         let size = u32::try_from(max_message_size).map_err(|_| Status::InvalidSize)?;
         let discipline = if attributes & PRIORITY == 0 {
             Discipline::Fifo
@@ -181,44 +109,36 @@ impl<'r> MessageQueues<'r> {
             QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
             _ => Status::Unsatisfied,
         })?;
-        let entry = &self.entries[index];
+        let entry = &self.message_queues[index];
         let (block, life) = queue.token();
-        entry.name.store(name, Ordering::Relaxed);
-        entry.block.store(block, Ordering::Relaxed);
-        entry.life.store(life, Ordering::Relaxed);
+        // Release, here and below: see the head of `classic`.
+        entry.name.store(name, Ordering::Release);
+        entry.block.store(block, Ordering::Release);
+        entry.life.store(life, Ordering::Release);
         let state = entry.state.load(Ordering::Relaxed) + 1;
-        // Release: pairs with the Acquire in `find`.
         entry.state.store(state, Ordering::Release);
-        Ok(id_of(state, index))
+        Ok(id_in(state, index))
     }
 
-    /// `rtems_message_queue_ident`: the queue of this name that stands first in the table.
-    pub fn message_queue_ident(&self, name: Name, id: Option<&mut Id>) -> Status {
-        let Some(id) = id else {
-            return Status::InvalidAddress;
-        };
-        if name == 0 {
-            return Status::InvalidName;
-        }
-        let found = self.entries.iter().enumerate().find_map(|(index, entry)| {
-            // Acquire: pairs with the Release in `make`.
-            let state = entry.state.load(Ordering::Acquire);
-            let is = state % 2 == 1 && entry.name.load(Ordering::Relaxed) == name;
-            is.then_some(id_of(state, index))
-        });
-        match found {
-            Some(found) => {
-                *id = found;
-                Status::Successful
-            }
-            None => Status::InvalidName,
-        }
+    /// `rtems_message_queue_ident`: of several queues of this name, that with the lowest index. Other nodes than
+    /// this one have none.
+    pub fn message_queue_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
+        super::ident(name, node, id, || {
+            let mut entries = self.message_queues.iter().enumerate();
+            entries.find_map(|(index, entry)| {
+                // Acquire, both: see the head of `classic`.
+                let state = entry.state.load(Ordering::Acquire);
+                let is_it = state % 2 == 1 && entry.name.load(Ordering::Acquire) == name;
+                // Relaxed: behind an Acquire.
+                (is_it && entry.state.load(Ordering::Relaxed) == state).then(|| id_in(state, index))
+            })
+        })
     }
 
     /// `rtems_message_queue_delete`: its messages go, and who waits gets
     /// [`Status::ObjectWasDeleted`].
     pub fn message_queue_delete(&self, id: Id) -> Status {
-        let deleted = self.locked(|| {
+        let deleted = self.naming(|| {
             let (entry, queue) = self.entry(id).ok_or(Status::InvalidId)?;
             match queue.delete() {
                 // Somebody was killed before the next step.
@@ -226,10 +146,14 @@ impl<'r> MessageQueues<'r> {
                 Err(_) => return Err(Status::InternalError),
             }
             let state = entry.state.load(Ordering::Relaxed).wrapping_add(1);
+            // Release: who finds what comes next finds this.
             entry.state.store(state, Ordering::Release);
             Ok(())
         });
-        deleted.map_or_else(|status| status, |()| Status::Successful)
+        match deleted {
+            Ok(Ok(())) => Status::Successful,
+            Ok(Err(status)) | Err(status) => status,
+        }
     }
 
     /// `rtems_message_queue_send`.
@@ -291,10 +215,8 @@ impl<'r> MessageQueues<'r> {
         };
         let wait = if options & NO_WAIT != 0 {
             Wait::Not
-        } else if timeout == 0 {
-            Wait::Forever
         } else {
-            Wait::at_most(Duration::from_micros(self.table.microseconds.into()) * timeout)
+            self.deadline(timeout).map_or(Wait::Forever, Wait::Until)
         };
         match queue.receive_within(buffer, wait) {
             Ok(length) => {
@@ -339,18 +261,25 @@ impl<'r> MessageQueues<'r> {
         }
     }
 
+    /// The most bytes of a message in a queue; `None` if there is no such queue. Not RTEMS's: for those who know no
+    /// more of a buffer than that RTEMS wants it so long.
+    #[must_use]
+    pub fn message_queue_max_message_size(&self, id: Id) -> Option<usize> {
+        self.find(id).map(|queue| queue.max_message() as usize)
+    }
+
     /// The entry of an id, and its queue, dead or alive.
     fn entry(&self, id: Id) -> Option<(&'r Entry, Queue<'r>)> {
-        let index = (id & 0xffff).checked_sub(1)? as usize;
-        let entry = self.entries.get(index)?;
-        // Acquire: pairs with the Release in `make`.
+        let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
+        let entry = self.message_queues.get(index)?;
+        // Acquire, here and below: see the head of `classic`.
         let state = entry.state.load(Ordering::Acquire);
-        if state % 2 == 0 || id_of(state, index) != id {
+        if state % 2 == 0 || id_in(state, index) != id {
             return None;
         }
         let token = (
-            entry.block.load(Ordering::Relaxed),
-            entry.life.load(Ordering::Relaxed),
+            entry.block.load(Ordering::Acquire),
+            entry.life.load(Ordering::Acquire),
         );
         // SAFETY: a token of a queue of this region. (Should the place have changed hands between the
         // looks, it is one of another; a generation later the id is refused.)
@@ -363,26 +292,6 @@ impl<'r> MessageQueues<'r> {
         let (_, queue) = self.entry(id)?;
         // Again, so that what was read in between is of one queue.
         (self.entry(id).is_some() && queue.is_alive()).then_some(queue)
-    }
-
-    /// Runs what makes or deletes under the table's lock.
-    fn locked<T>(&self, step: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
-        // First, for it can fail, and a failure under the lock would leave it locked.
-        self.region
-            .inner()
-            .task()
-            .map_err(|_| Status::InternalError)?;
-        let lock = &self.table.lock;
-        // SAFETY: the lock lies in the region, which the handle keeps mapped.
-        match unsafe { lock.lock_raw(None) } {
-            // An entry is whole at every instruction.
-            Ok(_) => lock.mark_consistent(),
-            Err(_) => return Err(Status::InternalError),
-        }
-        let result = step();
-        // SAFETY: locked above; `step` does not panic.
-        unsafe { lock.unlock_raw() };
-        result
     }
 }
 

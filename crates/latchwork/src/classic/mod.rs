@@ -1,5 +1,5 @@
-//! RTEMS's classic interface over the objects of a region: names, ids, status codes, in RTEMS's order of
-//! checks.
+//! RTEMS's classic interface over the objects of a region: semaphores, events and message queues, by names and ids,
+//! with RTEMS's constants and status codes, in its order of checks.
 //!
 //! The objects live in a table of the region whose capacity is given when it is made, as RTEMS's are
 //! configured. An id means the same in every process, and never a later object than its own (until 4096 have
@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | one system, one table | one table in each region |
 //! | a task | a thread that has used the region |
+//! | nodes | one, [`LOCAL_NODE`] |
 //! | schedulers | one, [`SCHEDULER`] |
 //! | fatal errors of broken mutexes | [`Status::OwnerDied`], beside RTEMS's own |
 //! | clock ticks | of a length that is given when the table is made, 10 ms by default as RTEMS's |
@@ -18,19 +19,31 @@
 //! use latchwork::region::RegionOptions;
 //!
 //! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-//! let rtems = Classic::create(&region, &ClassicOptions::new().semaphores(8))?;
-//! let mut id = 0;
+//! let options = ClassicOptions::new().semaphores(8).message_queues(8);
+//! let rtems = Classic::create(&region, &options)?;
+//! let mut jobs = 0;
 //! let name = classic::build_name(*b"JOBS");
-//! let status = rtems.semaphore_create(name, 1, classic::PRIORITY, 0, Some(&mut id));
+//! let status = rtems.semaphore_create(name, 1, classic::PRIORITY, 0, Some(&mut jobs));
 //! assert_eq!(status, Status::Successful);
-//! assert_eq!(rtems.semaphore_obtain(id, classic::WAIT, classic::NO_TIMEOUT), Status::Successful);
-//! assert_eq!(rtems.semaphore_obtain(id, classic::NO_WAIT, 0), Status::Unsatisfied);
-//! assert_eq!(rtems.semaphore_release(id), Status::Successful);
+//! assert_eq!(rtems.semaphore_obtain(jobs, classic::WAIT, classic::NO_TIMEOUT), Status::Successful);
+//! assert_eq!(rtems.semaphore_obtain(jobs, classic::NO_WAIT, 0), Status::Unsatisfied);
+//! assert_eq!(rtems.semaphore_release(jobs), Status::Successful);
+//!
+//! let (mut mail, mut buffer, mut size) = (0, [0; 16], 0);
+//! rtems.message_queue_create(classic::build_name(*b"MAIL"), 3, 16, 0, Some(&mut mail));
+//! assert_eq!(rtems.message_queue_send(mail, Some(b"hello")), Status::Successful);
+//! let status = rtems.message_queue_receive(
+//!     mail, Some(&mut buffer), Some(&mut size), classic::NO_WAIT, classic::NO_TIMEOUT);
+//! assert_eq!((status, &buffer[..size]), (Status::Successful, &b"hello"[..]));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! *Crash:* an entry of the table is taken exactly if its object is one: one store makes it, one ends it. A
 //! task that is killed in a directive has carried it out or not.
+//!
+//! *An id's entry may get another object at any moment.* Who reads several things of an entry looks at what tells
+//! them apart (a semaphore's key, a queue's state) before and after. What is in between is stored with Release,
+//! after the end of the object before, and read with Acquire: who sees the successor's sees that end, too.
 #![allow(unsafe_code)]
 
 mod event;
@@ -40,24 +53,23 @@ mod status;
 mod task;
 
 pub use event::*;
-pub use message_queue::MessageQueues;
 pub use status::*;
 
-use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::{RawError, Robust};
 use crate::region::{AttachError, ObjectError, Region, fingerprint};
-use crate::semaphore::object::Core;
 use crate::time::Deadline;
 use core::alloc::Layout;
 use core::fmt;
+use core::ptr::NonNull;
 use core::time::Duration;
 
 /// The name by which a region knows its table.
 const NAME: &str = "latchwork.classic";
 
 /// Class, in the first four bits of an id.
-const SEMAPHORE: u32 = 3;
 const TASK: u32 = 1;
+const SEMAPHORE: u32 = 3;
+const MESSAGE_QUEUE: u32 = 4;
 /// Bits of an id's generation.
 const GENERATION: u32 = 0xfff;
 
@@ -76,31 +88,50 @@ fn parts_of(id: Id, class: u32) -> Option<(u32, usize)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassicOptions {
     semaphores: u16,
+    message_queues: u16,
     tick: Duration,
 }
 
 impl ClassicOptions {
-    /// Room for 64 semaphores, 10 ms a tick.
+    /// Room for 64 semaphores and 64 message queues, 10 ms a tick.
     #[must_use]
     pub const fn new() -> Self {
         Self {
             semaphores: 64,
+            message_queues: 64,
             tick: Duration::from_millis(10),
         }
     }
 
-    /// Room for so many semaphores at a time. All of its memory is taken at once.
+    /// Room for so many semaphores at a time. All of their memory is taken at once.
     #[must_use]
     pub const fn semaphores(mut self, semaphores: u16) -> Self {
         self.semaphores = semaphores;
         self
     }
 
-    /// The length of a clock tick; at least 1 µs, at most an hour.
+    /// Room for so many message queues at a time. The memory for messages is taken when a queue is made.
+    #[must_use]
+    pub const fn message_queues(mut self, message_queues: u16) -> Self {
+        self.message_queues = message_queues;
+        self
+    }
+
+    /// The length of a clock tick, in whole microseconds; at least one, at most an hour.
     #[must_use]
     pub const fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
+    }
+
+    /// Where the parts of the table lie: the semaphores, the message queues; and all of it.
+    fn layout(&self) -> Option<(usize, usize, Layout)> {
+        let table = Layout::new::<Table>();
+        let semaphores = Layout::array::<semaphore::Entry>(self.semaphores.into()).ok()?;
+        let queues = Layout::array::<message_queue::Entry>(self.message_queues.into()).ok()?;
+        let (table, semaphores) = table.extend(semaphores).ok()?;
+        let (table, queues) = table.extend(queues).ok()?;
+        Some((semaphores, queues, table))
     }
 }
 
@@ -117,46 +148,53 @@ pub enum ClassicError {
     /// The region cannot hold it.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// A tick must last from 1 µs to an hour.
+    /// A tick must last from 1 µs to an hour, and whole microseconds.
     #[error("a tick of {0:?} is out of range")]
     Tick(Duration),
     /// The region's table was made with other options.
-    #[error("the region's table has room for {semaphores} semaphores, and ticks of {tick:?}")]
+    #[error(
+        "the region's table has room for {semaphores} semaphores and {message_queues} message queues, \
+         and ticks of {tick:?}"
+    )]
     OtherOptions {
-        /// Its room.
+        /// Its room for semaphores.
         semaphores: u16,
+        /// Its room for message queues.
+        message_queues: u16,
         /// Its tick.
         tick: Duration,
     },
 }
 
+/// The head of the table. But for the lock it does not change.
 #[repr(C, align(64))]
 struct Table {
     /// Of the naming of new objects.
     lock: Robust,
-    semaphores: AtomicU32,
-    microseconds: AtomicU32,
-}
-
-#[repr(C, align(64))]
-struct Entry {
-    core: Core,
-    name: AtomicU32,
+    semaphores: u16,
+    message_queues: u16,
+    /// A tick's.
+    microseconds: u32,
 }
 
 const FINGERPRINT: u64 = fingerprint(
     "classic",
     size_of::<Table>(),
     align_of::<Table>(),
-    &[size_of::<Entry>() as u64, 1],
+    &[
+        size_of::<semaphore::Entry>() as u64,
+        size_of::<message_queue::Entry>() as u64,
+        3,
+    ],
 );
 
-/// The classic interface to a region.
+/// The classic interface to a region. What C passes by pointer, and may pass as a null pointer, is an `Option`.
 #[derive(Clone, Copy)]
 pub struct Classic<'r> {
     region: &'r Region,
     table: &'r Table,
-    semaphores: &'r [Entry],
+    semaphores: &'r [semaphore::Entry],
+    message_queues: &'r [message_queue::Entry],
 }
 
 // SAFETY: the table is atomics, and objects that synchronise themselves.
@@ -171,35 +209,41 @@ impl<'r> Classic<'r> {
     /// See [`ClassicError`].
     pub fn create(region: &'r Region, options: &ClassicOptions) -> Result<Self, ClassicError> {
         let microseconds = options.tick.as_micros();
-        if !(1..=3_600_000_000).contains(&microseconds) {
+        let is_whole = options.tick.subsec_nanos().is_multiple_of(1_000);
+        if !is_whole || !(1..=3_600_000_000).contains(&microseconds) {
             return Err(ClassicError::Tick(options.tick));
         }
-        let semaphores = usize::from(options.semaphores);
-        region.raw_object(NAME, FINGERPRINT, layout(semaphores), |block| {
-            let entries = block
-                .as_ptr()
-                .wrapping_add(size_of::<Table>())
-                .cast::<Entry>();
+        let (semaphores, queues, layout) = options.layout().ok_or(ObjectError::OtherType)?;
+        region.raw_object(NAME, FINGERPRINT, layout, |block| {
             // SAFETY: a fresh block of the layout.
             unsafe {
-                block.cast::<Table>().write(Table {
+                block.cast().write(Table {
                     lock: Robust::new(),
-                    semaphores: AtomicU32::new(semaphores as u32),
-                    microseconds: AtomicU32::new(microseconds as u32),
+                    semaphores: options.semaphores,
+                    message_queues: options.message_queues,
+                    microseconds: microseconds as u32,
                 });
-                for index in 0..semaphores {
-                    entries.add(index).write(Entry {
-                        core: Core::new(),
-                        name: AtomicU32::new(0),
-                    });
+                let entries = block.add(semaphores).cast();
+                for index in 0..options.semaphores {
+                    entries.add(index.into()).write(semaphore::Entry::new());
+                }
+                let entries = block.add(queues).cast();
+                for index in 0..options.message_queues {
+                    entries.add(index.into()).write(message_queue::Entry::new());
                 }
             }
         })?;
         let made = Self::open(region)?;
-        if made.semaphores.len() != semaphores || made.tick() != options.tick {
+        let ClassicOptions {
+            semaphores,
+            message_queues,
+            tick,
+        } = made.options();
+        if made.options() != *options {
             return Err(ClassicError::OtherOptions {
-                semaphores: made.semaphores.len() as u16,
-                tick: made.tick(),
+                semaphores,
+                message_queues,
+                tick,
             });
         }
         Ok(made)
@@ -217,28 +261,35 @@ impl<'r> Classic<'r> {
         block.as_ptr().expose_provenance();
         // SAFETY: an object of this fingerprint was written by `create`; nothing frees it.
         let table: &Table = unsafe { block.cast().as_ref() };
-        // Relaxed: written once, before it could be found.
-        let semaphores = table.semaphores.load(Ordering::Relaxed) as usize;
-        if semaphores > usize::from(u16::MAX) || bytes != layout(semaphores).size() {
-            return Err(ObjectError::OtherType.into());
-        }
+        let parts = table.options().layout();
+        let (semaphores, queues, _) = parts
+            .filter(|(.., layout)| layout.size() == bytes)
+            .ok_or(ObjectError::OtherType)?;
         // SAFETY: the block is as long as the table says.
-        let semaphores = unsafe {
-            let entries = block.add(size_of::<Table>()).cast::<Entry>().as_ptr();
-            core::slice::from_raw_parts(entries, semaphores)
+        let (semaphores, message_queues) = unsafe {
+            (
+                slice_at(block, semaphores, table.semaphores),
+                slice_at(block, queues, table.message_queues),
+            )
         };
         Ok(Self {
             region,
             table,
             semaphores,
+            message_queues,
         })
+    }
+
+    /// What the table was made with.
+    #[must_use]
+    pub fn options(&self) -> ClassicOptions {
+        self.table.options()
     }
 
     /// The length of a clock tick.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        // Relaxed: as above.
-        Duration::from_micros(self.table.microseconds.load(Ordering::Relaxed).into())
+        self.options().tick
     }
 
     /// The end of a wait that begins now.
@@ -267,10 +318,34 @@ impl<'r> Classic<'r> {
     }
 }
 
-fn layout(semaphores: usize) -> Layout {
-    let bytes = size_of::<Table>() + semaphores * size_of::<Entry>();
-    // Both are multiples of the alignment, and few enough of them.
-    Layout::from_size_align(bytes, align_of::<Table>()).unwrap_or(Layout::new::<Table>())
+impl Table {
+    fn options(&self) -> ClassicOptions {
+        ClassicOptions {
+            semaphores: self.semaphores,
+            message_queues: self.message_queues,
+            tick: Duration::from_micros(self.microseconds.into()),
+        }
+    }
+}
+
+/// # Safety
+/// There are so many of these in the block, which stays, from `offset` on.
+unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: u16) -> &'r [T] {
+    // SAFETY: by the contract.
+    unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count.into()) }
+}
+
+/// Any `ident` directive: `find` looks for the object of a name, from the first entry on.
+fn ident(name: Name, node: u32, id: Option<&mut Id>, find: impl FnOnce() -> Option<Id>) -> Status {
+    let Some(id) = id else {
+        return Status::InvalidAddress;
+    };
+    let is_searched = [SEARCH_ALL_NODES, SEARCH_LOCAL_NODE, LOCAL_NODE].contains(&node);
+    let found = (name != 0 && is_searched).then(find).flatten();
+    found.map_or(Status::InvalidName, |found| {
+        *id = found;
+        Status::Successful
+    })
 }
 
 fn internal(_: AttachError) -> Status {
@@ -281,8 +356,7 @@ impl fmt::Debug for Classic<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Classic")
-            .field("semaphores", &self.semaphores.len())
-            .field("tick", &self.tick())
+            .field("options", &self.options())
             .finish_non_exhaustive()
     }
 }

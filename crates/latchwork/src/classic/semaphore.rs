@@ -1,19 +1,35 @@
 //! The directives of RTEMS's semaphore manager.
 
 use super::{
-    BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, Entry, INHERIT_PRIORITY, Id, Interval,
-    MAXIMUM_PRIORITY, MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING,
-    SCHEDULER, SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
+    BINARY_SEMAPHORE, CURRENT_PRIORITY, Classic, INHERIT_PRIORITY, Id, Interval, MAXIMUM_PRIORITY,
+    MULTIPROCESSOR_RESOURCE_SHARING, NO_WAIT, Name, PRIORITY, PRIORITY_CEILING, SCHEDULER,
+    SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
 };
-use crate::atomic::Ordering;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
-use crate::semaphore::object::{Discipline, Form, Kind};
+use crate::semaphore::object::{Core, Discipline, Form, Kind};
 use crate::semaphore::owned::Told;
 use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{
     BinarySemaphore, Priority, Refusal, ReleaseError, SemaphoreError, UseError, mrsp,
 };
+
+/// A semaphore's place in the table; taken while there is a semaphore.
+#[repr(C, align(64))]
+pub(super) struct Entry {
+    core: Core,
+    name: AtomicU32,
+}
+
+impl Entry {
+    pub(super) fn new() -> Self {
+        Self {
+            core: Core::new(),
+            name: AtomicU32::new(0),
+        }
+    }
+}
 
 /// What attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
@@ -97,8 +113,8 @@ impl<'r> Classic<'r> {
             return Err(Status::InvalidPriority);
         }
         let locked = Locked::new(ground, &entry.core).map_err(|error| internal(error.into()))?;
-        // Relaxed: read by who finds the object made.
-        entry.name.store(name, Ordering::Relaxed);
+        // Release: see the head of `classic`.
+        entry.name.store(name, Ordering::Release);
         let key = make(&entry.core, plan, task).map_err(|error| match error {
             SemaphoreError::AboveCeiling { .. } => Status::InvalidPriority,
             _ => Status::InternalError,
@@ -113,26 +129,19 @@ impl<'r> Classic<'r> {
         (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry>()
     }
 
-    /// `rtems_semaphore_ident`. There is one node: of several semaphores of this name it finds that with the
-    /// lowest index.
-    pub fn semaphore_ident(&self, name: Name, id: Option<&mut Id>) -> Status {
-        let Some(id) = id else {
-            return Status::InvalidAddress;
-        };
-        if name == 0 {
-            return Status::InvalidName;
-        }
-        for (index, entry) in self.semaphores.iter().enumerate() {
-            let Some(key) = entry.core.key() else {
-                continue;
-            };
-            // Relaxed: behind the Acquire of the key, and looked at again if the object is another by then.
-            if entry.name.load(Ordering::Relaxed) == name && entry.core.key() == Some(key) {
-                *id = id_of(SEMAPHORE, (key >> 4) as u32, index);
-                return Status::Successful;
-            }
-        }
-        Status::InvalidName
+    /// `rtems_semaphore_ident`: of several semaphores of this name, that with the lowest index. Other nodes than
+    /// this one have none.
+    pub fn semaphore_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
+        super::ident(name, node, id, || {
+            let mut entries = self.semaphores.iter().enumerate();
+            entries.find_map(|(index, entry)| {
+                let key = entry.core.key()?;
+                // Acquire: see the head of `classic`.
+                let is_it = entry.name.load(Ordering::Acquire) == name;
+                (is_it && entry.core.key() == Some(key))
+                    .then(|| id_of(SEMAPHORE, (key >> 4) as u32, index))
+            })
+        })
     }
 
     /// `rtems_semaphore_delete`.

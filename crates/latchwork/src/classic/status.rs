@@ -99,5 +99,14 @@ pub const MAXIMUM_PRIORITY: u32 = 255;
 /// `RTEMS_SELF`
 pub const SELF: Id = 0;
 
+/// `RTEMS_SEARCH_ALL_NODES`, where names are looked for.
+pub const SEARCH_ALL_NODES: u32 = 0;
+/// `RTEMS_SEARCH_OTHER_NODES`; there are none.
+pub const SEARCH_OTHER_NODES: u32 = 0x7fff_fffe;
+/// `RTEMS_SEARCH_LOCAL_NODE`
+pub const SEARCH_LOCAL_NODE: u32 = 0x7fff_ffff;
+/// The one node.
+pub const LOCAL_NODE: u32 = 1;
+
 /// The one scheduler, for directives that ask for it.
 pub const SCHEDULER: Id = 0xf000_0001;

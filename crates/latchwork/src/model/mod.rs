@@ -61,6 +61,14 @@ pub enum Fault {
     CondvarTimesOutNotified,
     /// A queue's notification does not move the ticket on.
     QueueTicketStays,
+    /// A sleeper of a queue reads the ticket after it registered.
+    QueueReadsTicketLate,
+    /// A sleeper of a queue may look at the queue before it is seen to be registered.
+    QueueSleeperUnordered,
+    /// A notifier of a queue may look at the registrations before its change is seen.
+    QueueWakerUnordered,
+    /// A cell is put into a lane without Release.
+    LaneRelaxed,
     /// A queue's notification wakes nobody if one sleeper is registered.
     QueueSkipsSingleSleeper,
     /// A queue's notification takes two registrations for one wake-up.
@@ -286,28 +294,15 @@ pub const SOON: Deadline = Deadline::from_nanoseconds(0);
 #[derive(Default)]
 pub struct Sleepers(crate::queue::sleepers::Sleepers);
 
-/// A wake-up to be carried out after the unlock.
-pub struct Wake<'a>(crate::queue::sleepers::Wake<'a>);
-
 impl Sleepers {
-    /// Announces a sleep, under the lock; returns the ticket.
+    /// Announces a sleep; returns the ticket. The caller is to look once more.
     pub fn register(&self) -> u32 {
         self.0.register()
     }
 
-    /// Releases one sleeper, under the lock.
-    pub fn notify(&self) -> Wake<'_> {
-        self.notify_many(1)
-    }
-
-    /// Releases up to so many sleepers, under the lock.
-    pub fn notify_many(&self, most: u32) -> Wake<'_> {
-        Wake(self.0.notify(most))
-    }
-
-    /// Releases all sleepers, under the lock.
-    pub fn notify_all(&self) -> Wake<'_> {
-        Wake(self.0.notify_all())
+    /// Releases up to so many sleepers, after the change and an unlock; whether that took a system call.
+    pub fn notify(&self, most: u32) -> bool {
+        self.0.notify(most)
     }
 
     /// Sleeps until the ticket moves; false at the deadline.
@@ -317,12 +312,29 @@ impl Sleepers {
     }
 }
 
-impl Wake<'_> {
-    /// Makes the system call, if one is needed; returns whether it was.
-    pub fn carry_out(self) -> bool {
-        let needed = self.0.is_needed();
-        self.0.carry_out();
-        needed
+/// `queue/lane.rs`, with two places.
+pub struct Lane([crate::atomic::AtomicU64; 2]);
+
+impl Default for Lane {
+    fn default() -> Self {
+        Self([0, 0].map(crate::atomic::AtomicU64::new))
+    }
+}
+
+impl Lane {
+    /// Puts a cell at the giver's position.
+    pub fn put(&self, position: u32, cell: u32) {
+        let entry = crate::queue::lane::Entry {
+            index: crate::queue::lane::Index(cell),
+            ranked: false,
+        };
+        crate::queue::lane::Lane::new(&self.0).put(position, entry);
+    }
+
+    /// The cell at the taker's position, if one was put there.
+    pub fn look(&self, position: u32) -> Option<u32> {
+        let entry = crate::queue::lane::Lane::new(&self.0).look(position)?;
+        Some(entry.index.0)
     }
 }
 

@@ -1,12 +1,12 @@
-//! The queue's lock, and what sending and receiving share: look, poll, sleep, look again.
+//! The queue's locks, and what sending and receiving share: look, poll, sleep, look again.
 #![allow(unsafe_code)]
 
 use super::cells::Cells;
-use super::sleepers::{Sleepers, Wake};
+use super::sleepers::Wake;
 use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::mutex::pause::pause;
-use crate::mutex::{Acquired, RawError};
+use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AttachError, Giant, Parked, Task};
 
 /// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
@@ -51,7 +51,7 @@ pub(super) fn poll(most: u32, mut ready: impl FnMut() -> bool) -> bool {
 }
 
 impl<'r> Queue<'r> {
-    /// Tries `step` under the lock until it returns something, sleeping among the senders in between.
+    /// Tries `step` under the senders' lock until it returns something, sleeping in between.
     pub(super) fn attempt<T>(
         &self,
         wait: Wait,
@@ -59,12 +59,12 @@ impl<'r> Queue<'r> {
     ) -> Result<T, Failure> {
         let inner = self.inner();
         let task = inner.task()?;
-        let senders: &Sleepers = &self.cells.core.senders;
+        let senders = &self.cells.core.fixed.senders;
         let mut may_poll = true;
         loop {
             // Before the look at the queue: see `park`.
             let deaths = inner.deaths();
-            let locked = self.lock(task, deaths)?;
+            let locked = self.lock(self.senders(), task, deaths)?;
             self.check_life()?;
             if let Some((value, wake)) = step(locked.cells, task) {
                 locked.unlock(wake);
@@ -77,13 +77,15 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) {
                 locked.unlock(Wake::NONE);
-                poll(SELDOM, || self.cells.room() > 0);
+                poll(SELDOM, || self.cells.may_have_room());
                 continue;
             }
             let ticket = senders.register();
+            // Once more: receivers make room under another lock.
+            let room = locked.cells.has_room();
             locked.unlock(Wake::NONE);
             let words = [(senders.word(), ticket)];
-            if inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut {
+            if !room && inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut {
                 return Err(Failure::TimedOut);
             }
         }
@@ -110,64 +112,195 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Takes the queue's lock, and settles what dead tasks left first.
-    pub(super) fn lock(&self, task: Task<'_>, deaths: u32) -> Result<Locked<'r>, AttachError> {
-        let giant = self.inner().giant();
-        let core = self.cells.core;
-        // The lock itself would look more often. Two processes that stream 64 bytes on two processors
-        // take 0.7 of the time so: whoever has the lock gets several messages done.
-        if core.lock.owner().is_some() {
-            poll(RARELY, || core.lock.owner().is_none());
+    /// The lock of those who send.
+    pub(super) fn senders(&self) -> Side {
+        if self.cells.serves_in_order() {
+            Side::Receivers
+        } else {
+            Side::Senders
         }
-        // SAFETY: the queue lies in the region, which the handle keeps mapped.
-        let acquired = unsafe { core.lock.lock_raw(None) };
-        let how = acquired.map_err(|error| match error {
-            RawError::Unavailable(error) => AttachError::Task(error),
-            _ => crate::fatal(format_args!(
-                "a queue was used by a signal handler that interrupted its use"
-            )),
-        })?;
-        let locked = Locked {
-            cells: self.cells,
-            _giant: giant,
-        };
-        if how != Acquired::Clean || core.recovered.load(Relaxed) != deaths {
-            locked.cells.recover(task);
-            if how == Acquired::OwnerDied {
-                core.lock.mark_consistent();
-            }
-            if locked.cells.serves_in_order() {
-                locked.cells.hand_out().carry_out();
-            }
-            core.recovered.store(deaths, Relaxed);
+    }
+
+    /// The locks of all.
+    pub(super) fn everybody(&self) -> Side {
+        if self.cells.serves_in_order() {
+            Side::Receivers
+        } else {
+            Side::Both
         }
-        Ok(locked)
+    }
+
+    /// Takes a side's lock, and settles what dead tasks left first.
+    #[inline]
+    pub(super) fn lock(
+        &self,
+        side: Side,
+        task: Task<'_>,
+        deaths: u32,
+    ) -> Result<Locked<'r>, AttachError> {
+        let (locked, how) = self.acquire(side)?;
+        // Relaxed: written under both locks.
+        if how == Acquired::Clean && self.cells.core.fixed.recovered.load(Relaxed) == deaths {
+            return Ok(locked);
+        }
+        self.settle(locked, how, side, task)
     }
 
     /// [`Self::lock`] for what does not wait.
-    pub(super) fn lock_now(&self, task: Task<'_>) -> Result<Locked<'r>, AttachError> {
-        self.lock(task, self.inner().deaths())
+    pub(super) fn lock_now(&self, side: Side, task: Task<'_>) -> Result<Locked<'r>, AttachError> {
+        self.lock(side, task, self.inner().deaths())
+    }
+
+    /// Settles what dead tasks left, which takes all locks.
+    #[cold]
+    fn settle(
+        &self,
+        locked: Locked<'r>,
+        how: Acquired,
+        side: Side,
+        task: Task<'_>,
+    ) -> Result<Locked<'r>, AttachError> {
+        let all = self.everybody();
+        let (mut locked, how) = if side == all {
+            (locked, how)
+        } else {
+            // The order of locks: those who wait for this one are told of the death in our stead.
+            locked.leave(how);
+            self.acquire(all)?
+        };
+        let core = self.cells.core;
+        let deaths = self.inner().deaths();
+        // Unless another one has, meanwhile.
+        if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
+            locked.cells.recover(task);
+            if locked.cells.serves_in_order() {
+                locked.cells.hand_out().carry_out();
+            }
+            core.fixed.recovered.store(deaths, Relaxed);
+            for lock in locked.locks() {
+                lock.mark_consistent();
+            }
+        }
+        locked.keep(side);
+        Ok(locked)
+    }
+
+    /// Takes the lock of a side, or both, and says whether an owner died.
+    #[inline]
+    fn acquire(&self, side: Side) -> Result<(Locked<'r>, Acquired), AttachError> {
+        let giant = self.inner().giant();
+        let core = self.cells.core;
+        let mut how = Acquired::Clean;
+        if side != Side::Receivers {
+            how = acquire(&core.senders_lock)?;
+        }
+        if side != Side::Senders {
+            match acquire(&core.receivers_lock) {
+                Ok(Acquired::Clean) => {}
+                Ok(died) => how = died,
+                Err(error) => {
+                    if side == Side::Both {
+                        // SAFETY: taken just now.
+                        unsafe { core.senders_lock.unlock_inconsistent() };
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let locked = Locked {
+            cells: self.cells,
+            side,
+            giant,
+        };
+        Ok((locked, how))
     }
 }
 
-/// The queue's lock, held.
-pub(super) struct Locked<'r> {
-    pub(super) cells: Cells<'r>,
-    /// Given up after the lock.
-    _giant: Giant<'r>,
+/// Takes a lock.
+#[inline]
+fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
+    // The lock itself would look more often. Two processes that stream 64 bytes on two processors
+    // took 0.7 of the time so, when they had one lock between them: whoever has it gets several
+    // messages done.
+    if lock.owner().is_some() {
+        poll(RARELY, || lock.owner().is_none());
+    }
+    // SAFETY: the queue lies in the region, which the handle keeps mapped.
+    unsafe { lock.lock_raw(None) }.map_err(|error| match error {
+        RawError::Unavailable(error) => AttachError::Task(error),
+        _ => crate::fatal(format_args!(
+            "a queue was used by a signal handler that interrupted its use"
+        )),
+    })
 }
 
-impl Locked<'_> {
+/// Which of a queue's locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Senders,
+    Receivers,
+    Both,
+}
+
+/// Locks of a queue, held.
+pub(super) struct Locked<'r> {
+    pub(super) cells: Cells<'r>,
+    side: Side,
+    /// Given up after the locks.
+    giant: Giant<'r>,
+}
+
+impl<'r> Locked<'r> {
+    /// Releases the locks, and wakes whom the changes concern. (Each unlock is a read-modify-write, or a
+    /// system call that makes one: the barrier that a notification needs.)
+    #[inline]
     pub(super) fn unlock(self, wake: Wake<'_>) {
         drop(self);
         wake.carry_out();
     }
+
+    fn locks(&self) -> impl Iterator<Item = &'r Robust> {
+        let core = self.cells.core;
+        let senders = (self.side != Side::Receivers).then_some(&*core.senders_lock);
+        let receivers = (self.side != Side::Senders).then_some(&*core.receivers_lock);
+        senders.into_iter().chain(receivers)
+    }
+
+    /// Releases all locks but those of a side.
+    fn keep(&mut self, side: Side) {
+        let core = self.cells.core;
+        let released = match (self.side, side) {
+            (Side::Both, Side::Senders) => &core.receivers_lock,
+            (Side::Both, Side::Receivers) => &core.senders_lock,
+            _ => return,
+        };
+        self.side = side;
+        // SAFETY: taken by `acquire`.
+        unsafe { released.unlock_raw() };
+    }
+
+    /// Releases the locks as they were found.
+    fn leave(self, how: Acquired) {
+        if how == Acquired::Clean {
+            return;
+        }
+        let mut left = core::mem::ManuallyDrop::new(self);
+        for lock in left.locks() {
+            // SAFETY: taken by `acquire`.
+            unsafe { lock.unlock_inconsistent() };
+        }
+        // SAFETY: not dropped otherwise, nor used again.
+        unsafe { core::ptr::drop_in_place(&raw mut left.giant) };
+    }
 }
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         // A panic under the lock is a bug of ours, and the cells are whole at every instruction.
-        // SAFETY: locked by `Queue::lock`.
-        unsafe { self.cells.core.lock.unlock_raw() };
+        for lock in self.locks() {
+            // SAFETY: taken by `acquire`.
+            unsafe { lock.unlock_raw() };
+        }
     }
 }

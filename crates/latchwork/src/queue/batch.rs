@@ -59,9 +59,9 @@ impl Queue<'_> {
             core::iter::successors(Some(first), next).zip(messages)
         };
         chain().for_each(|(index, message)| self.cells.fill(index, message));
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
-            chain().for_each(|(index, _)| locked.cells.release(index, task));
+            chain().for_each(|(index, _)| locked.cells.give_up(index));
             return Err(deleted.into());
         }
         let mut count = 0;

@@ -17,22 +17,23 @@ impl Queue<'_> {
     pub fn broadcast(&self, message: &[u8]) -> Result<u32, SendError> {
         self.check_message(message.len())?;
         let task = self.inner().task()?;
-        let mut locked = self.lock_now(task)?;
+        let mut locked = self.lock_now(self.everybody(), task)?;
         self.check_life()?;
         let cells = locked.cells;
         if cells.nobody_waits() {
             return Ok(0);
         }
-        let index = cells.pop_free().ok_or(SendError::Full)?;
+        cells.refill();
+        let index = cells.take_free().ok_or(SendError::Full)?;
         if message.len() <= SMALL {
             cells.fill(index, message);
         } else {
             cells.set(index, owned(WRITING, task.owner()));
             drop(locked);
             cells.fill(index, message);
-            locked = self.lock_now(task)?;
+            locked = self.lock_now(self.everybody(), task)?;
             if let Err(deleted) = self.check_life() {
-                locked.cells.release(index, task);
+                locked.cells.give_up(index);
                 return Err(deleted.into());
             }
         }

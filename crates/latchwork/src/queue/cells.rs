@@ -1,4 +1,4 @@
-//! The memory of a queue: one block with a header, two index rings, and the cells.
+//! The cells of a queue: what their states mean, and who may change them.
 //!
 //! | cell state | meaning | left by |
 //! | --- | --- | --- |
@@ -11,32 +11,56 @@
 //! `READY` and `READING` may be marked `BLOCK`: then the message is a block of the heap, whose address
 //! stands in the cell.
 //!
+//! *Two locks.* Senders share one, receivers the other, and a stream between two processors takes each
+//! where it lies. A cell goes from side to side by two [lanes](super::lane):
+//!
+//! ```text
+//!            senders' lock                          receivers' lock
+//!   stash ──► fill, READY ──► lane of messages ──► ring of ready cells, in their order ──► read, FREE
+//!     ▲                                                                                     │
+//!     └────────────────────── lane of free cells ◄──────────────────────────────────────────┘
+//! ```
+//!
+//! Each side empties the other's lane, several entries at a time, when it has used up what it knew of. A
+//! message that does not belong behind all others is announced by `ranked`, too, and then a receiver
+//! empties the lane first: so what it takes is the first of all whose send has returned. Who
+//! needs both locks takes the senders' first. Queues that serve their receivers in order, where each
+//! send must look at them, know the receivers' lock only, and no lane of messages.
+//!
 //! Invariants
 //! 1. The states and keys of the cells, and the tasks' inboxes (`region/inbox.rs`), are the truth; the
-//!    rings (ready cells in order, free cells) and counts are derived from them and rebuilt by
-//!    [`Cells::recover`].
-//! 2. Everything but the bytes of a `WRITING`, `READING` or `BOARD` cell changes under the queue's lock.
+//!    rings, lanes and counts are derived from them and rebuilt by [`Cells::recover`], under both locks.
+//! 2. A cell is one side's. It changes under that side's lock, but for the bytes of a `WRITING`, `READING`
+//!    or `BOARD` one: `WRITING` ones, and the free ones of the stash, are the senders'; what
+//!    came by the lane of messages is the receivers', until it goes into that of free cells.
 //! 3. Each change of a cell is one store of its state, made after all that it promises: a kill
-//!    before it changes nothing, a kill after it at most leaves the rings stale, and then the lock's
-//!    owner is dead, and the next one rebuilds them.
+//!    before it changes nothing, a kill after it at most leaves rings and lanes stale, and then the lock's
+//!    owner is dead, and the next one rebuilds them. What the dead one has put into a lane by then is
+//!    true: the state was stored before.
 //! 4. Who is given a cell is told first: an inbox that names a cell which is neither a board nor being
 //!    read by the inbox's task says nothing, and is emptied by the next recovery.
 //! 5. A cell has a block exactly while it is marked so, but for the instants at which a task that holds
 //!    the lock puts it in (before `READY`) or takes it out (before `FREE`). Killed between, it leaves a
 //!    `FREE` cell with a block, which recovery frees, or a marked one without, which becomes `FREE`.
-//! 6. One cell more than the capacity exists, so that a broadcast finds one.
+//! 6. A message that was put into the lane before another of its rank has the smaller number, and one
+//!    that comes from there a greater one than all of its rank that came before.
 //!
-//! Relaxed suffices for all atomics here: the lock orders them, and the region's sweep orders what
-//! a dead task did.
+//! Relaxed suffices for nearly all atomics here: the lanes and locks order them, and the region's sweep
+//! orders what a dead task did. The exceptions say so.
 #![allow(unsafe_code)]
 
+use super::lane::Entry;
+pub(super) use super::lane::Index;
+pub(super) use super::layout::Cells;
 use super::rank::{Key, Rank};
-use super::sleepers::{Sleepers, Wake};
-use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, compiler_fence};
-use crate::mutex::Robust;
+use super::sleepers::Wake;
+use crate::atomic::{
+    AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Relaxed, Release},
+    compiler_fence,
+};
+use crate::region::Task;
 use crate::region::heap::Owner;
-use crate::region::{Inner, Task};
-use core::alloc::Layout;
 use core::num::NonZero;
 use core::ptr::NonNull;
 
@@ -63,7 +87,7 @@ pub(super) fn owner_in(state: u64) -> Option<Owner> {
 pub(super) struct Cell {
     pub(super) state: AtomicU64,
     sequence: AtomicU64,
-    length: AtomicUsize,
+    pub(super) length: AtomicUsize,
     /// The address of the block that the message is, or 0.
     pub(super) block: AtomicUsize,
     rank: AtomicU32,
@@ -89,238 +113,8 @@ impl Cell {
     }
 }
 
-/// The head of a queue's block. The lock has a line of its own, for those who wait for it; what never
-/// changes has another; the rest is the holder's, and stands next to the rings.
-#[repr(C, align(128))]
-pub(crate) struct Core {
-    pub(super) lock: Robust,
-    pub(super) fixed: Fixed,
-    pub(super) ready_first: AtomicU32,
-    pub(super) ready_count: AtomicU32,
-    pub(super) free_count: AtomicU32,
-    /// Cells in state `BOARD`.
-    pub(super) boards: AtomicU32,
-    pub(super) next_number: AtomicU64,
-    pub(super) receivers: Sleepers,
-    pub(super) senders: Sleepers,
-    pub(super) watchers: Sleepers,
-    /// Inboxes that wait for this queue and have been given nothing.
-    pub(super) waiting: AtomicU32,
-    /// The region's count of deaths at the last recovery.
-    pub(super) recovered: AtomicU32,
-    pub(super) next_arrival: AtomicU64,
-    pub(super) redelivered: AtomicU64,
-}
-
-/// What hardly ever changes.
-#[repr(C, align(128))]
-pub(super) struct Fixed {
-    pub(super) capacity: u32,
-    pub(super) max_message: u32,
-    /// How receivers that wait are served; see `waiters.rs`.
-    pub(super) discipline: u32,
-    /// Even: the queue lives; odd: it was deleted. A handle knows the life that it was made in.
-    pub(super) life: AtomicU32,
-}
-
-const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::QUEUE_LOCK);
-
-/// Where the parts of the block lie, behind its head and the ring of ready cells.
-#[derive(Clone, Copy)]
-pub(super) struct Shape {
-    free: usize,
-    cells: usize,
-    stride: usize,
-}
-
-impl Shape {
-    /// `None` if the queue would not fit the address space.
-    pub(super) fn new(capacity: u32, max_message: u32) -> Option<(Self, Layout)> {
-        let total = capacity as usize + 1;
-        let ring = total * size_of::<u32>();
-        let free = size_of::<Core>() + ring;
-        let cells = (free + ring).next_multiple_of(64);
-        let stride = (size_of::<Cell>() + max_message as usize).next_multiple_of(64);
-        let bytes = stride.checked_mul(total)?.checked_add(cells)?;
-        let shape = Self {
-            free,
-            cells,
-            stride,
-        };
-        let layout = Layout::from_size_align(bytes, align_of::<Core>()).ok()?;
-        Some((shape, layout))
-    }
-}
-
-/// What a receiver gets hold of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Index(pub(super) u32);
-
-impl Index {
-    /// As a cell or an inbox names it.
-    pub(super) fn name(self) -> u32 {
-        self.0 + 1
-    }
-
-    /// What [`Self::name`] gave, if anything.
-    pub(super) fn named(name: u32) -> Option<Self> {
-        name.checked_sub(1).map(Self)
-    }
-}
-
-/// A queue's block with its shape; all but the constructor under the lock, except where said.
-#[derive(Clone, Copy)]
-pub(super) struct Cells<'r> {
-    pub(super) core: &'r Core,
-    pub(super) inner: &'r Inner,
-    shape: Shape,
-}
-
 impl<'r> Cells<'r> {
-    /// Writes an empty queue into a fresh block.
-    ///
-    /// # Safety
-    /// The block has the shape's layout and belongs to the caller.
-    pub(super) unsafe fn initialise(
-        block: NonNull<u8>,
-        (shape, layout): (Shape, Layout),
-        (capacity, max_message, discipline): (u32, u32, u32),
-    ) {
-        // SAFETY: by the contract; zero is a valid cell (a free one), ring entry, and byte.
-        unsafe {
-            block.write_bytes(0, layout.size());
-            block.cast::<Core>().write(Core {
-                lock: Robust::new(),
-                fixed: Fixed {
-                    capacity,
-                    max_message,
-                    discipline,
-                    life: AtomicU32::new(0),
-                },
-                ready_first: AtomicU32::new(0),
-                ready_count: AtomicU32::new(0),
-                free_count: AtomicU32::new(capacity + 1),
-                boards: AtomicU32::new(0),
-                recovered: AtomicU32::new(0),
-                waiting: AtomicU32::new(0),
-                next_number: AtomicU64::new(1),
-                next_arrival: AtomicU64::new(1),
-                redelivered: AtomicU64::new(0),
-                receivers: Sleepers::new(),
-                senders: Sleepers::new(),
-                watchers: Sleepers::new(),
-            });
-            let free = block.add(shape.free).cast::<u32>();
-            for place in 0..=capacity {
-                // The first cell is taken first.
-                free.add(place as usize).write(capacity - place);
-            }
-        }
-    }
-
-    /// The queue in a block of `bytes`; `None` if its head does not fit them.
-    ///
-    /// # Safety
-    /// The block is in the region, was written by [`Self::initialise`] and stays for `'r`.
-    pub(super) unsafe fn open(block: NonNull<u8>, bytes: usize, inner: &'r Inner) -> Option<Self> {
-        // SAFETY: by the contract.
-        let core: &'r Core = unsafe { block.cast().as_ref() };
-        let (shape, layout) = Shape::new(core.fixed.capacity, core.fixed.max_message)?;
-        (layout.size() == bytes).then_some(Self { core, inner, shape })
-    }
-
-    fn at(self, offset: usize) -> NonNull<u8> {
-        // SAFETY: offsets come from the shape and stay inside the block, whose address is exposed by
-        // being the region's.
-        unsafe { NonNull::from(self.core).cast::<u8>().add(offset) }
-    }
-
-    fn ring(self, offset: usize) -> &'r [AtomicU32] {
-        // SAFETY: an entry for each cell lies there.
-        unsafe {
-            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.total() as usize)
-        }
-    }
-
-    /// The ring of ready cells.
-    pub(super) fn ready(self) -> &'r [AtomicU32] {
-        self.ring(size_of::<Core>())
-    }
-
-    /// How many cells there are.
-    pub(super) fn total(self) -> u32 {
-        self.core.fixed.capacity + 1
-    }
-
-    pub(super) fn all(self) -> impl Iterator<Item = Index> {
-        (0..self.total()).map(Index)
-    }
-
-    pub(super) fn cell(self, index: Index) -> &'r Cell {
-        debug_assert!(index.0 < self.total());
-        // SAFETY: an index below the number of cells.
-        unsafe {
-            self.at(self.shape.cells + index.0 as usize * self.shape.stride)
-                .cast()
-                .as_ref()
-        }
-    }
-
-    /// The bytes of a cell. Outside the lock for a `WRITING` or `READING` cell of the caller.
-    pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
-        self.at(self.shape.cells + index.0 as usize * self.shape.stride + size_of::<Cell>())
-    }
-
-    /// Copies a message into a cell that is free, or that the caller writes.
-    pub(super) fn fill(self, index: Index, message: &[u8]) {
-        debug_assert!(message.len() <= self.core.fixed.max_message as usize);
-        // SAFETY: `max_message` bytes lie there.
-        unsafe {
-            self.bytes(index)
-                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
-        };
-    }
-
-    /// The message in a cell that the caller has, or under the lock.
-    pub(super) fn message(self, index: Index) -> &'r [u8] {
-        let cell = self.cell(index);
-        let length = cell.length.load(Relaxed);
-        let (place, length) = match NonNull::new(core::ptr::with_exposed_provenance_mut(
-            cell.block.load(Relaxed),
-        )) {
-            Some(block) => (block, length),
-            None => (
-                self.bytes(index),
-                length.min(self.core.fixed.max_message as usize),
-            ),
-        };
-        // SAFETY: so many bytes lie there, written before the cell became ready.
-        unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
-    }
-
-    pub(super) fn push_free(self, index: Index) {
-        let count = self.core.free_count.load(Relaxed);
-        self.ring(self.shape.free)[count as usize].store(index.0, Relaxed);
-        self.core.free_count.store(count + 1, Relaxed);
-    }
-
-    pub(super) fn pop_free(self) -> Option<Index> {
-        let count = self.core.free_count.load(Relaxed).checked_sub(1)?;
-        self.core.free_count.store(count, Relaxed);
-        Some(Index(
-            self.ring(self.shape.free)[count as usize].load(Relaxed),
-        ))
-    }
-
-    /// How many more messages fit. Also without the lock, as a guess.
-    pub(super) fn room(self) -> u32 {
-        let free = self.core.free_count.load(Relaxed);
-        let used = self
-            .total()
-            .saturating_sub(free + self.core.boards.load(Relaxed));
-        free.min(self.core.fixed.capacity.saturating_sub(used))
-    }
-
+    /// Changes a cell's state, before and after all else.
     pub(super) fn set(self, index: Index, state: u64) {
         compiler_fence(crate::atomic::Ordering::SeqCst);
         self.cell(index).state.store(state, Relaxed);
@@ -336,40 +130,54 @@ impl<'r> Cells<'r> {
 
     /// A free cell for a message, if there is room.
     pub(super) fn next_free(self) -> Option<Index> {
-        if self.room() == 0 {
-            return None;
+        if self.has_room() {
+            self.take_free()
+        } else {
+            None
         }
-        self.pop_free()
     }
 
     /// Makes a cell's message visible, in its place; [`Self::announce`] is to follow. `block`: the
-    /// cell has been given one.
+    /// cell has been given one. For senders.
     pub(super) fn commit(self, index: Index, length: usize, rank: Rank, block: u64) {
-        let number = self.core.next_number.load(Relaxed);
+        let side = &self.core.sending;
+        let number = side.next_number.load(Relaxed);
         let cell = self.cell(index);
-        let (rank, sequence) = rank.key(number);
+        let (level, sequence) = rank.key(number);
         cell.length.store(length, Relaxed);
         cell.deliveries.store(0, Relaxed);
-        cell.rank.store(rank, Relaxed);
+        cell.rank.store(level, Relaxed);
         cell.sequence.store(sequence, Relaxed);
         self.set(index, READY | block);
-        self.core.next_number.store(number + 1, Relaxed);
-        self.insert_ready(index);
+        side.next_number.store(number + 1, Relaxed);
+        if self.serves_in_order() {
+            return self.insert_ready(index);
+        }
+        let ranked = rank != Rank::default();
+        let position = side.sent.load(Relaxed);
+        self.messages().put(position, Entry { index, ranked });
+        let next = position.wrapping_add(1);
+        if ranked {
+            // Release: who heeds it finds the entry.
+            self.core.fixed.ranked.store(next, Release);
+        }
+        // Release: pairs with the Acquire in `pending`.
+        side.sent.store(next, Release);
     }
 
-    /// Has so many new messages come to those who wait.
+    /// Has so many messages that are new, or ready again, come to those who wait.
     pub(super) fn announce(self, messages: u32) -> Wake<'r> {
-        let receivers = if self.serves_in_order() {
+        let wake = if self.serves_in_order() {
             self.hand_out()
         } else {
-            self.core.receivers.notify(messages)
+            Wake::of(&self.core.fixed.receivers, messages)
         };
-        receivers.and(self.core.watchers.notify(u32::MAX))
+        wake.and_of(&self.core.fixed.watchers, u32::MAX)
     }
 
     /// Takes the first message for a receiver that keeps it in flight.
     pub(super) fn begin_receive(self, owner: Owner) -> Option<Index> {
-        let index = self.pop_ready()?;
+        let index = self.next_ready()?;
         self.deliver(index, owner);
         Some(index)
     }
@@ -393,13 +201,33 @@ impl<'r> Cells<'r> {
         self.cell(index).state.load(Relaxed) & BLOCK != 0
     }
 
-    /// Frees a cell that the caller has, or has taken off the ready ones, with its block.
+    /// Frees a cell that the caller was writing. For senders.
+    pub(super) fn give_up(self, index: Index) {
+        self.set(index, FREE);
+        self.stash(index);
+    }
+
+    /// Frees a cell that the caller has, or has taken off the ready ones, with its block. For receivers.
     pub(super) fn release(self, index: Index, task: Task<'_>) {
         if self.is_block(index) {
             self.discard_block(index, task);
         }
         self.set(index, FREE);
         self.push_free(index);
+    }
+
+    /// Makes the block that a message is the task's own, and frees its cell; `None`, and nothing has
+    /// changed, if it is none or cannot be. For receivers; the cell is as for [`Self::release`].
+    pub(super) fn claim_block(self, index: Index, task: Task<'_>) -> Option<NonNull<[u8]>> {
+        let message = NonNull::from(self.message(index));
+        // SAFETY: the word is the cell's, under the receivers' robust lock, and the cell the caller's.
+        let taken =
+            self.is_block(index) && unsafe { self.inner.take_over(task, &self.cell(index).block) };
+        taken.then(|| {
+            self.set(index, FREE);
+            self.push_free(index);
+            message
+        })
     }
 
     pub(super) fn discard_block(self, index: Index, task: Task<'_>) {
@@ -418,12 +246,13 @@ impl<'r> Cells<'r> {
     pub(super) fn put_back(self, index: Index) {
         let block = self.cell(index).state.load(Relaxed) & BLOCK;
         self.set(index, READY | block);
-        let redelivered = self.core.redelivered.load(Relaxed) + 1;
-        self.core.redelivered.store(redelivered, Relaxed);
+        let redelivered = &self.core.receiving.redelivered;
+        redelivered.store(redelivered.load(Relaxed) + 1, Relaxed);
     }
 
-    /// Drops all messages that are ready; how many.
+    /// Drops all messages that are ready; how many. For receivers.
     pub(super) fn flush(self, task: Task<'_>) -> u32 {
+        self.take_all_from_lane();
         let mut count = 0;
         while let Some(index) = self.pop_ready() {
             self.release(index, task);

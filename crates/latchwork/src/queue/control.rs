@@ -1,5 +1,7 @@
 //! Flush and deletion.
 
+use super::attempt::Side;
+use super::sleepers::Wake;
 use super::{ControlError, Queue};
 use crate::atomic::Ordering::Relaxed;
 
@@ -13,10 +15,10 @@ impl Queue<'_> {
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
     pub fn flush(&self) -> Result<u32, ControlError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(Side::Receivers, task)?;
         self.check_life()?;
         let count = locked.cells.flush(task);
-        let wake = self.cells.core.senders.notify(count);
+        let wake = Wake::of(&self.cells.core.fixed.senders, count);
         locked.unlock(wake);
         Ok(count)
     }
@@ -35,16 +37,14 @@ impl Queue<'_> {
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
     pub fn delete(&self) -> Result<(), ControlError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(self.everybody(), task)?;
         self.check_life()?;
-        let core = self.cells.core;
-        core.fixed.life.store(self.life.wrapping_add(1), Relaxed);
+        let fixed = &self.cells.core.fixed;
+        fixed.life.store(self.life.wrapping_add(1), Relaxed);
         locked.cells.flush(task);
-        let wake = core
-            .receivers
-            .notify_all()
-            .and(core.senders.notify_all())
-            .and(core.watchers.notify_all());
+        let wake = Wake::of(&fixed.receivers, u32::MAX)
+            .and_of(&fixed.senders, u32::MAX)
+            .and_of(&fixed.watchers, u32::MAX);
         locked.unlock(wake);
         Ok(())
     }

@@ -1,8 +1,10 @@
 //! Messages in flight, and how their flight ends.
 #![allow(unsafe_code)]
 
+use super::attempt::Side;
 use super::cells::{Cells, Index};
 use super::rank::Rank;
+use super::receive::{Received, Verdict};
 use super::sleepers::Wake;
 use super::{Queue, ReceiveError, Wait};
 use crate::atomic::Ordering::Relaxed;
@@ -103,29 +105,20 @@ impl<'r> Message<'r> {
 
     /// The block that the message is, if it can be made the task's own; that ends the flight.
     fn take_over(&self, index: Index) -> Option<region::Box<'r, [u8]>> {
-        let message = self.queue.cells.message(index);
         let inner = self.queue.inner();
-        let mut taken = false;
-        let ended = self.queue.end(self.owner, |cells, task| {
-            // SAFETY: the word is the cell's, under the queue's robust lock; the cell is in flight with
-            // this task.
-            taken = unsafe { inner.take_over(task, &cells.cell(index).block) };
-            if !taken {
-                return Wake::NONE;
+        let mut taken = None;
+        let ended = self.queue.end(Side::Receivers, self.owner, |cells, task| {
+            taken = cells.claim_block(index, task);
+            match taken {
+                Some(_) => Wake::of(&cells.core.fixed.senders, 1),
+                None => Wake::NONE,
             }
-            // Nothing is left in the cell that would have to be freed.
-            cells.set(index, super::cells::FREE);
-            cells.push_free(index);
-            cells.core.senders.notify(1)
         });
-        if ended.is_err() || !taken {
-            return None;
-        }
+        ended.ok()?;
+        let block = taken?;
         inner.slots()[usize::from(self.owner.slot())].message_finished();
-        let (block, bytes) = (message.as_ptr().cast_mut(), message.len());
         // SAFETY: the block belongs to this task alone now.
-        core::ptr::NonNull::new(block)
-            .map(|block| unsafe { region::Box::of_block(block, bytes, inner) })
+        Some(unsafe { region::Box::of_block(block.cast(), block.len(), inner) })
     }
 
     fn finish(&self, how: End) {
@@ -265,17 +258,23 @@ impl<'r> Queue<'r> {
     /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`];
     /// [`ReceiveError::Storage`], and then the message is back in its place; [`ReceiveError::Attach`].
     pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
-        self.receive_held_within(wait)?
-            .into_block()
-            .map_err(|(message, error)| {
-                message.give_back();
-                ReceiveError::Storage(error)
-            })
+        let message = match self.take(wait, 1, |_| Verdict::Claim)? {
+            Received::Block(block) => {
+                let inner = self.inner();
+                // SAFETY: the block belongs to this task alone now.
+                return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
+            }
+            received => self.hold(received)?,
+        };
+        message.into_block().map_err(|(message, error)| {
+            message.give_back();
+            ReceiveError::Storage(error)
+        })
     }
 
     /// Ends the flight of a chain of messages that `owner` took.
     fn finish(&self, first: Index, count: u32, owner: Owner, how: End) {
-        let ended = self.end(owner, |cells, task| {
+        let ended = self.end(Side::Receivers, owner, |cells, task| {
             let mut next = Some(first);
             while let Some(index) = next {
                 debug_assert!(cells.is_read_by(index, owner));
@@ -287,7 +286,7 @@ impl<'r> Queue<'r> {
             }
             // A cell that is free is a sender's, one that is ready again a receiver's.
             match how {
-                End::Done => cells.core.senders.notify(count),
+                End::Done => Wake::of(&cells.core.fixed.senders, count),
                 End::GiveBack => cells.announce(count),
             }
         });
@@ -297,9 +296,10 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Changes, under the lock, what `owner` has in its hands. Aborts if that is another task.
+    /// Changes, under a side's lock, what `owner` has in its hands. Aborts if that is another task.
     pub(super) fn end(
         &self,
+        side: Side,
         owner: Owner,
         how: impl FnOnce(Cells<'r>, Task<'_>) -> Wake<'r>,
     ) -> Result<(), AttachError> {
@@ -311,7 +311,7 @@ impl<'r> Queue<'r> {
         }
         // SAFETY: it is the calling thread.
         let task = unsafe { self.inner().task_named(owner) };
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(side, task)?;
         let wake = how(locked.cells, task);
         locked.unlock(wake);
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! A message is 0 to `max_message` bytes, or a block of the region's heap of any size. Messages arrive
 //! in the order of their [ranks](Rank), and within one in that in which their sends were committed.
-//! Small ones are copied under the queue's lock, in one step; larger ones outside it, or not at all.
+//! Small ones are copied under a lock, in one step; larger ones outside it, or not at all.
 //!
 //! | to | use |
 //! | --- | --- |
@@ -19,7 +19,7 @@
 //! | --- | --- | --- |
 //! | a sender | before the commit | nothing of the message is visible, its place is free again |
 //! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its place |
-//! | anybody | holding the queue's lock | the next one rebuilds the queue from its cells |
+//! | anybody | holding a lock of the queue | the next one rebuilds the queue from its cells |
 //! | a task that was woken for, or given a message | before it took it | another one is woken, or given it |
 //!
 //! So a message is delivered at least once. To process each exactly once, take it with
@@ -56,6 +56,8 @@ mod broadcast;
 mod cells;
 mod control;
 mod error;
+pub(crate) mod lane;
+mod layout;
 mod message;
 mod rank;
 mod ready;
@@ -66,6 +68,7 @@ pub(crate) mod ring;
 mod send;
 pub(crate) mod sleepers;
 pub mod spsc;
+mod stock;
 mod wait;
 mod waiters;
 mod watch;
@@ -80,10 +83,10 @@ pub use watch::{Watch, WatchError};
 
 use crate::atomic::Ordering;
 use crate::region::{AttachError, Inner, Region, fingerprint};
-use cells::{Cells, Shape};
 use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
+use layout::{Cells, Shape};
 use sleepers::Wake;
 use std::sync::Arc;
 
@@ -138,9 +141,9 @@ impl QueueOptions {
 
 const FINGERPRINT: u64 = fingerprint(
     "queue",
-    size_of::<cells::Core>(),
-    align_of::<cells::Core>(),
-    &[size_of::<cells::Cell>() as u64, 2],
+    size_of::<layout::Core>(),
+    align_of::<layout::Core>(),
+    &[size_of::<cells::Cell>() as u64, 3],
 );
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
@@ -240,7 +243,7 @@ impl<'r> Queue<'r> {
         let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
         // SAFETY: by the contract a queue's block, which stays as long as the region.
         let cells = unsafe {
-            let fixed = &block.cast::<cells::Core>().as_ref().fixed;
+            let fixed = &block.cast::<layout::Core>().as_ref().fixed;
             let (_, layout) = Shape::new(fixed.capacity, fixed.max_message)?;
             Cells::open(block, layout.size(), region.inner())?
         };
@@ -265,7 +268,7 @@ impl<'r> Queue<'r> {
     /// Makes a new queue of a deleted one.
     fn begin_anew(&mut self) -> Result<(), AttachError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(self.everybody(), task)?;
         let life = &self.cells.core.fixed.life;
         // Another one may have done it.
         if life.load(Ordering::Relaxed) % 2 == 1 {
@@ -327,8 +330,7 @@ impl<'r> Queue<'r> {
     /// Messages that are ready to be received at this moment; those in flight are not counted.
     #[must_use]
     pub fn len(&self) -> u32 {
-        // Relaxed: the answer may be stale before it arrives.
-        self.cells.core.ready_count.load(Ordering::Relaxed)
+        self.cells.pending()
     }
 
     /// Whether no message is ready at this moment.
@@ -340,7 +342,11 @@ impl<'r> Queue<'r> {
     /// How many messages were put back so far, because a receiver died or gave them back.
     #[must_use]
     pub fn redelivered(&self) -> u64 {
-        self.cells.core.redelivered.load(Ordering::Relaxed)
+        self.cells
+            .core
+            .receiving
+            .redelivered
+            .load(Ordering::Relaxed)
     }
 
     /// Checks that the queue's indices agree with its cells, for tests and doubtful regions.
@@ -349,7 +355,7 @@ impl<'r> Queue<'r> {
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(self.everybody(), task)?;
         let consistent = locked.cells.is_consistent();
         locked.unlock(Wake::NONE);
         Ok(consistent)

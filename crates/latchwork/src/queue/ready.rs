@@ -10,8 +10,7 @@ use crate::atomic::Ordering::Relaxed;
 impl Cells<'_> {
     /// The ring's place of the message with so many before it.
     fn place(self, position: u32) -> usize {
-        let place = u64::from(self.core.ready_first.load(Relaxed)) + u64::from(position);
-        (place % u64::from(self.total())) as usize
+        self.wrapped(self.core.receiving.ready_first.load(Relaxed), position)
     }
 
     /// The ready message with so many before it.
@@ -30,7 +29,7 @@ impl Cells<'_> {
     /// Puts a ready cell in its place.
     pub(super) fn insert_ready(self, index: Index) {
         let key = self.cell(index).key();
-        let count = self.core.ready_count.load(Relaxed);
+        let count = self.core.receiving.ready_count.load(Relaxed);
         let position = if count == 0 || self.key_at(count - 1) < key {
             count
         } else {
@@ -39,7 +38,7 @@ impl Cells<'_> {
         if position <= count / 2 {
             // The ring begins one place earlier, which is the last behind its end.
             let first = self.place(self.total() - 1) as u32;
-            self.core.ready_first.store(first, Relaxed);
+            self.core.receiving.ready_first.store(first, Relaxed);
             for before in 0..position {
                 self.put(before, self.nth(before + 1));
             }
@@ -49,7 +48,7 @@ impl Cells<'_> {
             }
         }
         self.put(position, index);
-        self.core.ready_count.store(count + 1, Relaxed);
+        self.core.receiving.ready_count.store(count + 1, Relaxed);
     }
 
     /// How many of `count` messages come before `key`.
@@ -66,30 +65,35 @@ impl Cells<'_> {
         low
     }
 
-    /// Adds a cell to the ring, whatever its key; [`Self::sort_ready`] is to follow.
-    pub(super) fn push_ready_unsorted(self, index: Index) {
-        let count = self.core.ready_count.load(Relaxed);
+    /// Adds a cell behind all others: it belongs there, or [`Self::sort_ready`] is to follow.
+    pub(super) fn push_ready(self, index: Index) {
+        let count = self.core.receiving.ready_count.load(Relaxed);
         self.put(count, index);
-        self.core.ready_count.store(count + 1, Relaxed);
+        self.core.receiving.ready_count.store(count + 1, Relaxed);
     }
 
+    /// Takes the first of the ready cells, as [`Cells::peek`] has shown.
     pub(super) fn pop_ready(self) -> Option<Index> {
-        let count = self.core.ready_count.load(Relaxed).checked_sub(1)?;
+        let side = &self.core.receiving;
+        let count = side.ready_count.load(Relaxed).checked_sub(1)?;
         let index = self.nth(0);
-        self.core.ready_first.store(self.place(1) as u32, Relaxed);
-        self.core.ready_count.store(count, Relaxed);
+        side.ready_first.store(self.place(1) as u32, Relaxed);
+        side.ready_count.store(count, Relaxed);
+        if let Some(next) = self.first_ready() {
+            self.expect(next);
+        }
         Some(index)
     }
 
-    /// The first message, not yet taken.
-    pub(super) fn peek(self) -> Option<Index> {
-        (self.core.ready_count.load(Relaxed) > 0).then(|| self.nth(0))
+    pub(super) fn first_ready(self) -> Option<Index> {
+        let count = self.core.receiving.ready_count.load(Relaxed);
+        (count > 0).then(|| self.nth(0))
     }
 
     /// Heap sort in place: nothing may be allocated here. The ring begins at its first place.
     pub(super) fn sort_ready(self) {
         let ring = self.ready();
-        let count = self.core.ready_count.load(Relaxed) as usize;
+        let count = self.core.receiving.ready_count.load(Relaxed) as usize;
         let key = |place: usize| self.cell(Index(ring[place].load(Relaxed))).key();
         let swap = |one: usize, other: usize| {
             let kept = ring[one].load(Relaxed);
@@ -121,7 +125,7 @@ impl Cells<'_> {
 
     /// The ring holds ready cells, in the order of their keys.
     pub(super) fn ready_is_sorted(self) -> bool {
-        let count = self.core.ready_count.load(Relaxed);
+        let count = self.core.receiving.ready_count.load(Relaxed);
         (1..count).all(|position| self.key_at(position - 1) < self.key_at(position))
             && (0..count)
                 .all(|position| self.cell(self.nth(position)).kind() == super::cells::READY)

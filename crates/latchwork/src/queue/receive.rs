@@ -1,7 +1,7 @@
 //! Receiving: a small message is copied in one step under the lock; a larger one, or one that is
 //! received in place, is in flight until it is finished.
 
-use super::attempt::{Failure, Locked, OFTEN, SELDOM, poll};
+use super::attempt::{Failure, Locked, OFTEN, SELDOM, Side, poll};
 use super::cells::Index;
 use super::message::{Message, Messages};
 use super::sleepers::Wake;
@@ -10,14 +10,17 @@ use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::region::{Parked, Task};
 use crate::time::Deadline;
+use core::ptr::NonNull;
 use core::time::Duration;
 
 /// What a receiver says of the message that is its.
-enum Verdict {
+pub(super) enum Verdict {
     /// It has copied it.
     Copied,
     /// It wants it in flight.
     Hold,
+    /// It wants the block that it is; in flight, if it is none.
+    Claim,
     /// It does not want it.
     Refuse,
 }
@@ -27,6 +30,8 @@ pub(super) enum Received<'r> {
     Copied,
     /// So many cells, linked to each other, are in flight with the task.
     Held(Index, u32, Task<'r>),
+    /// The block is the task's own.
+    Block(NonNull<[u8]>),
     /// A board is to be copied.
     Board(Index, Task<'r>),
     Refused,
@@ -95,7 +100,13 @@ impl<'r> Queue<'r> {
     }
 
     pub(super) fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
-        Ok(match self.take(wait, 1, |_| Verdict::Hold)? {
+        let received = self.take(wait, 1, |_| Verdict::Hold)?;
+        self.hold(received)
+    }
+
+    /// The message that is in flight, or on a board.
+    pub(super) fn hold(&self, received: Received<'r>) -> Result<Message<'r>, ReceiveError> {
+        Ok(match received {
             Received::Held(index, _, task) => {
                 task.slot.message_taken();
                 Message::in_flight(*self, index, task.owner())
@@ -105,7 +116,9 @@ impl<'r> Queue<'r> {
                 self.end_board(index, task)?;
                 Message::copied(*self, copy, task.owner())
             }
-            Received::Copied | Received::Refused => unreachable!("it was neither"),
+            Received::Copied | Received::Refused | Received::Block(_) => {
+                unreachable!("it was to be held")
+            }
         })
     }
 
@@ -127,7 +140,9 @@ impl<'r> Queue<'r> {
                 self.end_board(index, task)?;
                 Messages::copied(*self, copy, task.owner())
             }
-            Received::Copied | Received::Refused => unreachable!("it was neither"),
+            Received::Copied | Received::Refused | Received::Block(_) => {
+                unreachable!("they were to be held")
+            }
         })
     }
 
@@ -151,6 +166,7 @@ impl<'r> Queue<'r> {
         })?;
         match received {
             Received::Copied => {}
+            Received::Block(_) => unreachable!("it was not to be claimed"),
             Received::Refused => {
                 return Err(ReceiveError::BufferTooSmall {
                     bytes: length,
@@ -159,9 +175,9 @@ impl<'r> Queue<'r> {
             }
             Received::Held(index, _, task) => {
                 buffer[..length].copy_from_slice(self.cells.message(index));
-                let locked = self.lock_now(task)?;
+                let locked = self.lock_now(Side::Receivers, task)?;
                 locked.cells.release(index, task);
-                let wake = self.cells.core.senders.notify(1);
+                let wake = Wake::of(&self.cells.core.fixed.senders, 1);
                 locked.unlock(wake);
             }
             Received::Board(index, task) => {
@@ -173,14 +189,14 @@ impl<'r> Queue<'r> {
     }
 
     fn end_board(&self, index: Index, task: Task<'_>) -> Result<(), ReceiveError> {
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(Side::Receivers, task)?;
         let wake = locked.cells.end_board(index, task);
         locked.unlock(wake);
         Ok(())
     }
 
     /// The loop of all receivers: looks for a message under the lock, until `judge` has had one.
-    fn take(
+    pub(super) fn take(
         &self,
         wait: Wait,
         most: u32,
@@ -189,13 +205,13 @@ impl<'r> Queue<'r> {
         let inner = self.inner();
         let task = inner.task()?;
         let inbox = &task.slot.inbox;
-        let core = self.cells.core;
+        let receivers = &self.cells.core.fixed.receivers;
         let in_order = self.cells.serves_in_order();
         let (mut may_poll, mut waits, mut late) = (true, false, false);
         loop {
             // Before the look at the queue: see `park`.
             let deaths = inner.deaths();
-            let locked = self.lock(task, deaths)?;
+            let locked = self.lock(Side::Receivers, task, deaths)?;
             let cells = locked.cells;
             if waits && let Some(given) = cells.given_to(task) {
                 return Ok(locked.accept(given, task, &mut judge));
@@ -223,22 +239,27 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) && !in_order {
                 locked.unlock(Wake::NONE);
-                poll(SELDOM, || core.ready_count.load(Relaxed) > 0);
+                poll(SELDOM, || self.cells.may_have_messages());
                 continue;
             }
             if !waits {
                 waits = true;
                 cells.join_waiters(inbox, self.urgency());
             }
-            let ticket = core.receivers.register();
+            let ticket = receivers.register();
+            // Once more: senders send under another lock.
+            let there = cells.peek().is_some();
             locked.unlock(Wake::NONE);
+            if there {
+                continue;
+            }
             if in_order
                 && core::mem::take(&mut may_poll)
                 && poll(OFTEN, || inbox.given.load(Relaxed) != 0)
             {
                 continue;
             }
-            let words = [(core.receivers.word(), ticket), (&inbox.given, 0)];
+            let words = [(receivers.word(), ticket), (&inbox.given, 0)];
             late = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
         }
     }
@@ -263,14 +284,22 @@ impl<'r> Locked<'r> {
         judge: &mut impl FnMut(&[u8]) -> Verdict,
     ) -> Received<'r> {
         let cells = self.cells;
-        match judge(cells.message(first)) {
+        let verdict = judge(cells.message(first));
+        if let Verdict::Claim = verdict
+            && let Some(block) = cells.claim_block(first, task)
+        {
+            cells.pop_ready();
+            self.unlock(Wake::of(&cells.core.fixed.senders, 1));
+            return Received::Block(block);
+        }
+        match verdict {
             Verdict::Copied => {
                 cells.pop_ready();
                 cells.release(first, task);
-                self.unlock(cells.core.senders.notify(1));
+                self.unlock(Wake::of(&cells.core.fixed.senders, 1));
                 Received::Copied
             }
-            Verdict::Hold => {
+            Verdict::Hold | Verdict::Claim => {
                 let mut count = 0;
                 let mut last: Option<Index> = None;
                 while count < most
@@ -288,7 +317,7 @@ impl<'r> Locked<'r> {
             }
             Verdict::Refuse => {
                 // Another receiver may have the room: pass the wake-up on.
-                self.unlock(cells.core.receivers.notify(1));
+                self.unlock(Wake::of(&cells.core.fixed.receivers, 1));
                 Received::Refused
             }
         }
@@ -308,10 +337,10 @@ impl<'r> Locked<'r> {
                 match judge(cells.message(index)) {
                     Verdict::Copied => {
                         cells.release(index, task);
-                        self.unlock(cells.core.senders.notify(1));
+                        self.unlock(Wake::of(&cells.core.fixed.senders, 1));
                         Received::Copied
                     }
-                    Verdict::Hold => {
+                    Verdict::Hold | Verdict::Claim => {
                         cells.cell(index).next.store(0, Relaxed);
                         self.unlock(Wake::NONE);
                         Received::Held(index, 1, task)
@@ -324,7 +353,7 @@ impl<'r> Locked<'r> {
                 }
             }
             Given::Board(index) => match judge(cells.message(index)) {
-                Verdict::Hold => {
+                Verdict::Hold | Verdict::Claim => {
                     self.unlock(Wake::NONE);
                     Received::Board(index, task)
                 }

@@ -8,7 +8,7 @@ use core::ptr;
 
 impl Cells<'_> {
     /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
-    /// given goes to others. Idempotent.
+    /// given goes to others. Idempotent. Under both locks.
     pub(super) fn recover(self, task: Task<'_>) {
         for index in self.all() {
             let cell = self.cell(index);
@@ -31,32 +31,45 @@ impl Cells<'_> {
         ptr::from_ref(self.core).addr()
     }
 
-    /// Derives rings and counts from cells and inboxes.
+    /// Derives rings, lanes and counts from cells and inboxes.
     fn rebuild(self) {
-        let core = self.core;
+        let (sending, receiving) = (&self.core.sending, &self.core.receiving);
         self.count_waiters();
-        core.ready_count.store(0, Relaxed);
-        core.ready_first.store(0, Relaxed);
-        core.free_count.store(0, Relaxed);
+        self.messages().clear();
+        self.free_cells().clear();
+        for word in [
+            &sending.sent,
+            &sending.fetched,
+            &sending.stash_first,
+            &sending.stash_count,
+            &receiving.taken,
+            &receiving.freed,
+            &receiving.ready_first,
+            &receiving.ready_count,
+            &receiving.heeded,
+            &self.core.fixed.ranked,
+        ] {
+            word.store(0, Relaxed);
+        }
         let (mut last, mut boards) = (0, 0);
         for index in self.all() {
             let cell = self.cell(index);
             match cell.kind() {
-                FREE => self.push_free(index),
+                FREE => self.stash(index),
                 BOARD => boards += 1,
                 WRITING => {}
                 kind => {
                     last = last.max(number(cell.key()));
                     if kind == READY {
-                        self.push_ready_unsorted(index);
+                        self.push_ready(index);
                     }
                 }
             }
         }
         self.sort_ready();
-        core.boards.store(boards, Relaxed);
-        let next = core.next_number.load(Relaxed).max(last + 1);
-        core.next_number.store(next, Relaxed);
+        self.core.fixed.boards.store(boards, Relaxed);
+        let next = sending.next_number.load(Relaxed).max(last + 1);
+        sending.next_number.store(next, Relaxed);
     }
 
     /// Counts inboxes: those without a cell, and the readers of boards. One that names a cell in vain is
@@ -82,7 +95,7 @@ impl Cells<'_> {
         boards()
             .filter(|index| self.cell(*index).readers.load(Relaxed) == 0)
             .for_each(|index| self.set(index, FREE));
-        let core = self.core;
+        let core = &self.core.receiving;
         core.waiting.store(waiting, Relaxed);
         let next = core.next_arrival.load(Relaxed).max(last + 1);
         core.next_arrival.store(next, Relaxed);
@@ -97,12 +110,17 @@ impl Cells<'_> {
         census
     }
 
-    /// The rings agree with the cells.
+    /// Rings and lanes agree with the cells.
     pub(super) fn is_consistent(self) -> bool {
+        self.refill();
+        self.take_all_from_lane();
+        let (sending, receiving) = (&self.core.sending, &self.core.receiving);
         let census = self.census();
-        census[FREE as usize] == self.core.free_count.load(Relaxed)
-            && census[READY as usize] == self.core.ready_count.load(Relaxed)
-            && census[BOARD as usize] == self.core.boards.load(Relaxed)
+        census[FREE as usize] == sending.stash_count.load(Relaxed)
+            && census[READY as usize] == receiving.ready_count.load(Relaxed)
+            && census[BOARD as usize] == self.core.fixed.boards.load(Relaxed)
+            && sending.sent.load(Relaxed) == receiving.taken.load(Relaxed)
+            && sending.fetched.load(Relaxed) == receiving.freed.load(Relaxed)
             && self.ready_is_sorted()
             && self.all().all(|index| {
                 let cell = self.cell(index);

@@ -37,11 +37,11 @@ impl Reservation<'_> {
         let this = ManuallyDrop::new(self);
         let queue = this.queue;
         let mut result = Ok(());
-        queue.end(this.owner, |cells, task| {
+        queue.end(queue.senders(), this.owner, |cells, task| {
             task.slot.message_finished();
             if let Err(deleted) = queue.check_life() {
                 result = Err(deleted.into());
-                cells.release(this.index, task);
+                cells.give_up(this.index);
                 return Wake::NONE;
             }
             cells.commit(this.index, length, queue.rank, 0);
@@ -81,10 +81,11 @@ impl DerefMut for Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         // Whoever took the place could lock, and still can.
-        let _ = self.queue.end(self.owner, |cells, task| {
+        let queue = self.queue;
+        let _ = queue.end(queue.senders(), self.owner, |cells, task| {
             task.slot.message_finished();
-            cells.release(self.index, task);
-            cells.core.senders.notify(1)
+            cells.give_up(self.index);
+            Wake::of(&cells.core.fixed.senders, 1)
         });
     }
 }

@@ -57,9 +57,9 @@ impl Queue<'_> {
         index: Index,
         length: usize,
     ) -> Result<(), SendError> {
-        let locked = self.lock_now(task)?;
+        let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
-            locked.cells.release(index, task);
+            locked.cells.give_up(index);
             return Err(deleted.into());
         }
         locked.cells.commit(index, length, self.rank, 0);

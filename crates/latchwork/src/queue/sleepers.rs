@@ -2,32 +2,44 @@
 //!
 //! | word | meaning | changed by |
 //! | --- | --- | --- |
-//! | `ticket` | what sleepers compare; changes with each notification | a notifier, under the queue's lock |
-//! | `registered` | at least as many as sleep, or are about to | +1 by a sleeper, −1 by a notifier, under the lock |
+//! | `ticket` | what sleepers compare; changes with each notification | +1 by a notifier |
+//! | `registered` | at least as many as sleep, or are about to | +1 by a sleeper, −n by a notifier |
+//!
+//! Who sleeps and who notifies need not hold the same lock, or any.
 //!
 //! Invariants
-//! 1. A task registers, and reads the ticket, under the lock, after it found nothing to do there.
-//! 2. A notifier changes the state that sleepers wait for, takes as many registrations as it wakes
-//!    sleepers, and moves the ticket on, all under the lock; the wake follows after the unlock.
+//! 1. A task that is about to sleep reads the ticket, registers, and then looks once more at what it
+//!    waits for.
+//! 2. A notifier first changes what is waited for. Then it takes as many registrations as it is going
+//!    to wake, moves the ticket on, and wakes.
 //! 3. `registered` never falls below the number of tasks that sleep or are about to with the
-//!    current or an older ticket. It may be too high: whoever leaves for another cause (deadline,
-//!    death of a task, signal) leaves its registration behind, which costs a later notifier one
-//!    needless system call.
+//!    current or an older ticket. It may be too high: whoever does not sleep after all, or leaves for
+//!    another cause (deadline, death of a task, signal), leaves its registration behind, which costs a later
+//!    notifier one needless system call.
 //!
-//! *No wake-up is lost.* A sleeper that registered before the notification is asleep, and the wake
-//! takes it or one like it off the queue; or it is about to sleep, and the kernel refuses since the
-//! ticket moved. A notification of all (a deletion, a broadcast) wakes all, and leaves no registration. One that comes later finds the changed state under the lock (1, 2). 3 holds since a
-//! notification takes one registration and releases at least one sleeper, or all that are about to.
-//! A notifier, or a woken task, that dies before it did its part is covered by the region: its death
-//! wakes all who sleep there (see `region/park.rs`).
+//! *No wake-up is lost.* Between the registration and the look, and between the change and the look at
+//! the registrations, stands a full barrier (a read-modify-write and what `fence_after_update` adds; the
+//! notifier's is the unlock of the queue's lock). So if the sleeper does not see the change, the
+//! notifier sees the registration, and takes it or one like it. It moves the ticket after that, and the
+//! sleeper had read it before: a sleeper that is asleep is taken off the kernel's queue, or one like
+//! it; one that is about to sleep is refused. 3 holds since a notification takes as many registrations
+//! as it wakes at most, and releases as many sleepers, or all that are about to. A notification of all (a
+//! deletion, a broadcast) wakes all, and leaves no registration. A notifier, or a woken task, that dies
+//! before it did its part is covered by the region: its death wakes all who sleep there (see
+//! `region/park.rs`).
 //!
-//! *Elision:* with nobody registered a notification makes no system call.
+//! *Orderings:* SYNC registration: Release by the sleeper, Acquire by the notifier that takes it, so that the
+//! ticket moves after it was read. All else by the barriers.
+//!
+//! *Elision:* with nobody registered a notification is one load, of a line that is written around sleeps
+//! only.
 //!
 //! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious
-//! wake-ups, deadlines), with negative twins: the ticket does not move, a single sleeper is skipped, a
-//! notification takes two registrations, a notification of all wakes one.
+//! wake-ups, deadlines), with negative twins: the ticket does not move, or is read after the registration; a
+//! single sleeper is skipped; a notification takes two registrations; one of all wakes one; either
+//! barrier is left out.
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 #[repr(C)]
@@ -43,10 +55,13 @@ impl Default for Sleepers {
     }
 }
 
-/// Wake-ups to be carried out after the unlock: of so many who sleep on a word, twice.
+/// Whom to wake after the unlock: so many of three kinds of sleepers, and of those on a word.
 #[must_use]
 #[derive(Clone, Copy)]
-pub(crate) struct Wake<'a>([Option<(&'a AtomicU32, u32)>; 2]);
+pub(crate) struct Wake<'a> {
+    sleepers: [Option<(&'a Sleepers, u32)>; 3],
+    word: Option<(&'a AtomicU32, u32)>,
+}
 
 impl Sleepers {
     const_unless_loom! {
@@ -60,81 +75,111 @@ impl Sleepers {
         &self.ticket
     }
 
-    /// Announces a sleep; returns the value to sleep on. Under the lock.
+    /// Announces a sleep; returns the value to sleep on. The caller is to look once more at what it waits
+    /// for.
     pub(crate) fn register(&self) -> u32 {
-        // Relaxed, here and below: ordered by the queue's lock, and compared by the kernel. Saturating:
-        // years of timed-out waits that nobody notifies must not wrap it below the sleepers.
-        self.registered.store(
-            self.registered.load(Ordering::Relaxed).saturating_add(1),
-            Ordering::Relaxed,
-        );
-        self.ticket.load(Ordering::Relaxed)
-    }
-
-    /// Releases up to so many sleepers. Under the lock.
-    pub(crate) fn notify(&self, most: u32) -> Wake<'_> {
-        let registered = self.registered.load(Ordering::Relaxed);
-        if registered < unless_fault!(QueueSkipsSingleSleeper, 1, 2) {
-            return Wake::NONE;
-        }
-        let count = registered.min(most);
-        let taken = unless_fault!(QueueTakesTwoRegistrations, count, 2);
-        self.registered
-            .store(registered.saturating_sub(taken), Ordering::Relaxed);
-        self.move_on();
-        Wake::of(&self.ticket, count)
-    }
-
-    /// Releases all sleepers, registered or not. Under the lock.
-    pub(crate) fn notify_all(&self) -> Wake<'_> {
-        self.registered.store(0, Ordering::Relaxed);
-        self.move_on();
-        Wake::of(
-            &self.ticket,
-            unless_fault!(QueueNotifiesOneOfAll, u32::MAX, 1),
+        // Relaxed: SYNC registration.
+        let early = self.ticket.load(Ordering::Relaxed);
+        // Release: SYNC registration. Saturating: years of timed-out waits that nobody notifies must not
+        // wrap it.
+        let _ = self
+            .registered
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |registered| {
+                Some(registered.saturating_add(1))
+            });
+        unless_fault!(QueueSleeperUnordered, fence_after_update(), ());
+        unless_fault!(
+            QueueReadsTicketLate,
+            early,
+            self.ticket.load(Ordering::Relaxed)
         )
     }
 
-    fn move_on(&self) {
+    /// Releases up to so many sleepers; whether that took a system call. A read-modify-write of the
+    /// caller stands between the change that they wait for and this.
+    #[inline]
+    pub(crate) fn notify(&self, most: u32) -> bool {
+        unless_fault!(QueueWakerUnordered, fence_after_update(), ());
+        // Relaxed: ordered by the barrier.
+        let registered = self.registered.load(Ordering::Relaxed);
+        registered >= unless_fault!(QueueSkipsSingleSleeper, 1, 2) && self.release(registered, most)
+    }
+
+    #[cold]
+    fn release(&self, mut registered: u32, most: u32) -> bool {
+        let count = loop {
+            let count = registered.min(most);
+            if count == 0 {
+                return false;
+            }
+            let taken = unless_fault!(QueueTakesTwoRegistrations, count, 2);
+            // Acquire: SYNC registration.
+            match self.registered.compare_exchange_weak(
+                registered,
+                registered.saturating_sub(taken),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break count,
+                Err(now) => registered = now,
+            }
+        };
         let moved = unless_fault!(QueueTicketStays, 1, 0);
-        self.ticket.store(
-            self.ticket.load(Ordering::Relaxed).wrapping_add(moved),
-            Ordering::Relaxed,
-        );
+        // Relaxed: compared by the kernel, which orders that with the wake-up.
+        self.ticket.fetch_add(moved, Ordering::Relaxed);
+        let all = unless_fault!(QueueNotifiesOneOfAll, u32::MAX, 1);
+        // Of all: also those who did not sleep for their registration.
+        let count = if most == u32::MAX { all } else { count };
+        futex::wake(&self.ticket, count, Sharing::Shared);
+        true
     }
 }
 
 impl<'a> Wake<'a> {
     /// Nobody is to be woken.
-    pub(crate) const NONE: Self = Self([None; 2]);
+    pub(crate) const NONE: Self = Self {
+        sleepers: [None; 3],
+        word: None,
+    };
 
-    /// So many who sleep on a word.
-    pub(crate) fn of(word: &'a AtomicU32, count: u32) -> Self {
-        Self([Some((word, count)), None])
-    }
-
-    /// Both; of three wake-ups one is carried out at once.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self.0, other.0) {
-            (_, [None, _]) => self,
-            ([None, _], _) => other,
-            ([first, None], [second, None]) => Self([first, second]),
-            _ => {
-                self.carry_out();
-                other
-            }
+    /// So many of these, or, with `u32::MAX`, all.
+    #[inline]
+    pub(crate) fn of(sleepers: &'a Sleepers, count: u32) -> Self {
+        Self {
+            sleepers: [Some((sleepers, count)), None, None],
+            ..Self::NONE
         }
     }
 
-    #[cfg(loom)]
-    pub(crate) fn is_needed(&self) -> bool {
-        self.0[0].is_some()
+    /// Also of those.
+    #[inline]
+    pub(crate) fn and_of(mut self, sleepers: &'a Sleepers, count: u32) -> Self {
+        if let Some(free) = self.sleepers.iter_mut().find(|place| place.is_none()) {
+            *free = Some((sleepers, count));
+        }
+        self
     }
 
-    /// Makes the system call, if one is needed.
-    pub(crate) fn carry_out(self) {
-        for (word, count) in self.0.into_iter().flatten() {
+    /// Also of those on a word; who was to be woken on another one is so at once.
+    pub(crate) fn and_of_word(mut self, word: &'a AtomicU32, count: u32) -> Self {
+        if let Some((other, count)) = self.word.replace((word, count)) {
+            futex::wake(other, count, Sharing::Shared);
+        }
+        self
+    }
+
+    /// Makes the system calls that are needed; whether there were any. A read-modify-write, that of the
+    /// unlock, stands between all changes and this.
+    #[inline]
+    pub(crate) fn carry_out(self) -> bool {
+        let mut called = false;
+        for (sleepers, count) in self.sleepers.into_iter().flatten() {
+            called |= sleepers.notify(count);
+        }
+        if let Some((word, count)) = self.word {
             futex::wake(word, count, Sharing::Shared);
+            called = true;
         }
+        called
     }
 }

@@ -1,6 +1,6 @@
 //! Receivers that wait: who they are, who is served first, and what they are given.
 //!
-//! A receiver that finds nothing writes into its inbox that it waits at this queue, under the lock, and
+//! A receiver that finds nothing writes into its inbox that it waits at this queue, under the receivers' lock, and
 //! sleeps. What becomes of a new message is the queue's [`Discipline`]:
 //!
 //! - *Racing:* one sleeper is woken, and whoever comes first takes the message. Nothing waits for a
@@ -66,21 +66,20 @@ impl<'r> Cells<'r> {
     }
 
     pub(super) fn nobody_waits(self) -> bool {
-        self.core.waiting.load(Relaxed) == 0
+        self.core.receiving.waiting.load(Relaxed) == 0
     }
 
     /// The task waits from now on.
     pub(super) fn join_waiters(self, inbox: &Inbox, urgency: u32) {
-        let arrival = self.core.next_arrival.load(Relaxed);
-        self.core.next_arrival.store(arrival + 1, Relaxed);
+        let arrival = self.core.receiving.next_arrival.load(Relaxed);
+        self.core.receiving.next_arrival.store(arrival + 1, Relaxed);
         inbox.arrival.store(arrival, Relaxed);
         inbox.urgency.store(urgency, Relaxed);
         inbox.given.store(0, Relaxed);
         compiler_fence(crate::atomic::Ordering::SeqCst);
         inbox.queue.store(self.address(), Relaxed);
-        self.core
-            .waiting
-            .store(self.core.waiting.load(Relaxed) + 1, Relaxed);
+        let waiting = &self.core.receiving.waiting;
+        waiting.store(waiting.load(Relaxed) + 1, Relaxed);
     }
 
     /// What a task that waits has been given.
@@ -97,8 +96,11 @@ impl<'r> Cells<'r> {
     /// The task waits no more, and has been given nothing but a message in flight.
     pub(super) fn leave_waiters(self, inbox: &Inbox) {
         if inbox.given.load(Relaxed) == 0 {
-            let waiting = self.core.waiting.load(Relaxed);
-            self.core.waiting.store(waiting.saturating_sub(1), Relaxed);
+            let waiting = self.core.receiving.waiting.load(Relaxed);
+            self.core
+                .receiving
+                .waiting
+                .store(waiting.saturating_sub(1), Relaxed);
         }
         inbox.reset();
     }
@@ -112,8 +114,9 @@ impl<'r> Cells<'r> {
         if left > 0 {
             return false;
         }
-        let boards = self.core.boards.load(Relaxed);
-        self.core.boards.store(boards.saturating_sub(1), Relaxed);
+        // First: senders that find the cell must leave one for the next board.
+        let boards = &self.core.fixed.boards;
+        boards.store(boards.load(Relaxed).saturating_sub(1), Relaxed);
         self.set(index, FREE);
         self.push_free(index);
         true
@@ -122,7 +125,7 @@ impl<'r> Cells<'r> {
     /// [`Self::leave_board`], and whom that wakes.
     pub(super) fn end_board(self, index: Index, task: Task<'_>) -> Wake<'r> {
         if self.leave_board(index, &task.slot.inbox) {
-            self.core.senders.notify(1)
+            Wake::of(&self.core.fixed.senders, 1)
         } else {
             Wake::NONE
         }
@@ -130,8 +133,11 @@ impl<'r> Cells<'r> {
 
     fn give(self, inbox: &Inbox, index: Index) {
         inbox.given.store(index.name(), Relaxed);
-        let waiting = self.core.waiting.load(Relaxed);
-        self.core.waiting.store(waiting.saturating_sub(1), Relaxed);
+        let waiting = self.core.receiving.waiting.load(Relaxed);
+        self.core
+            .receiving
+            .waiting
+            .store(waiting.saturating_sub(1), Relaxed);
     }
 
     fn unserved(self) -> impl Iterator<Item = (Owner, &'r Inbox)> {
@@ -143,7 +149,7 @@ impl<'r> Cells<'r> {
     /// Hands ready messages to those who wait, in their order.
     pub(super) fn hand_out(self) -> Wake<'r> {
         let mut wake = Wake::NONE;
-        while self.core.waiting.load(Relaxed) > 0
+        while self.core.receiving.waiting.load(Relaxed) > 0
             && let Some(index) = self.peek()
         {
             let by_priority = self.discipline() == Discipline::Priority;
@@ -157,12 +163,12 @@ impl<'r> Cells<'r> {
             self.give(inbox, index);
             self.deliver(index, owner);
             self.pop_ready();
-            wake = wake.and(Wake::of(&inbox.given, 1));
+            wake = wake.and_of_word(&inbox.given, 1);
         }
         wake
     }
 
-    /// Puts a message up for all who wait, in a cell of the caller's; how many they are.
+    /// Puts a message up for all who wait, in a cell of the caller's; how many they are. Under both locks.
     pub(super) fn put_up(self, index: Index, length: usize) -> (u32, Wake<'r>) {
         let mut readers = 0;
         for (_, inbox) in self.unserved() {
@@ -170,16 +176,15 @@ impl<'r> Cells<'r> {
             readers += 1;
         }
         if readers == 0 {
-            self.set(index, FREE);
-            self.push_free(index);
+            self.give_up(index);
             return (0, Wake::NONE);
         }
         let cell = self.cell(index);
         cell.set_length(length);
         cell.readers.store(readers, Relaxed);
         self.set(index, BOARD);
-        let boards = self.core.boards.load(Relaxed) + 1;
-        self.core.boards.store(boards, Relaxed);
-        (readers, self.core.receivers.notify_all())
+        let boards = &self.core.fixed.boards;
+        boards.store(boards.load(Relaxed) + 1, Relaxed);
+        (readers, Wake::of(&self.core.fixed.receivers, u32::MAX))
     }
 }

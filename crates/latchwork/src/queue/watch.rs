@@ -4,14 +4,14 @@
 //! a thread that sleeps until a message comes, and writes to the descriptor. It registers as one who
 //! watches, which each sender is told of as it is of a receiver that sleeps (`sleepers.rs`).
 //!
-//! *Nothing is missed:* the thread looks at the queue and registers under its lock. What was there it
+//! *Nothing is missed:* the thread registers, and then looks at the queue. What was there it
 //! signals, what comes later moves the ticket that it sleeps on. [`Watch::clear`] empties the descriptor
 //! first and looks at the queue then: what came before the look is signalled by itself, what comes
 //! after it by the thread.
 #![allow(unsafe_code)]
 
 use super::Queue;
-use super::attempt::Failure;
+use super::attempt::{Failure, Side};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region};
 use crate::sys::futex::{self, Sharing};
@@ -111,15 +111,15 @@ impl Shared {
     fn watch(&self, queue: &Queue<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
         let task = inner.task()?;
-        let watchers = &queue.cells.core.watchers;
+        let watchers = &queue.cells.core.fixed.watchers;
         // Acquire: pairs with the Release in `drop`.
         while self.stop.load(Ordering::Acquire) == 0 {
             // Before the look at the queue: see `park`.
             let deaths = inner.deaths();
-            let locked = queue.lock(task, deaths)?;
+            let locked = queue.lock(Side::Receivers, task, deaths)?;
             queue.check_life()?;
-            let there = locked.cells.peek().is_some();
             let ticket = watchers.register();
+            let there = locked.cells.peek().is_some();
             drop(locked);
             if there {
                 event_fd::signal(&self.counter);

@@ -7,11 +7,11 @@
 //! | address | 0 | it waits for a message of that queue |
 //! | address | cell + 1 | it has been given that cell, and need not wait |
 //!
-//! Everything here changes under the queue's lock, which orders it: by the task itself, and from 0 to
+//! Everything here changes under the lock of the queue's receivers, which orders it: by the task itself, and from 0 to
 //! a cell by whoever gives. `given` is also slept on.
 //!
 //! *Whose inbox is it?* Who gives has seen the task alive under that lock, and may outlive it: so the slot's next
-//! task goes through the lock of the queue that a dead one waited at before it settles in, and nobody else empties
+//! task goes through that lock of the queue that a dead one waited at before it settles in, and nobody else empties
 //! a dead task's inbox. Until it has settled in it waits nowhere, whatever the inbox says.
 #![allow(unsafe_code)]
 
@@ -21,7 +21,7 @@ use super::wait_record::pass_through;
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::mutex::Robust;
 
-/// Where in it a queue has its lock.
+/// Where in it a queue has its receivers' lock.
 pub(crate) const LOCK: usize = 0;
 
 /// See the module.

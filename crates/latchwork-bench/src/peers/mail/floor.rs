@@ -6,10 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::Place;
-use super::{CAPACITY, Mail, Receives, Sends};
-
-/// The largest message.
-const MOST: usize = 64 << 10;
+use super::{CAPACITY, MOST, Mail, Receives, Sends};
 
 #[repr(C, align(128))]
 struct Line(AtomicUsize);

@@ -1,12 +1,14 @@
 //! Ways to pass messages from one task to another.
 
+mod boost;
 mod floor;
 mod ours;
 mod pthread;
 mod system;
 
+pub(crate) use boost::Boost;
 pub(crate) use floor::{Memcpy, SpinningRing};
-pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched};
+pub(crate) use ours::{Batched, Copied, HandedOver, InPlace, Ring, RingBatched, RingInPlace};
 pub(crate) use pthread::{MutexCond, MutexSem};
 pub(crate) use system::{Pipe, PosixMq, SeqPacket, ShallowMq};
 
@@ -16,6 +18,9 @@ use std::io;
 /// queue takes without privileges.
 pub(crate) const CAPACITY: usize = 10;
 
+/// The largest message.
+pub(crate) const MOST: usize = 64 << 10;
+
 /// A way from one task to another, which threads and forked children share.
 pub(crate) trait Mail: Send + Sync + Sized + 'static {
     type Sender<'a>: Sends
@@ -24,6 +29,9 @@ pub(crate) trait Mail: Send + Sync + Sized + 'static {
     type Receiver<'a>: Receives
     where
         Self: 'a;
+
+    /// What brings it, if it is not there.
+    const PACKAGE: Option<&'static str> = None;
 
     /// One for messages of this size.
     fn make(size: usize) -> io::Result<Self>;
@@ -38,11 +46,45 @@ pub(crate) trait Mail: Send + Sync + Sized + 'static {
 pub(crate) trait Sends {
     /// Sends `message` so many times.
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()>;
+
+    /// Computes and sends so many messages of `buffer`'s length: there, or where they will lie.
+    fn send_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|number| {
+            compute(buffer, number);
+            self.send(buffer, 1)
+        })
+    }
 }
 
 pub(crate) trait Receives {
     /// Receives so many messages into `buffer`, or looks at each cache line of each where it lies.
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()>;
+
+    /// Receives so many messages, and adds up the bytes of each: in `buffer`, or where they lie.
+    fn receive_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            self.receive(buffer, 1)?;
+            add_up(buffer);
+            Ok(())
+        })
+    }
+}
+
+/// Writes a message whose bytes depend on its number.
+fn compute(message: &mut [u8], number: u64) {
+    message.fill(number as u8);
+}
+
+/// Reads all of a message.
+fn add_up(message: &[u8]) {
+    let (words, rest) = message.as_chunks::<8>();
+    let sum = words.iter().fold(0_u64, |sum, word| {
+        sum.wrapping_add(u64::from_ne_bytes(*word))
+    });
+    let sum = rest
+        .iter()
+        .fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+    std::hint::black_box(sum);
 }
 
 /// Reads a byte of each cache line, so that a message that is not copied has still come over.

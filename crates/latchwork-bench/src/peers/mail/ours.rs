@@ -6,7 +6,7 @@ use latchwork::queue::spsc::{self, Spsc};
 use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region, RegionOptions};
 
-use super::{CAPACITY, Mail, Receives, Sends, look_at};
+use super::{CAPACITY, Mail, Receives, Sends, add_up, compute, look_at};
 
 const NAME: &str = "mail";
 
@@ -31,7 +31,7 @@ fn options(size: usize) -> QueueOptions {
 /// Declares a way by a [`Queue`]: its name, how it sends, how it receives.
 macro_rules! by_queue {
     ($(#[$meta:meta])* $name:ident, $sender:ident, $receiver:ident,
-     $max:expr, $send:expr, $receive:expr) => {
+     $max:expr, $send:expr, $receive:expr $(, $compute:expr, $add_up:expr)?) => {
         $(#[$meta])*
         pub(crate) struct $name(Region);
         pub(crate) struct $sender<'a>(Queue<'a>);
@@ -63,6 +63,11 @@ macro_rules! by_queue {
                 let send: fn(&Self, &[u8], u64) -> io::Result<()> = $send;
                 send(self, message, times)
             }
+
+            $(fn send_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+                let send: fn(&Self, usize, u64) -> io::Result<()> = $compute;
+                send(self, buffer.len(), times)
+            })?
         }
 
         impl Receives for $receiver<'_> {
@@ -70,6 +75,11 @@ macro_rules! by_queue {
                 let receive: fn(&Self, &mut [u8], u64) -> io::Result<()> = $receive;
                 receive(self, buffer, times)
             }
+
+            $(fn receive_computed(&mut self, _: &mut [u8], times: u64) -> io::Result<()> {
+                let receive: fn(&Self, u64) -> io::Result<()> = $add_up;
+                receive(self, times)
+            })?
         }
     };
 }
@@ -102,6 +112,19 @@ by_queue!(
             look_at(&end.0.receive_held().map_err(other)?);
             Ok(())
         })
+    },
+    |end, size, times| {
+        (0..times).try_for_each(|number| {
+            let mut place = end.0.reserve(Wait::Forever).map_err(other)?;
+            compute(&mut place[..size], number);
+            place.commit(size).map_err(other)
+        })
+    },
+    |end, times| {
+        (0..times).try_for_each(|_| {
+            add_up(&end.0.receive_held().map_err(other)?);
+            Ok(())
+        })
     }
 );
 
@@ -121,6 +144,21 @@ by_queue!(
     |end, buffer, times| {
         (0..times).try_for_each(|_| {
             buffer[0] = end.0.receive_block(Wait::Forever).map_err(other)?[0];
+            Ok(())
+        })
+    },
+    |end, size, times| {
+        (0..times).try_for_each(|number| {
+            let mut block = Box::unfilled_in(size, end.0.region()).map_err(other)?;
+            compute(&mut block, number);
+            end.0
+                .send_block(block, Wait::Forever)
+                .map_err(|refused| other(refused.error))
+        })
+    },
+    |end, times| {
+        (0..times).try_for_each(|_| {
+            add_up(&end.0.receive_block(Wait::Forever).map_err(other)?);
             Ok(())
         })
     }
@@ -196,27 +234,42 @@ impl Receives for spsc::Receiver<'_> {
     }
 }
 
-/// The same ring, several at once.
-pub(crate) struct RingBatched(Ring);
-pub(crate) struct RingBatchedSender<'a>(spsc::Sender<'a>);
-pub(crate) struct RingBatchedReceiver<'a>(spsc::Receiver<'a>);
+/// Declares another way to use the ring.
+macro_rules! by_ring {
+    ($(#[$meta:meta])* $name:ident, $sender:ident, $receiver:ident) => {
+        $(#[$meta])*
+        pub(crate) struct $name(Ring);
+        pub(crate) struct $sender<'a>(spsc::Sender<'a>);
+        pub(crate) struct $receiver<'a>(spsc::Receiver<'a>);
 
-impl Mail for RingBatched {
-    type Sender<'a> = RingBatchedSender<'a>;
-    type Receiver<'a> = RingBatchedReceiver<'a>;
+        impl Mail for $name {
+            type Sender<'a> = $sender<'a>;
+            type Receiver<'a> = $receiver<'a>;
 
-    fn make(size: usize) -> io::Result<Self> {
-        Ring::make(size).map(Self)
-    }
+            fn make(size: usize) -> io::Result<Self> {
+                Ring::make(size).map(Self)
+            }
 
-    fn sender(&self) -> io::Result<RingBatchedSender<'_>> {
-        self.0.sender().map(RingBatchedSender)
-    }
+            fn sender(&self) -> io::Result<$sender<'_>> {
+                self.0.sender().map($sender)
+            }
 
-    fn receiver(&self) -> io::Result<RingBatchedReceiver<'_>> {
-        self.0.receiver().map(RingBatchedReceiver)
-    }
+            fn receiver(&self) -> io::Result<$receiver<'_>> {
+                self.0.receiver().map($receiver)
+            }
+        }
+    };
 }
+
+by_ring!(
+    /// The same ring, several at once.
+    RingBatched, RingBatchedSender, RingBatchedReceiver
+);
+
+by_ring!(
+    /// The same ring, written and read where the messages lie.
+    RingInPlace, RingInPlaceSender, RingInPlaceReceiver
+);
 
 impl Sends for RingBatchedSender<'_> {
     fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
@@ -241,5 +294,39 @@ impl Receives for RingBatchedReceiver<'_> {
             left -= batch.len() as u64;
         }
         Ok(())
+    }
+}
+
+impl Sends for RingInPlaceSender<'_> {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            let mut place = self.0.reserve(Wait::Forever).map_err(other)?;
+            place[..message.len()].copy_from_slice(message);
+            place.commit(message.len()).map_err(other)
+        })
+    }
+
+    fn send_computed(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|number| {
+            let mut place = self.0.reserve(Wait::Forever).map_err(other)?;
+            compute(&mut place[..buffer.len()], number);
+            place.commit(buffer.len()).map_err(other)
+        })
+    }
+}
+
+impl Receives for RingInPlaceReceiver<'_> {
+    fn receive(&mut self, _: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            look_at(&self.0.receive_held(Wait::Forever).map_err(other)?);
+            Ok(())
+        })
+    }
+
+    fn receive_computed(&mut self, _: &mut [u8], times: u64) -> io::Result<()> {
+        (0..times).try_for_each(|_| {
+            add_up(&self.0.receive_held(Wait::Forever).map_err(other)?);
+            Ok(())
+        })
     }
 }

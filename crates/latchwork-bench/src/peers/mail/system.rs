@@ -4,11 +4,12 @@
 use std::ffi::{CStr, CString};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{fs::File, ptr};
+use std::{fs, fs::File, ptr};
 
 use super::super::cvt;
-use super::{CAPACITY, Mail, Receives, Sends};
+use super::{CAPACITY, MOST, Mail, Receives, Sends};
 
 /// Both ends, in every task.
 struct Ends {
@@ -72,6 +73,8 @@ impl Mail for PosixMq {
     type Receiver<'a> = End;
 
     fn make(size: usize) -> io::Result<Self> {
+        static LIMITS: Once = Once::new();
+        LIMITS.call_once(admit_large_messages);
         // Two queues of the largest messages are beyond a user's limit; a way back needs no more places.
         match new_queue(CAPACITY, size) {
             Err(error) if error.raw_os_error() == Some(libc::EMFILE) => new_queue(2, size),
@@ -86,6 +89,19 @@ impl Mail for PosixMq {
 
     fn receiver(&self) -> io::Result<End> {
         self.sender()
+    }
+}
+
+/// Raises the limit on the size of a message where this process may: in an IPC namespace of its own, so
+/// that nothing has to be put back. Otherwise large messages are refused, which the scenario says.
+fn admit_large_messages() {
+    const LIMIT: &str = "/proc/sys/fs/mqueue/msgsize_max";
+    let limit = fs::read_to_string(LIMIT).ok();
+    let limit = limit.and_then(|limit| limit.trim().parse::<usize>().ok());
+    // SAFETY: the calling thread alone leaves its namespace, with the descriptors that it has.
+    if limit.is_some_and(|limit| limit < MOST) && unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0
+    {
+        let _ = fs::write(LIMIT, MOST.to_string());
     }
 }
 

@@ -1,0 +1,159 @@
+//! Boost's message queue in shared memory, by a C++ file that is compiled when it is first wanted.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, mem};
+
+use super::{CAPACITY, Mail, Receives, Sends};
+
+/// What the C++ file has.
+struct Functions {
+    make: unsafe extern "C" fn(*const c_char, usize, usize) -> *mut c_void,
+    unmake: unsafe extern "C" fn(*mut c_void),
+    send: unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> isize,
+    receive: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> isize,
+}
+
+const SOURCE: &str = include_str!("boost.cpp");
+
+/// `boost::interprocess::message_queue`.
+pub(crate) struct Boost {
+    queue: NonNull<c_void>,
+    functions: &'static Functions,
+}
+
+// SAFETY: the queue is made for many tasks.
+unsafe impl Send for Boost {}
+// SAFETY: as above.
+unsafe impl Sync for Boost {}
+
+fn functions() -> io::Result<&'static Functions> {
+    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+    let made = FUNCTIONS.get_or_init(|| build().map_err(|error| error.to_string()));
+    made.as_ref().map_err(|error| io::Error::other(&**error))
+}
+
+/// Compiles the file in a directory that does not outlive this, and loads what comes of it.
+fn build() -> io::Result<Functions> {
+    let directory = env::temp_dir().join(format!("latchwork-bench-{}", std::process::id()));
+    fs::create_dir(&directory)?;
+    let library = directory.join("boost.so");
+    let loaded = compile(&library).and_then(|()| load(&library));
+    fs::remove_dir_all(&directory)?;
+    loaded
+}
+
+fn compile(library: &Path) -> io::Result<()> {
+    let compiler = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut child = Command::new(compiler)
+        .args(["-x", "c++", "-O2", "-shared", "-fPIC", "-o"])
+        .arg(library)
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| io::Error::other(format!("no C++ compiler (package g++): {error}")))?;
+    if let Some(mut input) = child.stdin.take() {
+        // A compiler that ends early says why.
+        let _ = input.write_all(SOURCE.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    let why = text.lines().find(|line| line.contains("error"));
+    Err(io::Error::other(
+        why.unwrap_or("the C++ compiler failed").to_owned(),
+    ))
+}
+
+fn load(library: &Path) -> io::Result<Functions> {
+    let path = CString::new(library.as_os_str().as_encoded_bytes())?;
+    // SAFETY: the name ends in zero; the library's initialisers touch nothing of ours. It stays loaded.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let symbol = |name: &CStr| {
+        // SAFETY: an open handle, or null, which is refused; the name ends in zero.
+        let symbol = (!library.is_null()).then(|| unsafe { libc::dlsym(library, name.as_ptr()) });
+        symbol
+            .filter(|symbol| !symbol.is_null())
+            .ok_or_else(|| io::Error::other("what was compiled cannot be loaded"))
+    };
+    // SAFETY: the file has functions of these types under these names.
+    unsafe {
+        Ok(Functions {
+            make: mem::transmute::<*mut c_void, _>(symbol(c"mail_make")?),
+            unmake: mem::transmute::<*mut c_void, _>(symbol(c"mail_unmake")?),
+            send: mem::transmute::<*mut c_void, _>(symbol(c"mail_send")?),
+            receive: mem::transmute::<*mut c_void, _>(symbol(c"mail_receive")?),
+        })
+    }
+}
+
+impl Mail for Boost {
+    type Sender<'a> = &'a Self;
+    type Receiver<'a> = &'a Self;
+
+    const PACKAGE: Option<&'static str> = Some("libboost-dev");
+
+    fn make(size: usize) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let functions = functions()?;
+        // Relaxed: a number of its own.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = CString::new(format!("latchwork-bench-{}-{number}", std::process::id()))?;
+        // SAFETY: the name lives during the call.
+        let queue = unsafe { (functions.make)(name.as_ptr(), CAPACITY, size) };
+        let queue =
+            NonNull::new(queue).ok_or_else(|| io::Error::other("boost makes no message queue"))?;
+        Ok(Self { queue, functions })
+    }
+
+    fn sender(&self) -> io::Result<&Self> {
+        Ok(self)
+    }
+
+    fn receiver(&self) -> io::Result<&Self> {
+        Ok(self)
+    }
+}
+
+impl Drop for Boost {
+    fn drop(&mut self) {
+        // SAFETY: made by `make`, and nobody uses it any more.
+        unsafe { (self.functions.unmake)(self.queue.as_ptr()) };
+    }
+}
+
+fn check(bytes: isize) -> io::Result<()> {
+    if bytes < 0 {
+        return Err(io::Error::other("boost's message queue failed"));
+    }
+    Ok(())
+}
+
+impl Sends for &Boost {
+    fn send(&mut self, message: &[u8], times: u64) -> io::Result<()> {
+        let (send, queue) = (self.functions.send, self.queue.as_ptr());
+        // SAFETY: the queue is there, and so is the message.
+        (0..times)
+            .try_for_each(|_| check(unsafe { send(queue, message.as_ptr().cast(), message.len()) }))
+    }
+}
+
+impl Receives for &Boost {
+    fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
+        let (receive, queue) = (self.functions.receive, self.queue.as_ptr());
+        // SAFETY: as above, for the buffer.
+        (0..times).try_for_each(|_| {
+            check(unsafe { receive(queue, buffer.as_mut_ptr().cast(), buffer.len()) })
+        })
+    }
+}

@@ -1,0 +1,296 @@
+//! Where a queue's words and bytes lie: one block with a header, rings and lanes of indices, and cells.
+//! What they mean: `cells.rs`.
+#![allow(unsafe_code)]
+
+use super::cells::Cell;
+use super::lane::{Index, Lane};
+use super::sleepers::Sleepers;
+use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::mutex::Robust;
+use crate::region::Inner;
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+/// The head of a queue's block. Each lock has a line of its own, for those who wait for it; so has what
+/// each side keeps, and what hardly ever changes.
+#[repr(C)]
+pub(crate) struct Core {
+    pub(super) receivers_lock: Line<Robust>,
+    pub(super) senders_lock: Line<Robust>,
+    pub(super) fixed: Line<Fixed>,
+    pub(super) sending: Line<Sending>,
+    pub(super) receiving: Line<Receiving>,
+}
+
+const _: () = assert!(core::mem::offset_of!(Core, receivers_lock) == crate::region::QUEUE_LOCK);
+
+/// A cache line and its neighbour, which processors fetch along.
+#[repr(C, align(128))]
+pub(super) struct Line<T>(T);
+
+impl<T> core::ops::Deref for Line<T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// What hardly ever changes.
+#[repr(C)]
+pub(super) struct Fixed {
+    pub(super) capacity: u32,
+    pub(super) max_message: u32,
+    /// How receivers that wait are served; see `waiters.rs`.
+    pub(super) discipline: u32,
+    /// Even: the queue lives; odd: it was deleted. A handle knows the life that it was made in.
+    pub(super) life: AtomicU32,
+    pub(super) receivers: Sleepers,
+    pub(super) senders: Sleepers,
+    pub(super) watchers: Sleepers,
+    /// The region's count of deaths at the last recovery.
+    pub(super) recovered: AtomicU32,
+    /// Cells in state `BOARD`. More under both locks, fewer under the receivers'.
+    pub(super) boards: AtomicU32,
+    /// Behind the last message in the lane that does not belong behind all others. Under the senders' lock.
+    pub(super) ranked: AtomicU32,
+}
+
+/// What those who have the senders' lock keep.
+#[repr(C)]
+pub(super) struct Sending {
+    /// Their position in the lane of messages.
+    pub(super) sent: AtomicU32,
+    /// Their position in the lane of free cells.
+    pub(super) fetched: AtomicU32,
+    pub(super) stash_first: AtomicU32,
+    pub(super) stash_count: AtomicU32,
+    pub(super) next_number: AtomicU64,
+}
+
+/// What those who have the receivers' lock keep.
+#[repr(C)]
+pub(super) struct Receiving {
+    /// Their position in the lane of messages.
+    pub(super) taken: AtomicU32,
+    /// Their position in the lane of free cells.
+    pub(super) freed: AtomicU32,
+    pub(super) ready_first: AtomicU32,
+    pub(super) ready_count: AtomicU32,
+    /// What `ranked` was when they last emptied the lane for its sake.
+    pub(super) heeded: AtomicU32,
+    /// Inboxes that wait for this queue and have been given nothing.
+    pub(super) waiting: AtomicU32,
+    pub(super) next_arrival: AtomicU64,
+    pub(super) redelivered: AtomicU64,
+}
+
+/// Where the parts of the block lie.
+#[derive(Clone, Copy)]
+pub(super) struct Shape {
+    /// Places in a lane.
+    lane: usize,
+    messages: usize,
+    freed: usize,
+    stash: usize,
+    ready: usize,
+    cells: usize,
+    stride: usize,
+}
+
+impl Shape {
+    /// `None` if the queue would not fit the address space.
+    pub(super) fn new(capacity: u32, max_message: u32) -> Option<(Self, Layout)> {
+        let total = capacity as usize + 1;
+        let lane = total.next_power_of_two();
+        let lane_bytes = (lane * size_of::<u64>()).next_multiple_of(align_of::<Core>());
+        let ring_bytes = (total * size_of::<u32>()).next_multiple_of(align_of::<Core>());
+        let messages = size_of::<Core>();
+        let freed = messages + lane_bytes;
+        let stash = freed + lane_bytes;
+        let ready = stash + ring_bytes;
+        let cells = ready + ring_bytes;
+        let stride = (size_of::<Cell>() + max_message as usize).next_multiple_of(64);
+        let bytes = stride.checked_mul(total)?.checked_add(cells)?;
+        let shape = Self {
+            lane,
+            messages,
+            freed,
+            stash,
+            ready,
+            cells,
+            stride,
+        };
+        let layout = Layout::from_size_align(bytes, align_of::<Core>()).ok()?;
+        Some((shape, layout))
+    }
+}
+
+/// A queue's block with its shape; all but the constructor under the lock, except where said.
+#[derive(Clone, Copy)]
+pub(super) struct Cells<'r> {
+    pub(super) core: &'r Core,
+    pub(super) inner: &'r Inner,
+    shape: Shape,
+}
+
+impl<'r> Cells<'r> {
+    /// Writes an empty queue into a fresh block.
+    ///
+    /// # Safety
+    /// The block has the shape's layout and belongs to the caller.
+    pub(super) unsafe fn initialise(
+        block: NonNull<u8>,
+        (shape, layout): (Shape, Layout),
+        (capacity, max_message, discipline): (u32, u32, u32),
+    ) {
+        // SAFETY: by the contract; zero is a valid cell (a free one), ring entry, and byte.
+        unsafe {
+            block.write_bytes(0, layout.size());
+            block.cast::<Core>().write(Core {
+                receivers_lock: Line(Robust::new()),
+                senders_lock: Line(Robust::new()),
+                fixed: Line(Fixed {
+                    capacity,
+                    max_message,
+                    discipline,
+                    life: AtomicU32::new(0),
+                    receivers: Sleepers::new(),
+                    senders: Sleepers::new(),
+                    watchers: Sleepers::new(),
+                    recovered: AtomicU32::new(0),
+                    boards: AtomicU32::new(0),
+                    ranked: AtomicU32::new(0),
+                }),
+                sending: Line(Sending {
+                    sent: AtomicU32::new(0),
+                    fetched: AtomicU32::new(0),
+                    stash_first: AtomicU32::new(0),
+                    stash_count: AtomicU32::new(capacity + 1),
+                    next_number: AtomicU64::new(1),
+                }),
+                receiving: Line(Receiving {
+                    taken: AtomicU32::new(0),
+                    freed: AtomicU32::new(0),
+                    ready_first: AtomicU32::new(0),
+                    ready_count: AtomicU32::new(0),
+                    heeded: AtomicU32::new(0),
+                    waiting: AtomicU32::new(0),
+                    next_arrival: AtomicU64::new(1),
+                    redelivered: AtomicU64::new(0),
+                }),
+            });
+            let stash = block.add(shape.stash).cast::<u32>();
+            for place in 0..=capacity {
+                stash.add(place as usize).write(place);
+            }
+        }
+    }
+
+    /// The queue in a block of `bytes`; `None` if its head does not fit them.
+    ///
+    /// # Safety
+    /// The block is in the region, was written by [`Self::initialise`] and stays for `'r`.
+    pub(super) unsafe fn open(block: NonNull<u8>, bytes: usize, inner: &'r Inner) -> Option<Self> {
+        // SAFETY: by the contract.
+        let core: &'r Core = unsafe { block.cast().as_ref() };
+        let (shape, layout) = Shape::new(core.fixed.capacity, core.fixed.max_message)?;
+        (layout.size() == bytes).then_some(Self { core, inner, shape })
+    }
+
+    fn at(self, offset: usize) -> NonNull<u8> {
+        // SAFETY: offsets come from the shape and stay inside the block, whose address is exposed by
+        // being the region's.
+        unsafe { NonNull::from(self.core).cast::<u8>().add(offset) }
+    }
+
+    fn ring(self, offset: usize) -> &'r [AtomicU32] {
+        // SAFETY: an entry for each cell lies there.
+        unsafe {
+            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.total() as usize)
+        }
+    }
+
+    /// The ring of ready cells.
+    pub(super) fn ready(self) -> &'r [AtomicU32] {
+        self.ring(self.shape.ready)
+    }
+
+    /// The ring of free cells that the senders have.
+    pub(super) fn stashed(self) -> &'r [AtomicU32] {
+        self.ring(self.shape.stash)
+    }
+
+    /// Bytes from one cell to the next.
+    pub(super) fn stride(self) -> usize {
+        self.shape.stride
+    }
+
+    fn lane(self, offset: usize) -> Lane<'r> {
+        // SAFETY: so many entries lie there.
+        Lane::new(unsafe {
+            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.shape.lane)
+        })
+    }
+
+    /// From senders to receivers.
+    pub(super) fn messages(self) -> Lane<'r> {
+        self.lane(self.shape.messages)
+    }
+
+    /// From receivers to senders.
+    pub(super) fn free_cells(self) -> Lane<'r> {
+        self.lane(self.shape.freed)
+    }
+
+    /// How many cells there are.
+    pub(super) fn total(self) -> u32 {
+        self.core.fixed.capacity + 1
+    }
+
+    pub(super) fn all(self) -> impl Iterator<Item = Index> {
+        (0..self.total()).map(Index)
+    }
+
+    pub(super) fn cell(self, index: Index) -> &'r Cell {
+        debug_assert!(index.0 < self.total());
+        // SAFETY: an index below the number of cells.
+        unsafe {
+            self.at(self.shape.cells + index.0 as usize * self.shape.stride)
+                .cast()
+                .as_ref()
+        }
+    }
+
+    /// The bytes of a cell. Outside the lock for a `WRITING` or `READING` cell of the caller.
+    pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
+        self.at(self.shape.cells + index.0 as usize * self.shape.stride + size_of::<Cell>())
+    }
+
+    /// Copies a message into a cell that is free, or that the caller writes.
+    pub(super) fn fill(self, index: Index, message: &[u8]) {
+        debug_assert!(message.len() <= self.core.fixed.max_message as usize);
+        // SAFETY: `max_message` bytes lie there.
+        unsafe {
+            self.bytes(index)
+                .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
+        };
+    }
+
+    /// The message in a cell that the caller has, or under the lock.
+    pub(super) fn message(self, index: Index) -> &'r [u8] {
+        let cell = self.cell(index);
+        let length = cell.length.load(Relaxed);
+        let (place, length) = match NonNull::new(core::ptr::with_exposed_provenance_mut(
+            cell.block.load(Relaxed),
+        )) {
+            Some(block) => (block, length),
+            None => (
+                self.bytes(index),
+                length.min(self.core.fixed.max_message as usize),
+            ),
+        };
+        // SAFETY: so many bytes lie there, written before the cell became ready.
+        unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
+    }
+}

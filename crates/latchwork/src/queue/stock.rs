@@ -1,0 +1,171 @@
+//! How cells go from side to side: what each keeps, and when it empties the other's lane.
+
+use super::lane::{Entry, Index};
+use super::layout::Cells;
+use crate::atomic::{
+    Ordering::{Acquire, Relaxed, Release},
+    prefetch_to_write,
+};
+
+/// Messages that are taken over from the lane at once: so many are worth the way.
+const AT_ONCE: u32 = 32;
+/// Bytes of a cell that are asked for before they are needed.
+const EXPECTED: usize = 256;
+
+impl Cells<'_> {
+    /// Sends a free cell to the senders. For receivers.
+    pub(super) fn push_free(self, index: Index) {
+        let side = &self.core.receiving;
+        let position = side.freed.load(Relaxed);
+        let entry = Entry {
+            index,
+            ranked: false,
+        };
+        self.free_cells().put(position, entry);
+        side.freed.store(position.wrapping_add(1), Relaxed);
+    }
+
+    /// Puts a free cell with those that the senders have. For senders.
+    pub(super) fn stash(self, index: Index) {
+        let side = &self.core.sending;
+        let count = side.stash_count.load(Relaxed);
+        let place = self.wrapped(side.stash_first.load(Relaxed), count);
+        self.stashed()[place].store(index.0, Relaxed);
+        side.stash_count.store(count + 1, Relaxed);
+    }
+
+    /// Fetches all free cells that were sent. For senders.
+    pub(super) fn refill(self) {
+        let side = &self.core.sending;
+        let mut position = side.fetched.load(Relaxed);
+        while let Some(Entry { index, .. }) = self.free_cells().look(position) {
+            self.stash(index);
+            position = position.wrapping_add(1);
+            side.fetched.store(position, Relaxed);
+        }
+    }
+
+    /// Takes any free cell. For senders.
+    pub(super) fn take_free(self) -> Option<Index> {
+        let side = &self.core.sending;
+        let count = side.stash_count.load(Relaxed).checked_sub(1)?;
+        let first = side.stash_first.load(Relaxed);
+        let ring = self.stashed();
+        let index = Index(ring[first as usize].load(Relaxed));
+        let next = self.wrapped(first, 1);
+        side.stash_first.store(next as u32, Relaxed);
+        side.stash_count.store(count, Relaxed);
+        if count > 0 {
+            self.expect(Index(ring[next].load(Relaxed)));
+        }
+        Some(index)
+    }
+
+    /// A place of a ring of cells.
+    pub(super) fn wrapped(self, first: u32, offset: u32) -> usize {
+        let place = u64::from(first) + u64::from(offset);
+        let total = u64::from(self.total());
+        (if place < total { place } else { place - total }) as usize
+    }
+
+    /// The caller is about to change this cell: lets its lines come over meanwhile.
+    pub(super) fn expect(self, index: Index) {
+        let cell = core::ptr::from_ref(self.cell(index)).cast::<u8>();
+        for line in 0..self.stride().min(EXPECTED).div_ceil(64) {
+            prefetch_to_write(cell.wrapping_add(line * 64));
+        }
+    }
+
+    /// How many more messages fit, as far as the senders know. One cell more is for broadcasts.
+    fn room(self) -> u32 {
+        let kept = u32::from(self.core.fixed.boards.load(Relaxed) == 0);
+        self.core
+            .sending
+            .stash_count
+            .load(Relaxed)
+            .saturating_sub(kept)
+    }
+
+    /// Whether there is room for a message. For senders.
+    pub(super) fn has_room(self) -> bool {
+        if self.room() == 0 {
+            self.refill();
+        }
+        self.room() > 0
+    }
+
+    /// Whether free cells have come, as a guess; without the lock.
+    pub(super) fn may_have_room(self) -> bool {
+        let position = self.core.sending.fetched.load(Relaxed);
+        self.room() > 0 || self.free_cells().look(position).is_some()
+    }
+
+    /// Whether there are messages, as a guess; without the lock.
+    pub(super) fn may_have_messages(self) -> bool {
+        let side = &self.core.receiving;
+        side.ready_count.load(Relaxed) > 0
+            || self.messages().look(side.taken.load(Relaxed)).is_some()
+    }
+
+    /// Messages that are ready, those in the lane included. Without the lock, and exact if nobody
+    /// sends or receives; never 0 while a message lies there untouched.
+    pub(super) fn pending(self) -> u32 {
+        let side = &self.core.receiving;
+        // Acquire: pairs with the Release in `take_from_lane`: what is no longer counted in the lane is
+        // among the ready ones.
+        let taken = side.taken.load(Acquire);
+        let on_lane = self.core.sending.sent.load(Acquire).wrapping_sub(taken);
+        let ready = side.ready_count.load(Relaxed);
+        // The sum of looks at different moments may be any.
+        (ready.saturating_add(on_lane)).min(self.core.fixed.capacity)
+    }
+
+    /// Takes over what lies in the lane: all of it, or so many at least as are worth the way. For
+    /// receivers.
+    fn take_from_lane(self, most: u32) {
+        let side = &self.core.receiving;
+        let mut position = side.taken.load(Relaxed);
+        for _ in 0..most {
+            let Some(Entry { index, ranked }) = self.messages().look(position) else {
+                break;
+            };
+            if ranked {
+                self.insert_ready(index);
+            } else {
+                // By invariant 6.
+                self.push_ready(index);
+            }
+            position = position.wrapping_add(1);
+            // Release: pairs with the Acquire in `pending`.
+            side.taken.store(position, Release);
+        }
+    }
+
+    /// Takes over all that was sent before this moment. For receivers.
+    pub(super) fn take_all_from_lane(self) {
+        self.take_from_lane(self.total());
+    }
+
+    /// Takes the next message, the one that was looked at if there is one. For receivers.
+    pub(super) fn next_ready(self) -> Option<Index> {
+        // Not [`Self::peek`], which might find another one by now.
+        if self.core.receiving.ready_count.load(Relaxed) == 0 {
+            self.take_from_lane(AT_ONCE);
+        }
+        self.pop_ready()
+    }
+
+    /// The first message, not yet taken. For receivers.
+    pub(super) fn peek(self) -> Option<Index> {
+        let side = &self.core.receiving;
+        // Acquire: pairs with the Release in `commit`.
+        let ranked = self.core.fixed.ranked.load(Acquire);
+        if ranked != side.heeded.load(Relaxed) {
+            self.take_all_from_lane();
+            side.heeded.store(ranked, Relaxed);
+        } else if side.ready_count.load(Relaxed) == 0 {
+            self.take_from_lane(AT_ONCE);
+        }
+        self.first_ready()
+    }
+}
