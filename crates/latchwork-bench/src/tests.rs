@@ -159,6 +159,11 @@ fn donation_accounts_for_everybody() {
 }
 
 #[test]
+fn vfs_accounts_for_everybody() {
+    everybody_is_accounted_for("vfs");
+}
+
+#[test]
 fn rt_latency_accounts_for_everybody() {
     everybody_is_accounted_for("rt-latency");
 }

@@ -106,6 +106,8 @@
 
 mod crowd;
 mod gathering;
+#[cfg(all(feature = "foreign", not(loom)))]
+pub(crate) mod steps;
 
 use crate::atomic::{const_unless_loom, unless_fault};
 use crate::mutex::{Arrival, By, MutexGuard, Protocol, Queue};

@@ -48,6 +48,9 @@ pub mod barrier;
 pub mod classic;
 pub mod completion;
 pub mod condvar;
+#[cfg(all(feature = "foreign", not(loom)))]
+#[doc(hidden)]
+pub mod foreign;
 #[cfg(loom)]
 pub mod model;
 pub mod mutex;

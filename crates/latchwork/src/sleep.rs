@@ -57,6 +57,12 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Whether the word lies in a region, whose other tasks are watched.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn is_of_region(&self) -> bool {
+        self.deaths.is_some()
+    }
+
     /// Sleeps while the word holds `expected`, and nobody has died; may return without cause.
     pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
         #[cfg(not(loom))]

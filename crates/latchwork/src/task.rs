@@ -75,6 +75,16 @@ pub(crate) struct Record {
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
 
+// The C header knows the beginning.
+#[cfg(all(feature = "foreign", target_pointer_width = "64"))]
+const _: () = assert!(
+    core::mem::offset_of!(Record, tid) == 0
+        && core::mem::offset_of!(Record, budget) == 8
+        && core::mem::offset_of!(Record, head) == 16
+        && core::mem::offset_of!(Record, anchor) == 24
+        && core::mem::offset_of!(Record, end) == 32
+);
+
 /// Why the calling thread cannot be a task or own robust locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaskError {

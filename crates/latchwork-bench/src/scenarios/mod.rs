@@ -15,6 +15,7 @@ mod message_throughput;
 mod rt_latency;
 mod spawn;
 mod start;
+mod vfs;
 mod wait_wakeup;
 
 use std::any::Any;
@@ -46,6 +47,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &heap::Heap,
     &footprint::Footprint,
     &rt_latency::RtLatency,
+    &vfs::Vfs,
 ];
 
 /// These peers as contestants of a scenario whose tasks have real-time priorities up to this one.

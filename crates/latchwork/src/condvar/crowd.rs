@@ -72,6 +72,34 @@ impl Stay<'_> {
     }
 }
 
+/// As [`Seat`](super::gathering::Seat)'s, in steps.
+#[cfg(all(feature = "foreign", not(loom)))]
+impl Stay<'_> {
+    pub(super) fn call(&self, deadline: Option<Deadline>, sharing: Sharing) -> super::steps::Call {
+        super::steps::Call {
+            word: &raw const self.crowd.ticket,
+            operation: libc::FUTEX_WAIT_BITSET
+                | match sharing {
+                    Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+                    Sharing::Shared => 0,
+                },
+            expected: self.ticket,
+            target: core::ptr::null(),
+            deadline,
+        }
+    }
+
+    /// The watch, if the word lies in a region: its other tasks are watched, too.
+    pub(super) fn watch(&self) -> Option<(&Watch<'_>, u32)> {
+        self.watch.is_of_region().then_some((&self.watch, self.ticket))
+    }
+
+    pub(super) fn is_notified(&self) -> bool {
+        // Relaxed: the kernel has looked at it before it woke this task.
+        self.crowd.ticket.load(Ordering::Relaxed) != self.ticket
+    }
+}
+
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
         // Another task: the child of a signal handler that forked. The count is its parent's.

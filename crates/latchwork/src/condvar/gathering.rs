@@ -273,6 +273,56 @@ impl<'a> Seat<'a> {
     }
 }
 
+/// The sleep by itself, for a caller that makes the call to the kernel in another way: see
+/// [`steps`](super::steps).
+#[cfg(all(feature = "foreign", not(loom)))]
+impl<'a> Seat<'a> {
+    pub(super) fn call(&self, deadline: Option<Deadline>) -> super::steps::Call {
+        let (operation, target, deadline) = match self.queue.0 {
+            Sleeps::Owning(word) => (
+                libc::FUTEX_WAIT_REQUEUE_PI,
+                ptr::from_ref(word),
+                end_of_nap(NAP, deadline),
+            ),
+            _ => (libc::FUTEX_WAIT_BITSET, ptr::null(), deadline),
+        };
+        super::steps::Call {
+            word: &raw const self.gathering.ticket,
+            operation: operation | libc::FUTEX_PRIVATE_FLAG,
+            expected: self.ticket,
+            target,
+            deadline,
+        }
+    }
+
+    /// Whether a sleep that ended with this error, or 0, is to be slept on.
+    pub(super) fn goes_on(&self, error: i32, deadline: Option<Deadline>) -> bool {
+        matches!(self.queue.0, Sleeps::Owning(_))
+            && error == libc::ETIMEDOUT
+            && !self.is_notified()
+            && !is_over(deadline)
+    }
+
+    pub(super) fn is_notified(&self) -> bool {
+        // Relaxed: as in `sleep_to_own`.
+        self.gathering.ticket.load(Ordering::Relaxed) != self.ticket
+    }
+
+    /// As [`Self::sleep`], after the sleep. `owned`: the kernel has made this task the mutex's owner.
+    pub(super) fn rise(self, owned: bool) -> (Arrival, Turn<'a>) {
+        let gathering = self.gathering;
+        // Relaxed: as in `sleep`.
+        let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
+        let by = match self.queue.0 {
+            Sleeps::Owning(_) if owned => By::Kernel,
+            Sleeps::On(_) if sent => By::Sent,
+            _ => By::Itself,
+        };
+        let on_relay = matches!(self.queue.0, Sleeps::Elsewhere);
+        (Arrival(by), Turn(on_relay.then_some(gathering)))
+    }
+}
+
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire in `enter`.

@@ -115,6 +115,12 @@ impl<S: Sharing> Protect<S> {
             .clamp(1, HIGHEST.into()) as u8
     }
 
+    /// Whether somebody holds the lock at this moment.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.lock.is_locked()
+    }
+
     fn set_ceiling(&self, ceiling: u8) -> u8 {
         check(ceiling);
         // For a moment's hold; that may be all the same if the task is above, or has no privilege.

@@ -107,6 +107,33 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         self.lock_until(Deadline::after(timeout))
     }
 
+    /// How often the calling task has taken it.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn own_depth(&self) -> u32 {
+        // Relaxed: see the invariant.
+        if self.owner.load(Ordering::Relaxed) == task::id() {
+            self.depth.load(Ordering::Relaxed)
+        } else {
+            0
+        }
+    }
+
+    /// Whether anybody holds it at this moment.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn is_locked(&self) -> bool {
+        // Relaxed: the answer may be stale before it arrives.
+        self.owner.load(Ordering::Relaxed) != 0
+    }
+
+    /// A guard in place of one that was forgotten.
+    ///
+    /// # Safety
+    /// The calling task has forgotten a guard of it.
+    #[cfg(feature = "foreign")]
+    pub(crate) unsafe fn guard(&self) -> RecursiveGuard<'_, T, P> {
+        RecursiveGuard::new(self)
+    }
+
     /// The lock itself.
     pub(crate) fn raw(&self) -> &P {
         &self.raw

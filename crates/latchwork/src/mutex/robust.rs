@@ -502,6 +502,31 @@ impl<P: RobustProtocol> Robust<P> {
         self.node.state.store(CONSISTENT, Ordering::Relaxed);
     }
 
+    /// Frees the word of a lock that is announced and unlinked, and ends the announcement, for the C header,
+    /// whose compare-and-swap has missed.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn free_unlinked(&self, before: usize) {
+        let me = Me::whoever();
+        self.release_word(me.tid(), me.head(), before);
+    }
+
+    /// Releases a lock that was taken while its data is not whole: the C header cannot know before.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) unsafe fn give_back_unclean(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
+    }
+
+    /// Whether the holder was told of an owner's death, and has not declared the data whole.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn is_told_of_a_death(&self) -> bool {
+        // Relaxed: changed by the holder only.
+        self.node.state.load(Ordering::Relaxed) == INCONSISTENT
+    }
+
     /// Whether the last owner died, or the lock was given up.
     pub(crate) fn is_unclean(&mut self) -> bool {
         // Relaxed: nobody else has access, here and below.

@@ -79,8 +79,8 @@ pub(crate) struct Standing {
     pub(crate) mirrored: AtomicU32,
     /// The address of the latest object with a ceiling that the task has obtained. Linked by itself.
     pub(crate) ceilings: AtomicU64,
-    /// The ceiling at which the task waits for a MrsP semaphore, or has been granted one that is not on its
-    /// list yet; 0: none. Its own business.
+    /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not on its list yet, or no
+    /// more; 0: none. Its own business.
     #[cfg(not(loom))]
     pub(crate) waits_at: AtomicU32,
     /// The priority that the kernel is told of while the task waits like that; 0: the one that counts. Its own
@@ -105,7 +105,8 @@ pub(crate) struct Lending {
     pub(crate) home: AtomicU32,
     /// How many MrsP semaphores the task owns. Its own business.
     pub(crate) sections: AtomicU32,
-    /// Whether the kernel may have been told of other processors than its home. Under the lock.
+    /// Whether the kernel may have been told of other processors than its home, or is about to be: see
+    /// `semaphore/mrsp/lend.rs`. Under the lock.
     pub(crate) lent: AtomicU32,
     /// The processors that the kernel was told of, if so; or more. Under the lock.
     pub(crate) told: [AtomicU64; crate::sys::scheduling::MAX_CPUS / 64],

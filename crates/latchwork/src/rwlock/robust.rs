@@ -504,3 +504,66 @@ impl<T: ?Sized, const READERS: usize> fmt::Debug for RobustRwLock<T, READERS> {
             .finish_non_exhaustive()
     }
 }
+
+/// Without guards: see [`foreign`](crate::foreign).
+#[cfg(all(feature = "foreign", not(loom)))]
+impl<const READERS: usize> RobustRwLock<(), READERS> {
+    /// 0, or `EOWNERDEAD`: taken, to write.
+    ///
+    /// # Safety
+    /// The lock is pinned.
+    pub(crate) unsafe fn enter(
+        &self,
+        writes: bool,
+        patience: Patience,
+    ) -> Result<libc::c_int, RawError> {
+        // SAFETY: by the caller's contract.
+        let torn = unsafe {
+            if writes {
+                self.raw.write(patience)? == Acquired::OwnerDied
+            } else {
+                self.raw.read_free().is_none() && self.raw.read(patience)? == Entered::Torn
+            }
+        };
+        if torn {
+            crate::task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
+        }
+        Ok(if torn { libc::EOWNERDEAD } else { 0 })
+    }
+
+    /// Releases what the calling task has of it; whether it has anything. A lock that is torn is given
+    /// up.
+    pub(crate) fn leave(&self) -> bool {
+        let me = Me::whoever().tid();
+        let is_mine = |lock: &Robust| me != 0 && lock.owner() == Some(me);
+        if is_mine(&self.raw.gate) {
+            // SAFETY: the gate is this task's.
+            unsafe {
+                if self.raw.gate.is_told_of_a_death() {
+                    self.raw.gate.release_as_lost();
+                } else {
+                    self.raw.unlock_write(me);
+                }
+            }
+            return true;
+        }
+        let seat = self.raw.seats.iter().position(|seat| is_mine(&seat.0));
+        if let Some(index) = seat {
+            // SAFETY: the seat is this task's.
+            unsafe { self.raw.unlock_read(index, me) };
+        }
+        seat.is_some()
+    }
+
+    /// Declares the data whole; false unless the calling task was told that it is not.
+    pub(crate) fn declare_whole(&self) -> bool {
+        let me = Me::whoever().tid();
+        let gate = &self.raw.gate;
+        let told = me != 0 && gate.owner() == Some(me) && gate.is_told_of_a_death();
+        if told {
+            // `writing` stays.
+            gate.mark_consistent();
+        }
+        told
+    }
+}

@@ -14,7 +14,7 @@
 //! | the caller's `waits_at`, `spins_at` | its record | meaning | entered by |
 //! | --- | --- | --- | --- |
 //! | 0, 0 | `IDLE` | it does not wait; what it owns counts by its list | the end of an obtain |
-//! | ceiling, 0 | `IDLE` | it has the ceiling, and is about to take the semaphore or a place | obtain |
+//! | ceiling, 0 | `IDLE` | it has the ceiling, and is about to take the semaphore or a place, or gives it up | obtain, release |
 //! | ceiling, 0 | `WAITING` | it has a place; it sleeps, or is about to lend its processor | itself, under the lock |
 //! | ceiling, one below the owner | `WAITING` | it spins, its processor lent | itself, the processor lent |
 //! | ceiling, either | `GRANTED` | it is the owner, at its ceiling | who released, under the lock |
@@ -22,7 +22,8 @@
 //! Invariants
 //! 1. A task that owns the semaphore has its ceiling: it has it before it takes the semaphore or enters
 //!    the queue (`waits_at`), and gives that up only when the semaphore stands on its list, with the ceiling
-//!    that it came by (`in_force`). So a ceiling that is changed counts from the next obtain on.
+//!    that it came by (`in_force`); and the other way round when it releases, for by then the list is the next
+//!    owner's to link. So a ceiling that is changed counts from the next obtain on.
 //! 2. What the kernel is told follows from the records: the priority that counts; for a task that waits
 //!    and spins, one below the owner's. The end of the wait and what is told next are ordered: whoever ended
 //!    it has the priority told anew, and so has the task itself.
@@ -38,7 +39,8 @@
 //! to one that runs an equal. So a waiter spins one level below the owner (and below its ceiling). *When* it
 //! moves one: at the moment of the preemption, if the processor is lent by then; and when a task's priority
 //! falls on a processor that could take one. So a waiter that comes has the ceiling first, lends its
-//! processor, and then steps down; and it does so again for each new owner.
+//! processor, and then steps down; and it does so again for each new owner, and if the owner's priority changes so
+//! that it would spin at another level.
 //!
 //! *A kill at any instruction.* Of the owner: its death ends its place, its priority and its affinity with the
 //! thread; the semaphore passes to the first who waits, who is told, as in `owned.rs`; a spinner looks whether
@@ -198,8 +200,8 @@ fn wait(
     mut seen: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
-    // To whom the processor is lent, if it is.
-    let mut helped = 0;
+    // To whom the processor is lent, and what the caller spins at, if so.
+    let mut helped = (0, None);
     let mut spins = false;
     let mut looks = 0_u32;
     loop {
@@ -214,13 +216,15 @@ fn wait(
         // A hand-over to this task that is not finished may be a dead one's: the lock tells.
         if deaths != seen || owner == me.task || !ground.is_alive(owner) {
             seen = deaths;
-            helped = 0;
+            helped = (0, None);
             settle(ground, core)?;
             continue;
         }
-        if owner != helped {
-            helped = owner;
-            spins = lend::help(ground, core, me, owner);
+        // The owner's priority may fall, in mid-section.
+        let now = (owner, lend::level(ground, me, owner));
+        if now != helped {
+            helped = now;
+            spins = lend::help(ground, core, me, owner, now.1);
             continue;
         }
         if spins {
@@ -264,11 +268,19 @@ pub(crate) fn release(
     if owner_of(word) != me.task {
         return Err(ReleaseRefusal::NotOwner);
     }
+    let standing = &me.record.standing;
+    // From its list the semaphore must be gone before anybody else links it, the ceiling from the task not before.
+    // SeqCst: before that.
+    standing.waits_at.store(core.in_force.load(Relaxed), SeqCst);
     priority::had_ceiling(core, me);
-    owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
-    // Home first: with its own priority the task might wait for this processor for long.
-    lend::depart(ground, me);
-    me.record.standing.released();
+    let surrendered = owned::surrender(ground, core, key, me, torn || word & DIED != 0);
+    if surrendered.is_ok() {
+        // Home first: with its own priority the task might wait for this processor for long.
+        lend::depart(ground, me);
+        standing.released();
+    }
+    standing.waits_at.store(0, SeqCst);
+    surrendered?;
     priority::had_more(ground, core, me);
     Ok(())
 }

@@ -292,10 +292,15 @@ fn tell<G: Ground>(ground: &G, slot: u16, _: &WaitRecord, [before, now]: [u32; 2
 fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
     let mut best = record.standing.base.load(SeqCst);
     let is_owned = |core: &Core| owner_of(core.word.load(SeqCst)) == task;
-    #[cfg(not(loom))]
-    if let waits_at @ 1.. = record.standing.waits_at.load(SeqCst) {
-        best = best.min(waits_at);
-    }
+    // Before the list and behind it: a task first has the ceiling here and then there, or the other way round.
+    let see_ceiling = |best: &mut u32| {
+        #[cfg(not(loom))]
+        if let waits_at @ 1.. = record.standing.waits_at.load(SeqCst) {
+            *best = waits_at.min(*best);
+        }
+        let _ = best;
+    };
+    see_ceiling(&mut best);
     // What it was handed, and has not linked yet.
     let object = record.object.load(Acquire);
     if object != 0 && record.word.load(Acquire) & STATE == GRANTED {
@@ -321,6 +326,7 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
             address = record.standing.ceilings.load(Acquire);
         }
     }
+    see_ceiling(&mut best);
     for slot in 0..ground.used() {
         let Some(waiter) = ground.record(slot) else {
             break;

@@ -55,6 +55,25 @@ mod variable {
         };
     }
 
+    /// The name by which the C header knows the variable: one of a fixed interface, and visible.
+    #[cfg(feature = "foreign")]
+    macro_rules! name_for_c {
+        () => {
+            concat!(
+                ".globl lw_this_task\n",
+                ".type lw_this_task,%object\n",
+                ".size lw_this_task,8\n",
+                "lw_this_task:\n"
+            )
+        };
+    }
+    #[cfg(not(feature = "foreign"))]
+    macro_rules! name_for_c {
+        () => {
+            ""
+        };
+    }
+
     // Threads begin with a copy of this.
     global_asm!(
         concat!(".pushsection .tdata.", name!(), ",\"awT\",%progbits"),
@@ -63,6 +82,7 @@ mod variable {
         concat!(".hidden ", name!()),
         concat!(".type ", name!(), ",%object"),
         concat!(".size ", name!(), ",8"),
+        name_for_c!(),
         concat!(name!(), ": .quad {nobody}"),
         ".popsection",
         nobody = sym NOBODY,

@@ -1,6 +1,6 @@
 //! MrsP semaphores whose owners and helpers are killed at each instruction, while processors are lent.
 
-use super::bound::{bind, bound_task, processors_of, real_time_of, two_processors};
+use super::bound::{bind, bound_task, processors_of, real_time_of, thread_id, two_processors};
 use super::{priority, region};
 use latchwork::region::Region;
 use latchwork::semaphore::{MrspSemaphore, ObtainError};
@@ -8,6 +8,8 @@ use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
 
 const OWN: u8 = 60;
+/// Of a waiter, as the kernel has it.
+const SPINS: i32 = 49;
 
 /// Threads of the test outlive any borrow.
 fn semaphore() -> (&'static Region, MrspSemaphore<'static>) {
@@ -101,4 +103,115 @@ fn a_helper_leaves_no_processor_behind_at_any_instruction() {
             assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
         },
     );
+}
+
+#[test]
+fn a_killed_helper_keeps_nobody_from_helping_at_any_instruction() {
+    const NAME: &str = "a_killed_helper_keeps_nobody_from_helping_at_any_instruction";
+    let Some(mut processors) = two_processors(NAME) else {
+        return;
+    };
+    let trial = Trial::begin(NAME);
+    let (region, semaphore) = semaphore();
+    step::each_instruction(
+        &trial,
+        "lend a processor to an owner that has moved",
+        || {
+            processors.reverse();
+            bound_task(region, processors[0], OWN);
+            semaphore.obtain().unwrap().keep();
+            processors
+        },
+        |[_, there], span| {
+            bound_task(region, *there, OWN);
+            span.run(|| {
+                let patience = core::time::Duration::from_micros(1);
+                assert!(matches!(
+                    semaphore.obtain_for(patience),
+                    Err(ObtainError::TimedOut)
+                ));
+            });
+        },
+        |_| false,
+        |[here, there], point| {
+            let (told, next) = std::sync::mpsc::channel();
+            let helper = std::thread::spawn(move || {
+                bound_task(region, there, OWN);
+                told.send(thread_id()).unwrap();
+                drop(semaphore.obtain().unwrap());
+                processors_of(0)
+            });
+            let next = next.recv().unwrap();
+            trial.wait_until(|| real_time_of(next) == SPINS);
+            assert_eq!(processors_of(0).len(), 2, "killed at {point:?}");
+            semaphore.release().unwrap();
+            assert_eq!(helper.join().unwrap(), [there]);
+            check_at_home(here, "lend", point);
+        },
+    );
+}
+
+/// Whoever comes by works an owner's priority out.
+#[test]
+fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
+    const NAME: &str = "an_owner_has_the_ceiling_at_every_instruction_of_its_release";
+    let trial = Trial::begin(NAME);
+    let (region, semaphore) = semaphore();
+    region.join("test").unwrap();
+    for waits in [false, true] {
+        step::each_standstill(
+            &trial,
+            "release",
+            || {
+                region.sweep().unwrap();
+                let waiter = waits.then(|| {
+                    std::thread::spawn(move || {
+                        while semaphore.owner().is_none() {
+                            std::thread::yield_now();
+                        }
+                        semaphore.obtain().unwrap().keep();
+                        semaphore.release().unwrap();
+                    })
+                });
+                (waiter, None, None)
+            },
+            |_, span| {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(80)).unwrap();
+                semaphore.obtain().unwrap().keep();
+                while semaphore.waiting() != u32::from(waits) {
+                    std::thread::yield_now();
+                }
+                span.run(|| semaphore.release().unwrap());
+            },
+            |(_, passer_by, low)| {
+                let Some(owner) = semaphore.owner() else {
+                    return;
+                };
+                let passes = std::thread::spawn(move || {
+                    // There may be none by now.
+                    let _ = owner.set_priority(region, priority(80));
+                });
+                // It may have to wait for the one that stands still.
+                for _ in 0..5 {
+                    if passes.is_finished() {
+                        break;
+                    }
+                    std::thread::sleep(core::time::Duration::from_millis(1));
+                }
+                let now = owner.current_priority(region).map(|now| now.get());
+                // Of the child, or of who waited for it.
+                if semaphore.owner() == Some(owner) && now != Ok(50) {
+                    *low = now.ok();
+                }
+                *passer_by = Some(passes);
+            },
+            |(waiter, passer_by, low), point| {
+                for other in [waiter, passer_by].into_iter().flatten() {
+                    other.join().unwrap();
+                }
+                assert_eq!(low, None, "stopped at {point:?}");
+            },
+        );
+    }
 }

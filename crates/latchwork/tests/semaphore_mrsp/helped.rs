@@ -5,7 +5,7 @@ use super::bound::{
     two_processors,
 };
 use super::make;
-use super::semaphore_support::{current, region};
+use super::semaphore_support::{current, priority, region};
 use core::hint::spin_loop;
 use core::time::Duration;
 use latchwork::region::{Region, TaskId};
@@ -237,6 +237,75 @@ fn a_section_that_somebody_bound_elsewhere_stays_there() {
             drop(semaphore.obtain().unwrap());
             check_at_home(&region, me, here);
         });
+    });
+}
+
+#[test]
+fn a_section_that_somebody_bound_to_a_lent_processor_stays_there() {
+    const NAME: &str = "a_section_that_somebody_bound_to_a_lent_processor_stays_there";
+    let Some([here, there]) = two_processors(NAME) else {
+        return;
+    };
+    let _trial = Trial::begin(NAME);
+    let region = region();
+    let semaphore = make(&region, "s", CEILING);
+    let stage = AtomicU32::new(0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            bound_task(&region, here, OWN);
+            let held = semaphore.obtain().unwrap();
+            stage.store(1, SeqCst);
+            nap_until(|| processors_of(0).len() == 2);
+            bind(&[there]);
+            drop(held);
+            assert_eq!(processors_of(0), [there]);
+        });
+        scope.spawn(|| {
+            let me = bound_task(&region, there, OWN);
+            nap_until(|| stage.load(SeqCst) == 1);
+            drop(semaphore.obtain().unwrap());
+            check_at_home(&region, me, there);
+        });
+    });
+}
+
+#[test]
+fn a_waiter_spins_below_an_owner_whose_priority_falls_in_mid_section() {
+    const NAME: &str = "a_waiter_spins_below_an_owner_whose_priority_falls_in_mid_section";
+    let Some([here, there]) = two_processors(NAME) else {
+        return;
+    };
+    let _trial = Trial::begin(NAME);
+    let region = region();
+    let semaphore = make(&region, "s", CEILING);
+    semaphore
+        .set_ceiling(there, priority(CEILING - 20))
+        .unwrap();
+    let inner = make(&region, "inner", CEILING - 10);
+    let (stage, waiter) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let me = bound_task(&region, here, OWN);
+            let held = semaphore.obtain().unwrap();
+            let section = inner.obtain().unwrap();
+            stage.store(1, SeqCst);
+            nap_until(|| stage.load(SeqCst) == 2);
+            drop(section);
+            assert_eq!(real_time_of(0), REAL_CEILING);
+            nap_until(|| real_time_of(waiter.load(SeqCst)) == REAL_CEILING - 1);
+            drop(held);
+            check_at_home(&region, me, here);
+        });
+        scope.spawn(|| {
+            let me = bound_task(&region, there, OWN);
+            nap_until(|| stage.load(SeqCst) == 1);
+            waiter.store(thread_id(), SeqCst);
+            drop(semaphore.obtain().unwrap());
+            check_at_home(&region, me, there);
+        });
+        nap_until(|| waiter.load(SeqCst) != 0);
+        nap_until(|| real_time_of(waiter.load(SeqCst)) == REAL_CEILING + 9);
+        stage.store(2, SeqCst);
     });
 }
 

@@ -9,20 +9,23 @@
 //! | `lent` | `told` | the kernel's mask |
 //! | --- | --- | --- |
 //! | 0 | anything | is not ours |
-//! | 1 | a mask | a part of it, if nobody else has changed it |
+//! | 1 `LOOKING` | anything | is not ours; somebody looks who waits, or was killed there |
+//! | 2 `LENT` | a mask | a part of it with the home in it, if nobody else has changed it |
 //!
-//! `told` grows before a call, and becomes what was told after it; so it covers the kernel's mask at each
-//! instruction, and a kill leaves nothing but a lock that the next one takes over, and `lent`.
+//! `told` is the home before `LENT` is; it grows before a call, and becomes what was told after it. So it covers the
+//! kernel's mask at each instruction, and a kill leaves nothing but a lock that the next one takes over, and `lent`.
 //!
 //! *The owner needs no lock if nobody lent.* A helper sets `lent`, passes a full barrier, and reads who owns what;
 //! an owner gives up the semaphore, passes a full barrier, and reads `lent`. So the helper finds that it
-//! helps nobody, or the owner finds `lent`, takes the lock behind the helper, and goes home.
+//! helps nobody, or the owner finds `lent`, takes the lock behind the helper, and goes home. Until then its home is what
+//! it is, so the helper reads it when it has found that it helps.
 //!
 //! *Not another's thread* (a thread's number is used again after its end). The owner's life-word is looked at
 //! before the call, and after it. Before: it lives, and the number is its own. If it is dead after the call, the
-//! number may have been another thread's already: whoever has it gets back the mask that was there before the call.
-//! Besides, a mask that is not within what was told is not touched: it is not ours, or somebody has bound the thread
-//! elsewhere, and then it stays there.
+//! number may have been another thread's already, and nobody knows that one's mask any more: it is left with the one
+//! that the owner had, without what this call lent. Linux has no name for a thread that would exclude it.
+//! Besides, a mask that is not within what was told, or is without the home, is not touched: it is not ours, or somebody
+//! has bound the thread elsewhere, and then it stays there, be it on a processor that was lent.
 //!
 //! *A dead helper* is no living task, and lends nothing when the mask is worked out next, at the latest when
 //! the owner releases. *A dead owner* has no mask.
@@ -44,6 +47,10 @@ use std::sync::Arc;
 
 /// The lowest priority of a waiter that the kernel tells from the next higher one's.
 pub(super) const LOWEST_TO_SPIN: u32 = 98;
+
+/// Of [`Lending::lent`], see the head.
+const LOOKING: u32 = 1;
+const LENT: u32 = 2;
 
 /// Notes where the calling task, which is about to obtain, is at home; the processor whose ceiling it gets.
 pub(super) fn arrive(me: Me<'_>) -> u32 {
@@ -68,32 +75,41 @@ fn only(mask: &CpuMask) -> Option<u32> {
     (count == 1).then(|| index as u32 * 64 + mask[index].trailing_zeros())
 }
 
-/// The calling task waits for `core`, of which `owner` is the owner: lets it have the processor; whether it
-/// does, and the caller is to spin.
-pub(super) fn help(ground: &Arc<Inner>, core: &Core, me: Me<'_>, owner: u64) -> bool {
+/// The priority at which the calling task is to spin while `owner` has what it waits for; `None`: it is to sleep.
+pub(super) fn level(ground: &Arc<Inner>, me: Me<'_>, owner: u64) -> Option<u32> {
+    let record = living(ground, owner)?;
+    let is_able = |record: &WaitRecord| record.standing.mirrored.load(Relaxed) != 0;
+    if !is_able(me.record) || !is_able(record) || me.record.lending.home.load(Relaxed) == 0 {
+        return None;
+    }
+    // Below both: its own ceiling, and the owner.
+    let above = me.priority().max(effective(record));
+    (above < LOWEST_TO_SPIN).then_some(above + 1)
+}
+
+/// The calling task waits for `core`, of which `owner` is the owner: lets it have the processor, if there is a level to
+/// spin at; whether it does, and the caller is to spin.
+pub(super) fn help(
+    ground: &Arc<Inner>,
+    core: &Core,
+    me: Me<'_>,
+    owner: u64,
+    level: Option<u32>,
+) -> bool {
     let standing = &me.record.standing;
     // At the ceiling; only a fall from there has the kernel look for who could run here.
     standing.spins_at.store(0, Relaxed);
     priority::refresh(ground, me.task, false);
     // An heir may still be where it spun, and its predecessor dead.
     priority::refresh(ground, owner, false);
-    let Some(record) = living(ground, owner) else {
+    let Some(level) = level else {
         return false;
     };
-    let is_able = |record: &WaitRecord| record.standing.mirrored.load(Relaxed) != 0;
-    if !is_able(me.record) || !is_able(record) || me.record.lending.home.load(Relaxed) == 0 {
-        return false;
-    }
-    // Below both: its own ceiling, and the owner.
-    let above = me.priority().max(effective(record));
-    if above >= LOWEST_TO_SPIN {
-        return false;
-    }
     bring_up_to_date(ground, core);
-    standing.spins_at.store(above + 1, Relaxed);
+    standing.spins_at.store(level, Relaxed);
     priority::refresh(ground, me.task, false);
     // What the kernel refused it was not told.
-    standing.told.load(Relaxed) == above + 1
+    standing.told.load(Relaxed) == level
 }
 
 fn effective(record: &WaitRecord) -> u32 {
@@ -165,9 +181,10 @@ fn work_out(ground: &Arc<Inner>, task: u64) {
         return;
     };
     let lending = &record.lending;
-    let Some(home) = lending.home.load(Acquire).checked_sub(1) else {
+    // Acquire: who was found to own anything has noted its home before.
+    if lending.home.load(Acquire) == 0 {
         return;
-    };
+    }
     // SAFETY: a slot stays where it is.
     match unsafe { lending.lock.lock_raw(None) } {
         Ok(_) => lending.lock.mark_consistent(),
@@ -178,44 +195,56 @@ fn work_out(ground: &Arc<Inner>, task: u64) {
     }
     // Again, under the lock: from here on the slot has no other task before it is released.
     if living(ground, task).is_some() {
-        work_out_under_lock(ground, task, lending, home);
+        work_out_under_lock(ground, task, lending);
     }
     // SAFETY: locked above.
     unsafe { lending.lock.unlock_raw() };
 }
 
-fn work_out_under_lock(ground: &Arc<Inner>, task: u64, lending: &Lending, home: u32) {
-    let was_lent = lending.lent.swap(1, SeqCst) != 0;
-    fence_after_update();
-    let mut mask = CpuMask::default();
-    include(&mut mask, home);
-    let own = mask;
+fn work_out_under_lock(ground: &Arc<Inner>, task: u64, lending: &Lending) {
+    // Relaxed: under the lock, here and below.
+    let was_lent = lending.lent.load(Relaxed) == LENT;
+    if !was_lent {
+        lending.lent.swap(LOOKING, SeqCst);
+        fence_after_update();
+    }
+    let mut others = CpuMask::default();
     for slot in 0..ground.used() {
         let Some(waiter) = ground.record(slot) else {
             break;
         };
         let helper = waiter.task.load(Acquire);
-        let Some(lent) = waiter.lending.home.load(Relaxed).checked_sub(1) else {
-            continue;
-        };
         if helper != task && ground.is_alive(helper) && leads_to(ground, waiter, task) {
-            include(&mut mask, lent);
+            // Behind the look at its wait, before which the waiter noted it.
+            include(&mut others, waiter.lending.home.load(Relaxed));
         }
     }
-    if !was_lent {
+    // Not before: see the head.
+    let home = lending.home.load(Relaxed);
+    if home == 0 {
+        // In its next section already, and not bound.
+        lending.lent.store(0, Relaxed);
+        return;
+    }
+    let mut own = CpuMask::default();
+    include(&mut own, home);
+    let mut mask = own;
+    mask.iter_mut().zip(others).for_each(|(all, of)| *all |= of);
+    if mask != own && !was_lent {
         put(lending, &own);
+        lending.lent.store(LENT, Relaxed);
     }
     if mask != own || was_lent {
-        tell(ground, task, lending, &mask);
+        tell(ground, task, lending, home, &mask);
     }
     if mask == own {
-        // Relaxed, as the mask: under the lock. An owner that reads it later finds the mask its own.
+        // An owner that reads it later finds the mask its own.
         lending.lent.store(0, Relaxed);
     }
 }
 
 /// Tells the kernel where a task may run. Under its lend lock.
-fn tell(ground: &Arc<Inner>, task: u64, lending: &Lending, mask: &CpuMask) {
+fn tell(ground: &Arc<Inner>, task: u64, lending: &Lending, home: u32, mask: &CpuMask) {
     let told = get(lending);
     let Some(thread) = ground.thread_in(slot_of(task)) else {
         return;
@@ -223,7 +252,7 @@ fn tell(ground: &Arc<Inner>, task: u64, lending: &Lending, mask: &CpuMask) {
     let Ok(before) = scheduling::affinity_of(thread) else {
         return;
     };
-    let is_ours = before.iter().zip(told).all(|(is, told)| is & !told == 0);
+    let is_ours = before.iter().zip(told).all(|(is, told)| is & !told == 0) && has(&before, home);
     if before == *mask || !is_ours || !ground.is_alive(task) {
         return;
     }
@@ -243,11 +272,17 @@ fn tell(ground: &Arc<Inner>, task: u64, lending: &Lending, mask: &CpuMask) {
     }
 }
 
-fn include(mask: &mut CpuMask, processor: u32) {
-    let processor = processor as usize;
-    if processor < MAX_CPUS {
+/// `home`: of a [`Lending`].
+fn include(mask: &mut CpuMask, home: u32) {
+    if let Some(processor @ 0..MAX_CPUS) = (home as usize).checked_sub(1) {
         mask[processor / 64] |= 1 << (processor % 64);
     }
+}
+
+fn has(mask: &CpuMask, home: u32) -> bool {
+    let mut both = *mask;
+    include(&mut both, home);
+    both == *mask
 }
 
 fn get(lending: &Lending) -> CpuMask {

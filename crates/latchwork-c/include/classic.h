@@ -1,0 +1,251 @@
+/*
+ * classic.h: RTEMS's classic interface on Linux: semaphores, events and message queues with its names, constants,
+ * status codes and order of checks, between the threads of a process, or between processes; and so much of its
+ * tasks as programs of that kind need. (Names and behaviour are those of the RTEMS Classic API Guide.)
+ *
+ *     what RTEMS has          here
+ *     one system              one region: this process's own, or a named one (lw_classic_configure)
+ *     a task                  a thread; each thread that uses a directive becomes one, with a priority of 255
+ *     priorities 1 to 255     recorded, and what orders queues, ceilings and inheritance
+ *     schedulers, nodes       one of each
+ *     clock ticks             10 ms, unless configured
+ *     fatal errors            of broken mutexes: LW_RTEMS_OWNER_DIED, beside RTEMS's own statuses
+ *
+ * A task that is killed has carried out a directive or not, and what it owned is told to the next one. Waits
+ * are no cancellation points. A directive that cannot be used for want of memory answers RTEMS_INTERNAL_ERROR.
+ *
+ * Manual: lw_classic(3).
+ */
+#ifndef LATCHWORK_CLASSIC_H
+#define LATCHWORK_CLASSIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint32_t rtems_id;
+typedef uint32_t rtems_name;
+typedef uint32_t rtems_attribute;
+typedef uint32_t rtems_option;
+typedef uint32_t rtems_interval;
+typedef uint32_t rtems_event_set;
+typedef uint32_t rtems_task_priority;
+typedef uint32_t rtems_mode;
+typedef uintptr_t rtems_task_argument;
+typedef void rtems_task;
+typedef rtems_task (*rtems_task_entry)(rtems_task_argument);
+
+typedef enum {
+	RTEMS_SUCCESSFUL = 0,
+	RTEMS_TASK_EXITTED = 1,
+	RTEMS_MP_NOT_CONFIGURED = 2,
+	RTEMS_INVALID_NAME = 3,
+	RTEMS_INVALID_ID = 4,
+	RTEMS_TOO_MANY = 5,
+	RTEMS_TIMEOUT = 6,
+	RTEMS_OBJECT_WAS_DELETED = 7,
+	RTEMS_INVALID_SIZE = 8,
+	RTEMS_INVALID_ADDRESS = 9,
+	RTEMS_INVALID_NUMBER = 10,
+	RTEMS_NOT_DEFINED = 11,
+	RTEMS_RESOURCE_IN_USE = 12,
+	RTEMS_UNSATISFIED = 13,
+	RTEMS_INCORRECT_STATE = 14,
+	RTEMS_ALREADY_SUSPENDED = 15,
+	RTEMS_ILLEGAL_ON_SELF = 16,
+	RTEMS_ILLEGAL_ON_REMOTE_OBJECT = 17,
+	RTEMS_CALLED_FROM_ISR = 18,
+	RTEMS_INVALID_PRIORITY = 19,
+	RTEMS_INVALID_CLOCK = 20,
+	RTEMS_INVALID_NODE = 21,
+	RTEMS_NOT_CONFIGURED = 22,
+	RTEMS_NOT_OWNER_OF_RESOURCE = 23,
+	RTEMS_NOT_IMPLEMENTED = 24,
+	RTEMS_INTERNAL_ERROR = 25,
+	RTEMS_NO_MEMORY = 26,
+	RTEMS_IO_ERROR = 27,
+	RTEMS_INTERRUPTED = 28,
+	RTEMS_PROXY_BLOCKING = 29,
+	/* Ours: the semaphore is obtained, and its owner before died: what it protects may be half changed. */
+	LW_RTEMS_OWNER_DIED = 64
+} rtems_status_code;
+
+#define rtems_build_name(a, b, c, d)                                                                  \
+	((rtems_name)(((uint32_t)(unsigned char)(a) << 24) | ((uint32_t)(unsigned char)(b) << 16) |       \
+		      ((uint32_t)(unsigned char)(c) << 8) | (uint32_t)(unsigned char)(d)))
+
+/* Attributes. */
+#define RTEMS_DEFAULT_ATTRIBUTES 0x00000000u
+#define RTEMS_LOCAL 0x00000000u
+#define RTEMS_FIFO 0x00000000u
+#define RTEMS_PRIORITY 0x00000004u
+#define RTEMS_COUNTING_SEMAPHORE 0x00000000u
+#define RTEMS_BINARY_SEMAPHORE 0x00000010u
+#define RTEMS_SIMPLE_BINARY_SEMAPHORE 0x00000020u
+#define RTEMS_NO_INHERIT_PRIORITY 0x00000000u
+#define RTEMS_INHERIT_PRIORITY 0x00000040u
+#define RTEMS_NO_PRIORITY_CEILING 0x00000000u
+#define RTEMS_PRIORITY_CEILING 0x00000080u
+#define RTEMS_NO_MULTIPROCESSOR_RESOURCE_SHARING 0x00000000u
+#define RTEMS_MULTIPROCESSOR_RESOURCE_SHARING 0x00000100u
+#define RTEMS_NO_FLOATING_POINT 0x00000000u
+#define RTEMS_FLOATING_POINT 0x00000001u
+
+/* Options. */
+#define RTEMS_DEFAULT_OPTIONS 0x00000000u
+#define RTEMS_WAIT 0x00000000u
+#define RTEMS_NO_WAIT 0x00000001u
+#define RTEMS_EVENT_ALL 0x00000000u
+#define RTEMS_EVENT_ANY 0x00000002u
+#define RTEMS_NO_TIMEOUT ((rtems_interval)0)
+#define RTEMS_MILLISECONDS_TO_TICKS(ms) lw_classic_ticks(ms)
+
+/* Modes are taken and have no effect: tasks are threads of Linux. */
+#define RTEMS_DEFAULT_MODES 0x00000000u
+#define RTEMS_PREEMPT 0x00000000u
+#define RTEMS_NO_PREEMPT 0x00000100u
+#define RTEMS_NO_TIMESLICE 0x00000000u
+#define RTEMS_TIMESLICE 0x00000200u
+
+#define RTEMS_SELF ((rtems_id)0)
+#define RTEMS_CURRENT_PRIORITY 0u
+#define RTEMS_MINIMUM_PRIORITY 1u
+#define RTEMS_MAXIMUM_PRIORITY 255u
+#define RTEMS_NO_PRIORITY RTEMS_CURRENT_PRIORITY
+#define RTEMS_MINIMUM_STACK_SIZE ((size_t)65536)
+#define RTEMS_YIELD_PROCESSOR RTEMS_NO_TIMEOUT
+
+#define RTEMS_SEARCH_ALL_NODES 0x00000000u
+#define RTEMS_SEARCH_OTHER_NODES 0x7ffffffeu
+#define RTEMS_SEARCH_LOCAL_NODE 0x7fffffffu
+
+#define RTEMS_PENDING_EVENTS 0u
+#define RTEMS_ALL_EVENTS 0xffffffffu
+#define RTEMS_EVENT_0 0x00000001u
+#define RTEMS_EVENT_1 0x00000002u
+#define RTEMS_EVENT_2 0x00000004u
+#define RTEMS_EVENT_3 0x00000008u
+#define RTEMS_EVENT_4 0x00000010u
+#define RTEMS_EVENT_5 0x00000020u
+#define RTEMS_EVENT_6 0x00000040u
+#define RTEMS_EVENT_7 0x00000080u
+#define RTEMS_EVENT_8 0x00000100u
+#define RTEMS_EVENT_9 0x00000200u
+#define RTEMS_EVENT_10 0x00000400u
+#define RTEMS_EVENT_11 0x00000800u
+#define RTEMS_EVENT_12 0x00001000u
+#define RTEMS_EVENT_13 0x00002000u
+#define RTEMS_EVENT_14 0x00004000u
+#define RTEMS_EVENT_15 0x00008000u
+#define RTEMS_EVENT_16 0x00010000u
+#define RTEMS_EVENT_17 0x00020000u
+#define RTEMS_EVENT_18 0x00040000u
+#define RTEMS_EVENT_19 0x00080000u
+#define RTEMS_EVENT_20 0x00100000u
+#define RTEMS_EVENT_21 0x00200000u
+#define RTEMS_EVENT_22 0x00400000u
+#define RTEMS_EVENT_23 0x00800000u
+#define RTEMS_EVENT_24 0x01000000u
+#define RTEMS_EVENT_25 0x02000000u
+#define RTEMS_EVENT_26 0x04000000u
+#define RTEMS_EVENT_27 0x08000000u
+#define RTEMS_EVENT_28 0x10000000u
+#define RTEMS_EVENT_29 0x20000000u
+#define RTEMS_EVENT_30 0x40000000u
+#define RTEMS_EVENT_31 0x80000000u
+#define RTEMS_EVENT_SYSTEM_TRANSIENT RTEMS_EVENT_31
+
+/* ---- configuration: before the first directive, or none ---- */
+
+struct lw_classic_options {
+	/* A region by name, which is made if it is not there; NULL for one of this process's own. */
+	const char *region;
+	/* Its size in bytes; 0 for 16 MiB. */
+	size_t memory;
+	/* So many objects at a time; 0 for 64 of each. */
+	uint16_t semaphores, message_queues;
+	/* 0 for 10,000. */
+	uint32_t microseconds_per_tick;
+};
+
+/* 0, or an error number: EBUSY if a directive was used before, EINVAL for a table that was made otherwise. */
+int lw_classic_configure(const struct lw_classic_options *options);
+/* Ticks, rounded up: a time that is not 0 never becomes "for ever". */
+rtems_interval lw_classic_ticks(uint64_t milliseconds);
+
+/* ---- semaphores ---- */
+
+rtems_status_code rtems_semaphore_create(rtems_name name, uint32_t count, rtems_attribute attribute_set,
+					 rtems_task_priority priority_ceiling, rtems_id *id);
+rtems_status_code rtems_semaphore_ident(rtems_name name, uint32_t node, rtems_id *id);
+rtems_status_code rtems_semaphore_delete(rtems_id id);
+rtems_status_code rtems_semaphore_obtain(rtems_id id, rtems_option option_set, rtems_interval timeout);
+rtems_status_code rtems_semaphore_release(rtems_id id);
+rtems_status_code rtems_semaphore_flush(rtems_id id);
+rtems_status_code rtems_semaphore_set_priority(rtems_id semaphore_id, rtems_id scheduler_id,
+					       rtems_task_priority new_priority,
+					       rtems_task_priority *old_priority);
+
+/* ---- events ---- */
+
+rtems_status_code rtems_event_send(rtems_id id, rtems_event_set event_in);
+rtems_status_code rtems_event_receive(rtems_event_set event_in, rtems_option option_set, rtems_interval ticks,
+				      rtems_event_set *event_out);
+rtems_status_code rtems_event_system_send(rtems_id id, rtems_event_set event_in);
+rtems_status_code rtems_event_system_receive(rtems_event_set event_in, rtems_option option_set,
+					     rtems_interval ticks, rtems_event_set *event_out);
+rtems_status_code rtems_event_transient_send(rtems_id id);
+rtems_status_code rtems_event_transient_receive(rtems_option option_set, rtems_interval ticks);
+void rtems_event_transient_clear(void);
+
+/* ---- message queues ---- */
+
+rtems_status_code rtems_message_queue_create(rtems_name name, uint32_t count, size_t max_message_size,
+					     rtems_attribute attribute_set, rtems_id *id);
+rtems_status_code rtems_message_queue_ident(rtems_name name, uint32_t node, rtems_id *id);
+rtems_status_code rtems_message_queue_delete(rtems_id id);
+rtems_status_code rtems_message_queue_send(rtems_id id, const void *buffer, size_t size);
+rtems_status_code rtems_message_queue_urgent(rtems_id id, const void *buffer, size_t size);
+rtems_status_code rtems_message_queue_broadcast(rtems_id id, const void *buffer, size_t size, uint32_t *count);
+/* The buffer holds the queue's largest message, as RTEMS demands. */
+rtems_status_code rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size, rtems_option option_set,
+					      rtems_interval timeout);
+rtems_status_code rtems_message_queue_get_number_pending(rtems_id id, uint32_t *count);
+rtems_status_code rtems_message_queue_flush(rtems_id id, uint32_t *count);
+/* Ours: with the buffer's size. A longer message stays, RTEMS_INVALID_SIZE. */
+rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
+					   rtems_option option_set, rtems_interval timeout);
+
+/* ---- tasks ---- */
+
+/* A thread that waits to be started; it counts from here on, with its id. Attributes and modes have no effect. */
+rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial_priority, size_t stack_size,
+				    rtems_mode initial_modes, rtems_attribute attribute_set, rtems_id *id);
+/* Of this process's tasks, by those who created them. */
+rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id);
+rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument);
+/* RTEMS_SELF, or one that was not started. Of one that runs: RTEMS_NOT_IMPLEMENTED; tell it to end. */
+rtems_status_code rtems_task_delete(rtems_id id);
+void rtems_task_exit(void) __attribute__((noreturn));
+rtems_id rtems_task_self(void);
+rtems_status_code rtems_task_set_priority(rtems_id id, rtems_task_priority new_priority,
+					  rtems_task_priority *old_priority);
+/* 0: lets others run. */
+rtems_status_code rtems_task_wake_after(rtems_interval ticks);
+
+
+
+rtems_interval rtems_clock_get_ticks_per_second(void);
+rtems_interval rtems_clock_get_ticks_since_boot(void);
+
+/* "RTEMS_TIMEOUT" and its like. */
+const char *rtems_status_text(rtems_status_code status);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

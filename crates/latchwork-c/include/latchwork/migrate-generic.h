@@ -1,0 +1,85 @@
+/* Part of migrate.h: the calls, by type, in C. */
+#ifndef LATCHWORK_MIGRATE_GENERIC_H
+#define LATCHWORK_MIGRATE_GENERIC_H
+
+/* For what does not belong together: the assertion has said why. */
+static inline void lw__wrong_type(const void *object, ...) { (void)object; }
+
+#define LW__IS(x, type) _Generic((x), type *: 1, const type *: 1, default: 0)
+/* An expression that compiles if the condition holds. */
+#define LW__ONLY_IF(condition, text)                                                                  \
+	((void)sizeof(struct {                                                                        \
+		_Static_assert(condition, text);                                                      \
+		int lw_;                                                                              \
+	}))
+#define LW__NEEDS_MUTEX(x, call)                                                                      \
+	LW__ONLY_IF(!LW__IS(x, struct semaphore) && !LW__IS(x, struct arch_semaphore),                \
+		    call " takes a struct mutex, and this is a semaphore: use down() and up(), "      \
+			 "or change its type to struct mutex_debug, then struct mutex"),              \
+		LW__ONLY_IF(LW__IS(x, struct mutex) || LW__IS(x, struct mutex_debug) ||               \
+				    LW__IS(x, struct semaphore) || LW__IS(x, struct arch_semaphore),  \
+			    call " takes a pointer to a struct mutex")
+#define LW__NEEDS_SEMAPHORE(x, call)                                                                  \
+	LW__ONLY_IF(!LW__IS(x, struct mutex), call " takes a semaphore, and this is a struct mutex: use " \
+						   "mutex_lock() and mutex_unlock(), or change its type " \
+						   "to struct mutex_debug, which takes both"),        \
+		LW__ONLY_IF(LW__IS(x, struct mutex) || LW__IS(x, struct mutex_debug) ||               \
+				    LW__IS(x, struct semaphore) || LW__IS(x, struct arch_semaphore),  \
+			    call " takes a pointer to a semaphore")
+#define LW__HERE __FILE__, __LINE__
+
+#define LW__MUTEX_CALL(x, call, plain, debug)                                                         \
+	(LW__NEEDS_MUTEX(x, call),                                                                    \
+	 _Generic((x), struct mutex *: plain, struct mutex_debug *: debug, default: lw__wrong_type)(x, LW__HERE))
+#define mutex_lock(x) LW__MUTEX_CALL(x, "mutex_lock()", lw__mutex_lock, lw__debug_lock)
+#define mutex_unlock(x) LW__MUTEX_CALL(x, "mutex_unlock()", lw__mutex_unlock, lw__debug_unlock)
+#define mutex_trylock(x) LW__MUTEX_CALL(x, "mutex_trylock()", lw__mutex_trylock, lw__debug_trylock)
+#define mutex_lock_interruptible(x)                                                                   \
+	LW__MUTEX_CALL(x, "mutex_lock_interruptible()", lw__mutex_lock_interruptible, lw__debug_interruptible)
+#define mutex_is_locked(x)                                                                            \
+	(LW__NEEDS_MUTEX(x, "mutex_is_locked()"),                                                     \
+	 _Generic((x),                                                                                \
+		 struct mutex *: lw__mutex_is_locked,                                                 \
+		 const struct mutex *: lw__mutex_is_locked,                                           \
+		 struct mutex_debug *: mutex_debug_is_locked,                                         \
+		 const struct mutex_debug *: mutex_debug_is_locked,                                   \
+		 default: lw__wrong_type)(x))
+#define mutex_init(x)                                                                                 \
+	(LW__NEEDS_MUTEX(x, "mutex_init()"),                                                          \
+	 _Generic((x), struct mutex *: lw__mutex_init, struct mutex_debug *: lw__debug_init,          \
+		  default: lw__wrong_type)(x, #x))
+
+#define LW__SEMAPHORE_CALL(x, call, plain, arch, debug)                                               \
+	(LW__NEEDS_SEMAPHORE(x, call),                                                                \
+	 _Generic((x),                                                                                \
+		 struct semaphore *: plain,                                                           \
+		 struct arch_semaphore *: arch,                                                       \
+		 struct mutex_debug *: debug,                                                         \
+		 default: lw__wrong_type)(x, LW__HERE))
+#define down(x) LW__SEMAPHORE_CALL(x, "down()", lw__sem_down, lw__arch_down, lw__debug_lock)
+#define up(x) LW__SEMAPHORE_CALL(x, "up()", lw__sem_up, lw__arch_up, lw__debug_unlock)
+#define down_trylock(x)                                                                               \
+	LW__SEMAPHORE_CALL(x, "down_trylock()", lw__sem_down_trylock, lw__arch_down_trylock,          \
+			   lw__debug_down_trylock)
+#define down_interruptible(x)                                                                         \
+	LW__SEMAPHORE_CALL(x, "down_interruptible()", lw__sem_down_interruptible,                     \
+			   lw__arch_down_interruptible, lw__debug_interruptible)
+#define sema_count(x)                                                                                 \
+	(LW__NEEDS_SEMAPHORE(x, "sema_count()"),                                                      \
+	 _Generic((x),                                                                                \
+		 struct semaphore *: lw__sem_count,                                                   \
+		 struct arch_semaphore *: lw__arch_count,                                             \
+		 struct mutex_debug *: lw__debug_count,                                               \
+		 default: lw__wrong_type)(x))
+#define sem_is_locked(x) (sema_count(x) == 0)
+#define sema_init(x, count)                                                                           \
+	(LW__NEEDS_SEMAPHORE(x, "sema_init()"),                                                       \
+	 _Generic((x),                                                                                \
+		 struct semaphore *: lw__sem_sema_init,                                               \
+		 struct arch_semaphore *: lw__arch_sema_init,                                         \
+		 struct mutex_debug *: mutex_debug_sema_init,                                           \
+		 default: lw__wrong_type)(x, #x, count))
+#define init_MUTEX(x) sema_init(x, 1)
+#define init_MUTEX_LOCKED(x) sema_init(x, 0)
+
+#endif

@@ -1,0 +1,357 @@
+/* Part of latchwork.h: mutexes. */
+#ifndef LATCHWORK_MUTEX_H
+#define LATCHWORK_MUTEX_H
+
+#include "types.h"
+
+LW__BEGIN
+
+#ifndef __CHECKER__
+
+/* ---- fast paths ---- */
+
+LW_INLINE int lw__take_word(uint32_t *word, uint32_t to)
+{
+	uint32_t from = 0;
+	return __atomic_compare_exchange_n(word, &from, to, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
+{
+	return __atomic_compare_exchange_n(word, &from, 0, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+
+#define LW__UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define LW__LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* Each says whether it was done. "m" is never null there. */
+#define LW__TAKE_BIT(m) lw__take_word(&(m)->lw_word, 1)
+#define LW__TAKE_TID(m) (LW__TID != 0 && lw__take_word(&(m)->lw_word, LW__TID))
+#define LW__GIVE_TID(m) (LW__TID != 0 && lw__give_word(&(m)->lw_word, LW__TID))
+#define LW__CALL(m) 0
+
+#endif /* __CHECKER__ */
+
+/*
+ * The functions of a kind of mutex. NULL is EINVAL. A lock that knows its owner answers EPERM to an unlock
+ * by another, and EDEADLK to its owner's lock; others notice the unlock of a free lock only.
+ */
+#define LW__DECLARE(name)                                                                             \
+	LW_INLINE int name##_destroy(name##_t *mutex) LW_EXCLUDES(*mutex);                            \
+	LW_INLINE int name##_lock(name##_t *mutex) LW_ACQUIRE(*mutex);                                \
+	LW_INLINE int name##_trylock(name##_t *mutex) LW_TRY_ACQUIRE(*mutex);                         \
+	LW_INLINE int name##_timedlock(name##_t *mutex, const struct timespec *time)                  \
+		LW_TRY_ACQUIRE(*mutex);                                                               \
+	LW_INLINE int name##_clocklock(name##_t *mutex, int clock, const struct timespec *time)       \
+		LW_TRY_ACQUIRE(*mutex);                                                               \
+	LW_INLINE int name##_unlock(name##_t *mutex) LW_RELEASE(*mutex);                              \
+	LW_INLINE int name##_is_locked(const name##_t *mutex);
+#define LW__DECLARE_INIT(name) LW_INLINE int name##_init(name##_t *mutex);
+#define LW__DECLARE_INIT_CEILING(name)                                                                \
+	LW_INLINE int name##_init(name##_t *mutex, int ceiling);                                      \
+	LW_INLINE int name##_getprioceiling(const name##_t *mutex, int *ceiling);
+#define LW__DECLARE_INTERRUPTIBLE(name)                                                               \
+	LW_INLINE int name##_lock_interruptible(name##_t *mutex) LW_TRY_ACQUIRE(*mutex);
+#define LW__DECLARE_CONSISTENT(name) LW_INLINE int name##_consistent(name##_t *mutex);
+
+#ifndef __CHECKER__
+#define LW__DEFINE(name, kind, take, give)                                                            \
+	LW_INLINE LW_UNCHECKED int name##_destroy(name##_t *mutex)                                    \
+	{                                                                                             \
+		return mutex == NULL ? EINVAL : lw__is_locked(mutex, kind) ? EBUSY : 0;               \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_lock(name##_t *mutex)                                       \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && take(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__lock(mutex, kind, LW__ENDLESS, 0);                                         \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_trylock(name##_t *mutex)                                    \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && take(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__lock(mutex, kind, LW__TRY, 0);                                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_clocklock(name##_t *mutex, int clock,                       \
+						    const struct timespec *time)                      \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && take(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__lock_until(mutex, kind, LW__UNTIL, clock, time);                           \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_timedlock(name##_t *mutex, const struct timespec *time)     \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && take(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__lock_until(mutex, kind, LW__UNTIL, 1 /* CLOCK_MONOTONIC */, time);         \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_unlock(name##_t *mutex)                                     \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && give(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__unlock(mutex, kind);                                                       \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_is_locked(const name##_t *mutex)                            \
+	{                                                                                             \
+		return mutex != NULL && lw__is_locked(mutex, kind);                                   \
+	}
+#define LW__DEFINE_INIT(name, initializer)                                                            \
+	LW_INLINE LW_UNCHECKED int name##_init(name##_t *mutex)                                       \
+	{                                                                                             \
+		const name##_t fresh = initializer;                                                   \
+		if (mutex == NULL)                                                                    \
+			return EINVAL;                                                                \
+		*mutex = fresh;                                                                       \
+		return 0;                                                                             \
+	}
+#define LW__DEFINE_INIT_CEILING(name, initializer, field)                                             \
+	LW_INLINE LW_UNCHECKED int name##_init(name##_t *mutex, int ceiling)                          \
+	{                                                                                             \
+		const name##_t fresh = initializer((uint32_t)ceiling);                                \
+		if (mutex == NULL || ceiling < 1 || ceiling > 99)                                     \
+			return EINVAL;                                                                \
+		*mutex = fresh;                                                                       \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_getprioceiling(const name##_t *mutex, int *ceiling)         \
+	{                                                                                             \
+		if (mutex == NULL || ceiling == NULL)                                                 \
+			return EINVAL;                                                                \
+		*ceiling = (int)__atomic_load_n(&mutex->field, __ATOMIC_RELAXED);                     \
+		return 0;                                                                             \
+	}
+#define LW__DEFINE_INTERRUPTIBLE(name, kind, take)                                                    \
+	LW_INLINE LW_UNCHECKED int name##_lock_interruptible(name##_t *mutex)                         \
+	{                                                                                             \
+		if (LW__LIKELY(mutex != NULL && take(mutex)))                                         \
+			return 0;                                                                     \
+		return lw__lock(mutex, kind, LW__INTERRUPTIBLE, 0);                                   \
+	}
+#define LW__DEFINE_CONSISTENT(name, kind)                                                             \
+	LW_INLINE LW_UNCHECKED int name##_consistent(name##_t *mutex)                                 \
+	{                                                                                             \
+		return lw__consistent(mutex, kind);                                                   \
+	}
+#else
+#define LW__DEFINE(name, kind, take, give)
+#define LW__DEFINE_INIT(name, initializer)
+#define LW__DEFINE_INIT_CEILING(name, initializer, field)
+#define LW__DEFINE_INTERRUPTIBLE(name, kind, take)
+#define LW__DEFINE_CONSISTENT(name, kind)
+#endif
+
+#define LW__INTERRUPTIBLE_KIND(name, kind, take, give)                                                \
+	LW__DECLARE(name)                                                                             \
+	LW__DECLARE_INTERRUPTIBLE(name)                                                               \
+	LW__DEFINE(name, kind, take, give)                                                            \
+	LW__DEFINE_INTERRUPTIBLE(name, kind, take)
+#define LW__KIND(name, kind, take, give)                                                              \
+	LW__DECLARE(name)                                                                             \
+	LW__DEFINE(name, kind, take, give)
+
+#ifndef __CHECKER__
+/* Anything but 1 needs more: 2 somebody to be woken, 0 an error number. */
+#define LW__GIVE_BIT(m) lw__give_bit(&(m)->lw_word, 0)
+#define LW__GIVE_SHARED_BIT(m) lw__give_bit(&(m)->lw_word, 1)
+LW_INLINE int lw__give_bit(uint32_t *word, unsigned shared)
+{
+	uint32_t before = __atomic_exchange_n(word, 0, __ATOMIC_RELEASE);
+	if (LW__UNLIKELY(before > 1))
+		lw__wake(word, 1, shared);
+	return before != 0;
+}
+#define LW__GIVE_SPIN(m) lw__give_spin(&(m)->lw_word)
+LW_INLINE int lw__give_spin(uint32_t *word)
+{
+	if (__atomic_load_n(word, __ATOMIC_RELAXED) == 0)
+		return 0;
+	__atomic_store_n(word, 0, __ATOMIC_RELEASE);
+	return 1;
+}
+#define LW__TAKE_AGAIN(m) lw__take_again(m)
+LW_INLINE int lw__take_again(lw_recursive_mutex_t *mutex)
+{
+	uint32_t tid = LW__TID;
+	if (LW__UNLIKELY(tid == 0))
+		return 0;
+	if (LW__UNLIKELY(__atomic_load_n(&mutex->lw_owner, __ATOMIC_RELAXED) == tid)) {
+		if (mutex->lw_depth == UINT32_MAX)
+			return 0;
+		__atomic_store_n(&mutex->lw_depth, mutex->lw_depth + 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	if (LW__UNLIKELY(!lw__take_word(&mutex->lw_word, 1)))
+		return 0;
+	__atomic_store_n(&mutex->lw_owner, tid, __ATOMIC_RELAXED);
+	__atomic_store_n(&mutex->lw_depth, 1, __ATOMIC_RELAXED);
+	return 1;
+}
+#define LW__GIVE_ONCE(m) lw__give_once(m)
+LW_INLINE int lw__give_once(lw_recursive_mutex_t *mutex)
+{
+	uint32_t tid = LW__TID;
+	if (LW__UNLIKELY(tid == 0 || __atomic_load_n(&mutex->lw_owner, __ATOMIC_RELAXED) != tid))
+		return 0;
+	if (LW__UNLIKELY(mutex->lw_depth > 1)) {
+		__atomic_store_n(&mutex->lw_depth, mutex->lw_depth - 1, __ATOMIC_RELAXED);
+		return 1;
+	}
+	__atomic_store_n(&mutex->lw_owner, 0, __ATOMIC_RELAXED);
+	return lw__give_bit(&mutex->lw_word, 0);
+}
+
+/*
+ * Robust locks: announce, take, link, settle; and announce, unlink, release, settle. All but the word is the
+ * calling thread's own, and the kernel looks at it only when that is dead: the order of the stores is what
+ * counts, so compiler barriers suffice. "mark" is 1 for locks that inherit priority.
+ */
+#define LW__ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#define LW__PREV_OF(link) ((uintptr_t *)(((link) & ~(uintptr_t)1) - sizeof(uintptr_t)))
+
+LW_INLINE int lw__take_listed(uint32_t *word, uintptr_t *links, uintptr_t mark)
+{
+	struct lw__task *me = lw_this_task;
+	struct lw__head *head = me->head;
+	uintptr_t link = (uintptr_t)&links[1], before, next, *behind;
+	int taken;
+
+	if (me->budget <= 0)
+		return 0;
+	before = head->pending;
+	head->pending = link | mark;
+	LW__ORDER();
+	taken = lw__take_word(word, me->tid);
+	if (LW__LIKELY(taken)) {
+		behind = (uintptr_t *)me->anchor;
+		next = *behind;
+		links[1] = next;
+		links[0] = me->anchor;
+		LW__ORDER();
+		*behind = link | mark;
+		LW__ORDER();
+		if (LW__UNLIKELY(next != me->end)) {
+			*LW__PREV_OF(next) = link;
+			me->budget--;
+		}
+	}
+	LW__ORDER();
+	head->pending = before;
+	return taken;
+}
+
+/* Of a word that is the calling thread's ID and nothing else. */
+LW_INLINE int lw__give_listed(void *mutex, uint32_t *word, uintptr_t *links, uintptr_t mark, unsigned kind)
+{
+	struct lw__task *me = lw_this_task;
+	struct lw__head *head = me->head;
+	uint32_t tid = me->tid;
+	uintptr_t before, next, prev;
+
+	if (tid == 0 || __atomic_load_n(word, __ATOMIC_RELAXED) != tid || word[1] != 0)
+		return 0;
+	before = head->pending;
+	head->pending = (uintptr_t)&links[1] | mark;
+	LW__ORDER();
+	next = links[1];
+	prev = links[0];
+	if (LW__UNLIKELY(next != me->end)) {
+		*LW__PREV_OF(next) = prev;
+		me->budget++;
+	}
+	*(uintptr_t *)(prev & ~(uintptr_t)1) = next;
+	LW__ORDER();
+	if (LW__UNLIKELY(!lw__give_word(word, tid))) {
+		lw__free_unlinked(mutex, kind, before);
+		return 1;
+	}
+	LW__ORDER();
+	head->pending = before;
+	return 1;
+}
+
+#define LW__TAKE_LISTED(m) lw__take_listed(&(m)->lw_word, &(m)->lw_prev, 0)
+#define LW__GIVE_LISTED(m) \
+	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 0, LW_WAIT_WAKE + LW_ROBUST)
+#define LW__GIVE_LISTED_TP(m) \
+	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 0, LW_THROUGHPUT + LW_ROBUST)
+#define LW__TAKE_LISTED_PI(m) lw__take_listed_pi(m)
+#define LW__GIVE_LISTED_PI(m) \
+	lw__give_listed(m, &(m)->lw_word, &(m)->lw_prev, 1, LW_INHERIT + LW_ROBUST)
+/* The kernel may have passed a word on and forgotten that its owner died; the state remembers. */
+LW_INLINE int lw__take_listed_pi(lw_robust_pi_mutex_t *mutex)
+{
+	if (LW__UNLIKELY(!lw__take_listed(&mutex->lw_word, &mutex->lw_prev, 1)))
+		return 0;
+	if (LW__LIKELY(__atomic_load_n(&mutex->lw_state, __ATOMIC_RELAXED) == 0))
+		return 1;
+	lw__give_back(mutex, LW_INHERIT + LW_ROBUST);
+	return 0;
+}
+#endif
+
+LW__DECLARE_INIT(lw_mutex)
+LW__DEFINE_INIT(lw_mutex, LW_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_mutex, LW_WAIT_WAKE, LW__TAKE_BIT, LW__GIVE_BIT)
+LW__DECLARE_INIT(lw_shared_mutex)
+LW__DEFINE_INIT(lw_shared_mutex, LW_SHARED_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_shared_mutex, LW_WAIT_WAKE + LW_SHARED, LW__TAKE_BIT, LW__GIVE_SHARED_BIT)
+LW__DECLARE_INIT(lw_tp_mutex)
+LW__DEFINE_INIT(lw_tp_mutex, LW_TP_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_tp_mutex, LW_THROUGHPUT, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_INIT(lw_shared_tp_mutex)
+LW__DEFINE_INIT(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_shared_tp_mutex, LW_THROUGHPUT + LW_SHARED, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_INIT(lw_pi_mutex)
+LW__DEFINE_INIT(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER)
+LW__KIND(lw_pi_mutex, LW_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_INIT(lw_shared_pi_mutex)
+LW__DEFINE_INIT(lw_shared_pi_mutex, LW_SHARED_PI_MUTEX_INITIALIZER)
+LW__KIND(lw_shared_pi_mutex, LW_INHERIT + LW_SHARED, LW__TAKE_TID,
+	 LW__GIVE_TID)
+LW__DECLARE_INIT(lw_plain_pi_mutex)
+LW__DEFINE_INIT(lw_plain_pi_mutex, LW_PLAIN_PI_MUTEX_INITIALIZER)
+LW__KIND(lw_plain_pi_mutex, LW_PLAIN_INHERIT, LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_INIT(lw_shared_plain_pi_mutex)
+LW__DEFINE_INIT(lw_shared_plain_pi_mutex, LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER)
+LW__KIND(lw_shared_plain_pi_mutex, LW_PLAIN_INHERIT + LW_SHARED,
+	 LW__TAKE_TID, LW__GIVE_TID)
+LW__DECLARE_INIT_CEILING(lw_pp_mutex)
+LW__DEFINE_INIT_CEILING(lw_pp_mutex, LW_PP_MUTEX_INITIALIZER, lw_gate)
+LW__INTERRUPTIBLE_KIND(lw_pp_mutex, LW_PROTECT, LW__CALL, LW__CALL)
+LW__DECLARE_INIT_CEILING(lw_shared_pp_mutex)
+LW__DEFINE_INIT_CEILING(lw_shared_pp_mutex, LW_SHARED_PP_MUTEX_INITIALIZER, lw_gate)
+LW__INTERRUPTIBLE_KIND(lw_shared_pp_mutex, LW_PROTECT + LW_SHARED, LW__CALL, LW__CALL)
+LW__DECLARE_INIT(lw_recursive_mutex)
+LW__DEFINE_INIT(lw_recursive_mutex, LW_RECURSIVE_MUTEX_INITIALIZER)
+LW__KIND(lw_recursive_mutex, LW_RECURSIVE, LW__TAKE_AGAIN, LW__GIVE_ONCE)
+LW__DECLARE_INIT(lw_spin)
+LW__DEFINE_INIT(lw_spin, LW_SPIN_INITIALIZER)
+LW__KIND(lw_spin, LW_SPIN, LW__TAKE_BIT, LW__GIVE_SPIN)
+LW__DECLARE_INIT(lw_robust_mutex)
+LW__DECLARE_CONSISTENT(lw_robust_mutex)
+LW__DEFINE_INIT(lw_robust_mutex, LW_ROBUST_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST, LW__TAKE_LISTED, LW__GIVE_LISTED)
+LW__DEFINE_CONSISTENT(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST)
+LW__DECLARE_INIT(lw_robust_tp_mutex)
+LW__DECLARE_CONSISTENT(lw_robust_tp_mutex)
+LW__DEFINE_INIT(lw_robust_tp_mutex, LW_ROBUST_TP_MUTEX_INITIALIZER)
+LW__INTERRUPTIBLE_KIND(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST, LW__TAKE_LISTED, LW__GIVE_LISTED_TP)
+LW__DEFINE_CONSISTENT(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
+LW__DECLARE_CONSISTENT(lw_robust_pi_mutex)
+LW__DECLARE_INIT(lw_robust_pi_mutex)
+LW__DEFINE_INIT(lw_robust_pi_mutex, LW_ROBUST_PI_MUTEX_INITIALIZER)
+LW__KIND(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST, LW__TAKE_LISTED_PI, LW__GIVE_LISTED_PI)
+LW__DEFINE_CONSISTENT(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST)
+LW__DECLARE_CONSISTENT(lw_robust_pp_mutex)
+LW__DECLARE_INIT_CEILING(lw_robust_pp_mutex)
+LW__DEFINE_INIT_CEILING(lw_robust_pp_mutex, LW_ROBUST_PP_MUTEX_INITIALIZER, lw_extra)
+LW__INTERRUPTIBLE_KIND(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST, LW__CALL, LW__CALL)
+LW__DEFINE_CONSISTENT(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
+
+/* Changes the ceiling, under the lock; the old one is stored if there is where. */
+int lw_pp_mutex_setprioceiling(lw_pp_mutex_t *mutex, int ceiling, int *old);
+int lw_shared_pp_mutex_setprioceiling(lw_shared_pp_mutex_t *mutex, int ceiling, int *old);
+
+LW__END
+
+#endif

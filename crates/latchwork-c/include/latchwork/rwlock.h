@@ -1,0 +1,136 @@
+/* Part of latchwork.h: reader/writer locks. */
+#ifndef LATCHWORK_RWLOCK_H
+#define LATCHWORK_RWLOCK_H
+
+#include "mutex.h"
+
+LW__BEGIN
+
+/* ---- reader/writer locks ---- */
+
+#ifndef __CHECKER__
+#define LW__READERS 0xffffffu
+#define LW__WRITER 0x80000000u
+
+LW_INLINE int lw__read_free(uint64_t *word)
+{
+	uint64_t state = __atomic_load_n(word, __ATOMIC_RELAXED);
+	return state < LW__READERS &&
+	       __atomic_compare_exchange_n(word, &state, state + 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+LW_INLINE int lw__write_free(uint64_t *word)
+{
+	uint64_t state = 0;
+	return __atomic_compare_exchange_n(word, &state, LW__WRITER, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+}
+
+/* Of nobody else but readers, or of a writer for whom nobody waits. */
+LW_INLINE int lw__leave(uint64_t *word)
+{
+	uint64_t state = __atomic_load_n(word, __ATOMIC_RELAXED);
+	uint64_t to = state == LW__WRITER ? 0 : state - 1;
+	if (state == 0 || (state != LW__WRITER && state > LW__READERS))
+		return 0;
+	return __atomic_compare_exchange_n(word, &state, to, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+}
+#endif
+
+#define LW__DECLARE_RWLOCK(name)                                                                      \
+	LW_INLINE int name##_init(name##_t *lock);                                                    \
+	LW_INLINE int name##_destroy(name##_t *lock) LW_EXCLUDES(*lock);                              \
+	LW_INLINE int name##_rdlock(name##_t *lock) LW_ACQUIRE_SHARED(*lock);                         \
+	LW_INLINE int name##_tryrdlock(name##_t *lock) LW_TRY_ACQUIRE_SHARED(*lock);                  \
+	LW_INLINE int name##_timedrdlock(name##_t *lock, const struct timespec *time)                 \
+		LW_TRY_ACQUIRE_SHARED(*lock);                                                         \
+	LW_INLINE int name##_clockrdlock(name##_t *lock, int clock, const struct timespec *time)      \
+		LW_TRY_ACQUIRE_SHARED(*lock);                                                         \
+	LW_INLINE int name##_wrlock(name##_t *lock) LW_ACQUIRE(*lock);                                \
+	LW_INLINE int name##_trywrlock(name##_t *lock) LW_TRY_ACQUIRE(*lock);                         \
+	LW_INLINE int name##_timedwrlock(name##_t *lock, const struct timespec *time)                 \
+		LW_TRY_ACQUIRE(*lock);                                                                \
+	LW_INLINE int name##_clockwrlock(name##_t *lock, int clock, const struct timespec *time)      \
+		LW_TRY_ACQUIRE(*lock);                                                                \
+	LW_INLINE int name##_unlock(name##_t *lock) LW_RELEASE_ANY(*lock);
+
+#ifndef __CHECKER__
+#define LW__DEFINE_ENTER(name, what, kind, writes, enter)                                             \
+	LW_INLINE LW_UNCHECKED int name##_##what(name##_t *lock)                                      \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && enter(lock)))                                          \
+			return 0;                                                                     \
+		return lw__rwlock(lock, kind, writes, LW__ENDLESS, 1, NULL);                          \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_try##what(name##_t *lock)                                   \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && enter(lock)))                                          \
+			return 0;                                                                     \
+		return lw__rwlock(lock, kind, writes, LW__TRY, 1, NULL);                              \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_clock##what(name##_t *lock, int clock,                      \
+						      const struct timespec *time)                    \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && enter(lock)))                                          \
+			return 0;                                                                     \
+		return lw__rwlock(lock, kind, writes, LW__UNTIL, clock, time);                        \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_timed##what(name##_t *lock, const struct timespec *time)    \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && enter(lock)))                                          \
+			return 0;                                                                     \
+		return lw__rwlock(lock, kind, writes, LW__UNTIL, 1, time);                            \
+	}
+#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)                       \
+	LW_INLINE LW_UNCHECKED int name##_init(name##_t *lock)                                        \
+	{                                                                                             \
+		const name##_t fresh = initializer;                                                   \
+		if (lock == NULL)                                                                     \
+			return EINVAL;                                                                \
+		*lock = fresh;                                                                        \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_destroy(name##_t *lock)                                     \
+	{                                                                                             \
+		return lock == NULL ? EINVAL : is_free(lock) ? 0 : EBUSY;                             \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_unlock(name##_t *lock)                                      \
+	{                                                                                             \
+		if (LW__LIKELY(lock != NULL && leave(lock)))                                          \
+			return 0;                                                                     \
+		return lw__rwlock_unlock(lock, kind);                                                 \
+	}                                                                                             \
+	LW__DEFINE_ENTER(name, rdlock, kind, 0, read)                                                 \
+	LW__DEFINE_ENTER(name, wrlock, kind, 1, write)
+#define LW__READ_FREE(l) lw__read_free(&(l)->lw_state)
+#define LW__WRITE_FREE(l) lw__write_free(&(l)->lw_state)
+#define LW__LEAVE(l) lw__leave(&(l)->lw_state)
+#define LW__NOBODY_INSIDE(l)                                                                          \
+	((__atomic_load_n(&(l)->lw_state, __ATOMIC_RELAXED) & (LW__WRITER | LW__READERS)) == 0)
+#define LW__NO_WRITER_INSIDE(l) (!lw__is_locked(l, LW_WAIT_WAKE + LW_ROBUST))
+#else
+#define LW__DEFINE_RWLOCK(name, kind, initializer, read, write, leave, is_free)
+#endif
+
+#define LW__RWLOCK(name, kind, initializer)                                                           \
+	LW__DECLARE_RWLOCK(name)                                                                      \
+	LW__DEFINE_RWLOCK(name, kind, initializer, LW__READ_FREE, LW__WRITE_FREE, LW__LEAVE,          \
+			  LW__NOBODY_INSIDE)
+LW__RWLOCK(lw_rwlock, 0, LW_RWLOCK_INITIALIZER)
+LW__RWLOCK(lw_shared_rwlock, 1, LW_SHARED_RWLOCK_INITIALIZER)
+LW__RWLOCK(lw_rf_rwlock, 2, LW_RF_RWLOCK_INITIALIZER)
+LW__RWLOCK(lw_shared_rf_rwlock, 3, LW_SHARED_RF_RWLOCK_INITIALIZER)
+LW__DECLARE_RWLOCK(lw_robust_rwlock)
+LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, LW__CALL, LW__CALL,
+		  LW__NO_WRITER_INSIDE)
+/* A writer died inside: after EOWNERDEAD the caller writes, also if it asked to read. */
+LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
+#ifndef __CHECKER__
+LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)
+{
+	return lw__rwlock_consistent(lock);
+}
+#endif
+
+LW__END
+
+#endif

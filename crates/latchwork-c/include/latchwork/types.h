@@ -1,0 +1,250 @@
+/* Part of latchwork.h: layouts, static initialisers, and what the library does where a lock is not free. */
+#ifndef LATCHWORK_TYPES_H
+#define LATCHWORK_TYPES_H
+
+#include "base.h"
+
+LW__BEGIN
+
+/* Kinds of mutexes, for lw_cond_wait() and the slow paths. */
+enum {
+	LW_WAIT_WAKE = 0,
+	LW_THROUGHPUT = 1,
+	LW_INHERIT = 2,
+	LW_PLAIN_INHERIT = 3,
+	LW_PROTECT = 4,
+	LW_RECURSIVE = 5,
+	LW_SPIN = 6,
+	LW_SHARED = 8,
+	LW_ROBUST = 16
+};
+
+/* How a slow path waits. */
+enum { LW__ENDLESS = 0, LW__TRY = 1, LW__UNTIL = 2, LW__INTERRUPTIBLE = 3 };
+
+/* ---- layouts ---- */
+
+#define LW__PLAIN(name)                                                                               \
+	typedef struct LW_CAPABILITY("mutex") name {                                                  \
+		uint32_t lw_word;                                                                     \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 4 && __alignof__(name##_t) == 4, #name " is frozen")
+#define LW__GATED(name)                                                                               \
+	typedef struct LW_CAPABILITY("mutex") name {                                                  \
+		uint32_t lw_word;                                                                     \
+		uint32_t lw_gate;                                                                     \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 8 && __alignof__(name##_t) == 4, #name " is frozen")
+#define LW__QUEUED(name)                                                                              \
+	typedef struct LW_CAPABILITY("mutex") name {                                                  \
+		uint32_t lw_word;                                                                     \
+		uint32_t lw_gate;                                                                     \
+		uint32_t lw_request;                                                                  \
+		uint32_t lw_threshold;                                                                \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 16 && __alignof__(name##_t) == 4, #name " is frozen")
+#define LW__LISTED(name)                                                                              \
+	typedef struct LW_CAPABILITY("mutex") name {                                                  \
+		uint32_t lw_word;                                                                     \
+		uint32_t lw_state;                                                                    \
+		uint32_t lw_queue;                                                                    \
+		uint32_t lw_extra;                                                                    \
+		uint32_t lw_kind;                                                                     \
+		uint32_t lw_unused;                                                                   \
+		uintptr_t lw_prev;                                                                    \
+		uintptr_t lw_next;                                                                    \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 40 && __alignof__(name##_t) == 8, #name " is frozen");            \
+	LW__ASSERT(offsetof(name##_t, lw_next) == 32, #name " is frozen")
+
+LW__PLAIN(lw_mutex);
+LW__PLAIN(lw_shared_mutex);
+LW__PLAIN(lw_plain_pi_mutex);
+LW__PLAIN(lw_shared_plain_pi_mutex);
+LW__PLAIN(lw_spin);
+LW__GATED(lw_pi_mutex);
+LW__GATED(lw_shared_pi_mutex);
+LW__GATED(lw_pp_mutex);
+LW__GATED(lw_shared_pp_mutex);
+LW__QUEUED(lw_tp_mutex);
+LW__QUEUED(lw_shared_tp_mutex);
+LW__LISTED(lw_robust_mutex);
+LW__LISTED(lw_robust_tp_mutex);
+LW__LISTED(lw_robust_pi_mutex);
+LW__LISTED(lw_robust_pp_mutex);
+
+typedef struct LW_CAPABILITY("mutex") lw_recursive_mutex {
+	uint32_t lw_word;
+	uint32_t lw_owner;
+	uint32_t lw_depth;
+} lw_recursive_mutex_t;
+LW__ASSERT(sizeof(lw_recursive_mutex_t) == 12, "lw_recursive_mutex is frozen");
+
+#define LW__COUNTED(name)                                                                             \
+	typedef struct LW_CAPABILITY("rwlock") name {                                                 \
+		uint64_t lw_state;                                                                    \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 8 && __alignof__(name##_t) == 8, #name " is frozen")
+LW__COUNTED(lw_rwlock);
+LW__COUNTED(lw_shared_rwlock);
+LW__COUNTED(lw_rf_rwlock);
+LW__COUNTED(lw_shared_rf_rwlock);
+
+/* So many readers at a time; the next ones wait for a seat. */
+#define LW_ROBUST_READERS 16
+
+typedef struct LW_CAPABILITY("rwlock") lw_robust_rwlock {
+	struct {
+		lw_robust_mutex_t lw_lock;
+		uint32_t lw_writing;
+		uint32_t lw_unused[5];
+	} lw_lines[1 + LW_ROBUST_READERS];
+} __attribute__((aligned(64))) lw_robust_rwlock_t;
+LW__ASSERT(sizeof(lw_robust_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_robust_rwlock is frozen");
+
+#define LW__CONDITION(name)                                                                           \
+	typedef struct name {                                                                         \
+		uint64_t lw_state;                                                                    \
+		uint32_t lw_ticket;                                                                   \
+		uint32_t lw_relay;                                                                    \
+		uint32_t lw_crowd_ticket;                                                             \
+		uint32_t lw_crowd;                                                                    \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 24 && offsetof(name##_t, lw_crowd) == 20, #name " is frozen")
+LW__CONDITION(lw_cond);
+LW__CONDITION(lw_shared_cond);
+
+#define LW__COUNTER(name)                                                                             \
+	typedef struct name {                                                                         \
+		uint32_t lw_count;                                                                    \
+		uint32_t lw_waiters;                                                                  \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 8 && offsetof(name##_t, lw_waiters) == 4, #name " is frozen")
+LW__COUNTER(lw_sem);
+LW__COUNTER(lw_shared_sem);
+LW__COUNTER(lw_completion);
+LW__COUNTER(lw_shared_completion);
+
+#define LW__MEETING(name)                                                                             \
+	typedef struct name {                                                                         \
+		uint32_t lw_word;                                                                     \
+		uint32_t lw_tasks;                                                                    \
+	} name##_t;                                                                                   \
+	LW__ASSERT(sizeof(name##_t) == 8, #name " is frozen")
+LW__MEETING(lw_barrier);
+LW__MEETING(lw_shared_barrier);
+
+typedef struct lw_once {
+	uint32_t lw_done;
+	uint32_t lw_unused;
+	lw_robust_mutex_t lw_lock;
+} lw_once_t;
+LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_once is frozen");
+
+/* ---- static initialisers ---- */
+
+#define LW_MUTEX_INITIALIZER {0}
+#define LW_SHARED_MUTEX_INITIALIZER {0}
+#define LW_PLAIN_PI_MUTEX_INITIALIZER {0}
+#define LW_SHARED_PLAIN_PI_MUTEX_INITIALIZER {0}
+#define LW_SPIN_INITIALIZER {0}
+#define LW_PI_MUTEX_INITIALIZER {0, 0}
+#define LW_SHARED_PI_MUTEX_INITIALIZER {0, 0}
+/* The ceiling: a SCHED_FIFO priority, 1 to 99. */
+#define LW_PP_MUTEX_INITIALIZER(ceiling) {0, (ceiling)}
+#define LW_SHARED_PP_MUTEX_INITIALIZER(ceiling) {0, (ceiling)}
+#define LW_TP_MUTEX_INITIALIZER {0, 0, 0, 0}
+#define LW_SHARED_TP_MUTEX_INITIALIZER {0, 0, 0, 0}
+#define LW_RECURSIVE_MUTEX_INITIALIZER {0, 0, 0}
+#define LW__LISTED_INITIALIZER(extra) {0, 0, 0, (extra), 16, 0, 0, 0}
+#define LW_ROBUST_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
+#define LW_ROBUST_TP_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
+#define LW_ROBUST_PI_MUTEX_INITIALIZER LW__LISTED_INITIALIZER(0)
+#define LW_ROBUST_PP_MUTEX_INITIALIZER(ceiling) LW__LISTED_INITIALIZER(ceiling)
+#define LW_RWLOCK_INITIALIZER {0}
+#define LW_SHARED_RWLOCK_INITIALIZER {0}
+#define LW_RF_RWLOCK_INITIALIZER {0}
+#define LW_SHARED_RF_RWLOCK_INITIALIZER {0}
+#define LW__SEAT {LW__LISTED_INITIALIZER(0), 0, {0, 0, 0, 0, 0}}
+#define LW__SEATS4 LW__SEAT, LW__SEAT, LW__SEAT, LW__SEAT
+#define LW_ROBUST_RWLOCK_INITIALIZER {{LW__SEAT, LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
+#define LW_COND_INITIALIZER {0, 0, 0, 0, 0}
+#define LW_SHARED_COND_INITIALIZER {0, 0, 0, 0, 0}
+#define LW_SEM_INITIALIZER(count) {(count), 0}
+#define LW_SHARED_SEM_INITIALIZER(count) {(count), 0}
+#define LW_COMPLETION_INITIALIZER {0, 0}
+#define LW_SHARED_COMPLETION_INITIALIZER {0, 0}
+#define LW_BARRIER_INITIALIZER(tasks) {0, (tasks)}
+#define LW_SHARED_BARRIER_INITIALIZER(tasks) {0, (tasks)}
+#define LW_ONCE_INITIALIZER {0, 0, LW__LISTED_INITIALIZER(0)}
+
+#define LW_DEFINE_MUTEX(name) lw_mutex_t name = LW_MUTEX_INITIALIZER
+#define LW_DEFINE_SHARED_MUTEX(name) lw_shared_mutex_t name = LW_SHARED_MUTEX_INITIALIZER
+#define LW_DEFINE_TP_MUTEX(name) lw_tp_mutex_t name = LW_TP_MUTEX_INITIALIZER
+#define LW_DEFINE_PI_MUTEX(name) lw_pi_mutex_t name = LW_PI_MUTEX_INITIALIZER
+#define LW_DEFINE_PP_MUTEX(name, ceiling) lw_pp_mutex_t name = LW_PP_MUTEX_INITIALIZER(ceiling)
+#define LW_DEFINE_RECURSIVE_MUTEX(name) lw_recursive_mutex_t name = LW_RECURSIVE_MUTEX_INITIALIZER
+#define LW_DEFINE_ROBUST_MUTEX(name) lw_robust_mutex_t name = LW_ROBUST_MUTEX_INITIALIZER
+#define LW_DEFINE_RWLOCK(name) lw_rwlock_t name = LW_RWLOCK_INITIALIZER
+#define LW_DEFINE_COND(name) lw_cond_t name = LW_COND_INITIALIZER
+#define LW_DEFINE_SEM(name, count) lw_sem_t name = LW_SEM_INITIALIZER(count)
+#define LW_DEFINE_COMPLETION(name) lw_completion_t name = LW_COMPLETION_INITIALIZER
+#define LW_DEFINE_ONCE(name) lw_once_t name = LW_ONCE_INITIALIZER
+
+/* The most that a semaphore counts. */
+#define LW_SEM_VALUE_MAX 0x7fffffffu
+/* What lw_barrier_wait() returns to one of the tasks, and 0 to the others. */
+#define LW_BARRIER_SERIAL_TASK (-1)
+
+/* ---- slow paths, in the library ---- */
+
+int lw__lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);
+int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time);
+int lw__unlock(void *mutex, unsigned kind);
+int lw__consistent(void *mutex, unsigned kind);
+int lw__is_locked(const void *mutex, unsigned kind);
+int lw__ceiling(void *mutex, unsigned kind, int ceiling, int *old);
+int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time);
+int lw__rwlock_unlock(void *lock, unsigned kind);
+int lw__rwlock_consistent(void *lock);
+int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock,
+		  const struct timespec *time);
+void lw__cond_notify(void *cond, unsigned shared, unsigned all);
+int lw__take(void *counter, unsigned shared, unsigned how, int clock, const struct timespec *time);
+void lw__wake(const void *word, uint32_t count, unsigned shared);
+int lw__barrier_wait(void *barrier, unsigned shared, int clock, const struct timespec *time);
+
+void lw__free_unlinked(void *mutex, unsigned kind, uintptr_t before);
+void lw__give_back(void *mutex, unsigned kind);
+
+/*
+ * What the library knows of the calling thread, in memory that the kernel wipes in the child of a fork: there,
+ * and in a new thread, the ID is 0 and the budget, too, so that fast paths go the slow way.
+ */
+struct lw__task {
+	uint32_t tid;
+	uint32_t process;
+	int32_t budget;
+	struct lw__head *head;
+	uintptr_t anchor;
+	uintptr_t end;
+};
+LW__ASSERT(offsetof(struct lw__task, end) == 32, "the thread's record is frozen");
+
+/* libc's robust list. */
+struct lw__head {
+	uintptr_t next;
+	intptr_t word_offset;
+	uintptr_t pending;
+};
+LW__ASSERT(sizeof(struct lw__head) == 24, "libc's robust list is frozen");
+
+extern __thread struct lw__task *lw_this_task __attribute__((tls_model("initial-exec")));
+#define LW__TID (lw_this_task->tid)
+
+/* The calling task's thread ID. */
+uint32_t lw_task_id(void);
+
+LW__END
+
+#endif

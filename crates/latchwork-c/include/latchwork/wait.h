@@ -1,0 +1,295 @@
+/* Part of latchwork.h: condition variables, semaphores, completions, barriers, once. */
+#ifndef LATCHWORK_WAIT_H
+#define LATCHWORK_WAIT_H
+
+#include "mutex.h"
+
+LW__BEGIN
+
+/* ---- condition variables ---- */
+
+#define LW__DECLARE_COND(name)                                                                        \
+	LW_INLINE int name##_init(name##_t *cond);                                                    \
+	LW_INLINE int name##_destroy(name##_t *cond);                                                 \
+	LW_INLINE int name##_signal(name##_t *cond);                                                  \
+	LW_INLINE int name##_broadcast(name##_t *cond);
+#ifndef __CHECKER__
+#define LW__COND_WAITERS 0x3fffu
+#define LW__DEFINE_COND(name, shared)                                                                 \
+	LW_INLINE int name##_init(name##_t *cond)                                                     \
+	{                                                                                             \
+		const name##_t fresh = LW_COND_INITIALIZER;                                           \
+		if (cond == NULL)                                                                     \
+			return EINVAL;                                                                \
+		*cond = fresh;                                                                        \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_has_waiters(const name##_t *cond)                                        \
+	{                                                                                             \
+		return (__atomic_load_n(&cond->lw_state, __ATOMIC_RELAXED) & LW__COND_WAITERS) != 0 || \
+		       __atomic_load_n(&cond->lw_crowd, __ATOMIC_RELAXED) != 0;                       \
+	}                                                                                             \
+	LW_INLINE int name##_destroy(name##_t *cond)                                                  \
+	{                                                                                             \
+		return cond == NULL ? EINVAL : name##_has_waiters(cond) ? EBUSY : 0;                  \
+	}                                                                                             \
+	LW_INLINE int name##_signal(name##_t *cond)                                                   \
+	{                                                                                             \
+		if (cond == NULL)                                                                     \
+			return EINVAL;                                                                \
+		if (LW__UNLIKELY(name##_has_waiters(cond)))                                           \
+			lw__cond_notify(cond, shared, 0);                                             \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_broadcast(name##_t *cond)                                                \
+	{                                                                                             \
+		if (cond == NULL)                                                                     \
+			return EINVAL;                                                                \
+		if (LW__UNLIKELY(name##_has_waiters(cond)))                                           \
+			lw__cond_notify(cond, shared, 1);                                             \
+		return 0;                                                                             \
+	}
+#else
+#define LW__DEFINE_COND(name, shared)
+#endif
+LW__DECLARE_COND(lw_cond)
+LW__DEFINE_COND(lw_cond, 0)
+LW__DECLARE_COND(lw_shared_cond)
+LW__DEFINE_COND(lw_shared_cond, 1)
+
+/* Cancellation points. The macros of the same names, below, take mutexes of any kind. */
+LW_INLINE int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex) LW_REQUIRES(*mutex);
+LW_INLINE int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex, const struct timespec *time)
+	LW_REQUIRES(*mutex);
+LW_INLINE int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex, int clock, const struct timespec *time)
+	LW_REQUIRES(*mutex);
+#ifndef __CHECKER__
+LW_INLINE LW_UNCHECKED int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex)
+{
+	return lw__cond_wait(cond, 0, mutex, LW_WAIT_WAKE, -1, NULL);
+}
+LW_INLINE LW_UNCHECKED int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex, const struct timespec *time)
+{
+	return lw__cond_wait(cond, 0, mutex, LW_WAIT_WAKE, 1, time);
+}
+LW_INLINE LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex, int clock,
+					     const struct timespec *time)
+{
+	return lw__cond_wait(cond, 0, mutex, LW_WAIT_WAKE, clock < 0 ? -2 : clock, time);
+}
+#endif
+
+/* ---- semaphores and completions ---- */
+
+/* Waits are cancellation points, as those of POSIX semaphores are, also where there is nothing to wait for. */
+#define LW__DECLARE_SEM(name)                                                                         \
+	LW_INLINE int name##_init(name##_t *sem, unsigned count);                                     \
+	LW_INLINE int name##_destroy(name##_t *sem);                                                  \
+	LW_INLINE int name##_wait(name##_t *sem);                                                     \
+	LW_INLINE int name##_wait_interruptible(name##_t *sem);                                       \
+	LW_INLINE int name##_trywait(name##_t *sem);                                                  \
+	LW_INLINE int name##_timedwait(name##_t *sem, const struct timespec *time);                   \
+	LW_INLINE int name##_clockwait(name##_t *sem, int clock, const struct timespec *time);        \
+	LW_INLINE int name##_post(name##_t *sem);                                                     \
+	LW_INLINE int name##_getvalue(const name##_t *sem, int *value);
+#define LW__DECLARE_COMPLETION(name)                                                                  \
+	LW_INLINE int name##_init(name##_t *done);                                                    \
+	LW_INLINE int name##_destroy(name##_t *done);                                                 \
+	LW_INLINE int name##_wait(name##_t *done);                                                    \
+	LW_INLINE int name##_wait_interruptible(name##_t *done);                                      \
+	LW_INLINE int name##_trywait(name##_t *done);                                                 \
+	LW_INLINE int name##_timedwait(name##_t *done, const struct timespec *time);                  \
+	LW_INLINE int name##_clockwait(name##_t *done, int clock, const struct timespec *time);       \
+	LW_INLINE int name##_complete(name##_t *done);                                                \
+	LW_INLINE int name##_complete_all(name##_t *done);                                            \
+	LW_INLINE int name##_reset(name##_t *done);                                                   \
+	LW_INLINE int name##_is_done(const name##_t *done);
+
+#ifndef __CHECKER__
+#define LW__DONE_FOR_ALL UINT32_MAX
+
+LW_INLINE int lw__trytake(uint32_t *count)
+{
+	uint32_t now = __atomic_load_n(count, __ATOMIC_RELAXED);
+	while (now != 0) {
+		uint32_t to = now == LW__DONE_FOR_ALL ? now : now - 1;
+		if (__atomic_compare_exchange_n(count, &now, to, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+			return 0;
+	}
+	return EAGAIN;
+}
+
+/* Sequentially consistent: a waiter counts itself, then looks at the count that is raised here. */
+LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigned shared)
+{
+	uint32_t now = __atomic_load_n(count, __ATOMIC_RELAXED);
+	do {
+		if (now >= most)
+			return EOVERFLOW;
+	} while (!__atomic_compare_exchange_n(count, &now, now + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
+	if (LW__UNLIKELY(__atomic_load_n(waiters, __ATOMIC_SEQ_CST) != 0))
+		lw__wake(count, 1, shared);
+	return 0;
+}
+
+#define LW__DEFINE_TAKE(name, shared)                                                                 \
+	LW_INLINE int name##_destroy(name##_t *it)                                                    \
+	{                                                                                             \
+		if (it == NULL)                                                                       \
+			return EINVAL;                                                                \
+		return __atomic_load_n(&it->lw_waiters, __ATOMIC_RELAXED) != 0 ? EBUSY : 0;           \
+	}                                                                                             \
+	LW_INLINE int name##_wait(name##_t *it)                                                       \
+	{                                                                                             \
+		return lw__take(it, shared, LW__ENDLESS, 1, NULL);                                    \
+	}                                                                                             \
+	LW_INLINE int name##_wait_interruptible(name##_t *it)                                         \
+	{                                                                                             \
+		return lw__take(it, shared, LW__INTERRUPTIBLE, 1, NULL);                              \
+	}                                                                                             \
+	LW_INLINE int name##_trywait(name##_t *it)                                                    \
+	{                                                                                             \
+		return it == NULL ? EINVAL : lw__trytake(&it->lw_count);                              \
+	}                                                                                             \
+	LW_INLINE int name##_clockwait(name##_t *it, int clock, const struct timespec *time)          \
+	{                                                                                             \
+		return lw__take(it, shared, LW__UNTIL, clock, time);                                  \
+	}                                                                                             \
+	LW_INLINE int name##_timedwait(name##_t *it, const struct timespec *time)                     \
+	{                                                                                             \
+		return lw__take(it, shared, LW__UNTIL, 1, time);                                      \
+	}
+#define LW__DEFINE_SEM(name, shared)                                                                  \
+	LW__DEFINE_TAKE(name, shared)                                                                 \
+	LW_INLINE int name##_init(name##_t *sem, unsigned count)                                      \
+	{                                                                                             \
+		if (sem == NULL || count > LW_SEM_VALUE_MAX)                                          \
+			return EINVAL;                                                                \
+		sem->lw_count = count;                                                                \
+		sem->lw_waiters = 0;                                                                  \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_post(name##_t *sem)                                                      \
+	{                                                                                             \
+		if (sem == NULL)                                                                      \
+			return EINVAL;                                                                \
+		return lw__add(&sem->lw_count, &sem->lw_waiters, LW_SEM_VALUE_MAX, shared);           \
+	}                                                                                             \
+	LW_INLINE int name##_getvalue(const name##_t *sem, int *value)                                \
+	{                                                                                             \
+		if (sem == NULL || value == NULL)                                                     \
+			return EINVAL;                                                                \
+		*value = (int)__atomic_load_n(&sem->lw_count, __ATOMIC_RELAXED);                      \
+		return 0;                                                                             \
+	}
+#define LW__DEFINE_COMPLETION(name, shared)                                                           \
+	LW__DEFINE_TAKE(name, shared)                                                                 \
+	LW_INLINE int name##_init(name##_t *done)                                                     \
+	{                                                                                             \
+		if (done == NULL)                                                                     \
+			return EINVAL;                                                                \
+		done->lw_count = 0;                                                                   \
+		done->lw_waiters = 0;                                                                 \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_complete(name##_t *done)                                                 \
+	{                                                                                             \
+		if (done == NULL)                                                                     \
+			return EINVAL;                                                                \
+		(void)lw__add(&done->lw_count, &done->lw_waiters, LW__DONE_FOR_ALL - 1, shared);      \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_complete_all(name##_t *done)                                             \
+	{                                                                                             \
+		if (done == NULL)                                                                     \
+			return EINVAL;                                                                \
+		__atomic_store_n(&done->lw_count, LW__DONE_FOR_ALL, __ATOMIC_SEQ_CST);                \
+		if (__atomic_load_n(&done->lw_waiters, __ATOMIC_SEQ_CST) != 0)                        \
+			lw__wake(&done->lw_count, UINT32_MAX, shared);                                \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_reset(name##_t *done)                                                    \
+	{                                                                                             \
+		if (done == NULL)                                                                     \
+			return EINVAL;                                                                \
+		__atomic_store_n(&done->lw_count, 0, __ATOMIC_RELAXED);                               \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_is_done(const name##_t *done)                                            \
+	{                                                                                             \
+		return done != NULL && __atomic_load_n(&done->lw_count, __ATOMIC_ACQUIRE) != 0;       \
+	}
+#else
+#define LW__DEFINE_SEM(name, shared)
+#define LW__DEFINE_COMPLETION(name, shared)
+#endif
+LW__DECLARE_SEM(lw_sem)
+LW__DEFINE_SEM(lw_sem, 0)
+LW__DECLARE_SEM(lw_shared_sem)
+LW__DEFINE_SEM(lw_shared_sem, 1)
+LW__DECLARE_COMPLETION(lw_completion)
+LW__DEFINE_COMPLETION(lw_completion, 0)
+LW__DECLARE_COMPLETION(lw_shared_completion)
+LW__DEFINE_COMPLETION(lw_shared_completion, 1)
+
+/* ---- barriers ---- */
+
+/* Waits return LW_BARRIER_SERIAL_TASK to one task, 0 to the others; a timed wait withdraws. */
+#define LW__DECLARE_BARRIER(name)                                                                     \
+	LW_INLINE int name##_init(name##_t *barrier, unsigned tasks);                                 \
+	LW_INLINE int name##_destroy(name##_t *barrier);                                              \
+	LW_INLINE int name##_wait(name##_t *barrier);                                                 \
+	LW_INLINE int name##_timedwait(name##_t *barrier, const struct timespec *time);
+#ifndef __CHECKER__
+#define LW__DEFINE_BARRIER(name, shared)                                                              \
+	LW_INLINE int name##_init(name##_t *barrier, unsigned tasks)                                  \
+	{                                                                                             \
+		if (barrier == NULL || tasks == 0 || tasks > 0xffff)                                  \
+			return EINVAL;                                                                \
+		barrier->lw_word = 0;                                                                 \
+		barrier->lw_tasks = tasks;                                                            \
+		return 0;                                                                             \
+	}                                                                                             \
+	LW_INLINE int name##_destroy(name##_t *barrier)                                               \
+	{                                                                                             \
+		if (barrier == NULL)                                                                  \
+			return EINVAL;                                                                \
+		return (__atomic_load_n(&barrier->lw_word, __ATOMIC_RELAXED) & 0xffff) != 0 ? EBUSY : 0; \
+	}                                                                                             \
+	LW_INLINE int name##_wait(name##_t *barrier)                                                  \
+	{                                                                                             \
+		return lw__barrier_wait(barrier, shared, -1, NULL);                                   \
+	}                                                                                             \
+	LW_INLINE int name##_timedwait(name##_t *barrier, const struct timespec *time)                \
+	{                                                                                             \
+		return lw__barrier_wait(barrier, shared, 1, time);                                    \
+	}
+#else
+#define LW__DEFINE_BARRIER(name, shared)
+#endif
+LW__DECLARE_BARRIER(lw_barrier)
+LW__DEFINE_BARRIER(lw_barrier, 0)
+LW__DECLARE_BARRIER(lw_shared_barrier)
+LW__DEFINE_BARRIER(lw_shared_barrier, 1)
+
+/* ---- once ---- */
+
+int lw__once(lw_once_t *once, void (*initialise)(void));
+
+/*
+ * Runs the initialisation if it was not run to its end yet. If whoever runs it dies, is cancelled or leaves
+ * by pthread_exit() or an exception, the next one runs it again. EDEADLK: it calls itself.
+ */
+LW_INLINE int lw_once(lw_once_t *once, void (*initialise)(void));
+#ifndef __CHECKER__
+LW_INLINE int lw_once(lw_once_t *once, void (*initialise)(void))
+{
+	if (LW__LIKELY(once != NULL && __atomic_load_n(&once->lw_done, __ATOMIC_ACQUIRE) != 0))
+		return 0;
+	return lw__once(once, initialise);
+}
+#endif
+
+LW__END
+
+#endif

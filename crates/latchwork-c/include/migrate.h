@@ -1,0 +1,363 @@
+/*
+ * migrate.h: from semaphores to mutexes, one at a time. The types and calls of the generic mutex subsystem of
+ * Linux (I. Molnár, 2005), for programs in user space.
+ *
+ *     type                    takes                      is
+ *     struct semaphore        down(), up() ...           a counting semaphore: unknown, not reviewed yet
+ *     struct arch_semaphore   the same calls, and arch_  a counting semaphore, reviewed: it is to stay one
+ *     struct mutex_debug      both sets of calls         a mutex that checks its rules
+ *     struct mutex            mutex_lock() ...           a mutex of four bytes
+ *     struct completion       wait_for_completion() ...  what says that something is done
+ *
+ * To migrate a semaphore: make it a struct mutex_debug and run; the calls stay. If it breaks a rule, it is none
+ * that a mutex can replace: make it an arch_semaphore, or a completion. If not, make it a struct mutex, and change
+ * the calls. A call that does not belong to a type does not compile, and says what does.
+ *
+ * LATCHWORK_DEBUG_MUTEX_FULL, defined before, makes each struct semaphore a mutex that checks its rules: only the
+ * arch_ ones stay. LATCHWORK_DEBUG_MUTEXES has each struct mutex check them, too.
+ *
+ * The rules: one task holds a mutex at a time, and only it unlocks it, once; it is not taken again while it is
+ * held; it is initialised by the calls here, and neither copied nor overwritten; a task does not end with one held,
+ * nor is memory freed where a held one lies (mutex_debug_check_free()). A violation is told with the mutex's name
+ * and where it was taken, and ends the program, unless mutex_debug_on_violation() was told something else.
+ *
+ * Signs are those of Linux: mutex_trylock() is 1 when it was taken, down_trylock() is 0 then; calls that can be
+ * interrupted answer 0 or -EINTR. Time-outs are in jiffies, milliseconds here (HZ is 1000).
+ *
+ * C11 with _Generic; C++17 with overloads. Manual: lw_migrate(3).
+ */
+#ifndef LATCHWORK_MIGRATE_H
+#define LATCHWORK_MIGRATE_H
+
+#include "latchwork.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A mutex that checks its rules. Initialise it by what is here: the fields are the library's. */
+struct mutex_debug {
+	lw_mutex_t lw_lock;
+	uint32_t lw_owner;
+	uint32_t lw_magic;
+	uint32_t lw_line;
+	const struct mutex_debug *lw_self;
+	const char *lw_name;
+	const char *lw_file;
+	struct mutex_debug *lw_next;
+};
+
+#define LW__MAGIC 0x6d757478u
+/* Taken before anybody ran: whoever comes first may release it. */
+#define LW__ANYBODY UINT32_MAX
+
+int mutex_debug_lock(struct mutex_debug *mutex, unsigned how, const char *file, unsigned line);
+void mutex_debug_unlock(struct mutex_debug *mutex, const char *file, unsigned line);
+int mutex_debug_is_locked(const struct mutex_debug *mutex);
+void mutex_debug_init(struct mutex_debug *mutex, const char *name, int locked);
+/* As sema_init(): 1 is unlocked, 0 locked, and anything else no mutex's count. */
+void mutex_debug_sema_init(struct mutex_debug *mutex, const char *name, int count);
+/* Where memory is about to be freed: none of the calling task's held mutexes may lie there. */
+void mutex_debug_check_free(const void *memory, size_t bytes);
+/* What to do with the text of a violation instead of ending the program; NULL for that again. */
+void mutex_debug_on_violation(void (*handler)(const char *text));
+/* Writes the calling task's held mutexes to standard error, the last one first. */
+void mutex_debug_show_held(void);
+
+/* 0 if the time has passed, else what is left of it, at least 1. */
+unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies);
+
+struct mutex {
+#ifdef LATCHWORK_DEBUG_MUTEXES
+	struct mutex_debug lw_mutex;
+#else
+	lw_mutex_t lw_mutex;
+#endif
+};
+
+struct arch_semaphore {
+	lw_sem_t lw_sem;
+};
+
+struct semaphore {
+#ifdef LATCHWORK_DEBUG_MUTEX_FULL
+	struct mutex_debug lw_mutex;
+#else
+	lw_sem_t lw_sem;
+#endif
+};
+
+struct completion {
+	lw_completion_t lw_done;
+};
+
+#define LW__DEBUG_INITIALIZER(name, self, owner, word)                                                \
+	{                                                                                             \
+		{word}, owner, LW__MAGIC, 0, self, #name, NULL, NULL                                  \
+	}
+#define __MUTEX_DEBUG_INITIALIZER(name) LW__DEBUG_INITIALIZER(name, &(name), 0, 0)
+#ifdef LATCHWORK_DEBUG_MUTEXES
+#define __MUTEX_INITIALIZER(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, 0, 0)}
+#else
+#define __MUTEX_INITIALIZER(name) {LW_MUTEX_INITIALIZER}
+#endif
+#ifdef LATCHWORK_DEBUG_MUTEX_FULL
+#define LW__SEMAPHORE_MUTEX(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, 0, 0)}
+#define LW__SEMAPHORE_LOCKED(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, LW__ANYBODY, 1)}
+#else
+#define LW__SEMAPHORE_MUTEX(name) {LW_SEM_INITIALIZER(1)}
+#define LW__SEMAPHORE_LOCKED(name) {LW_SEM_INITIALIZER(0)}
+#endif
+#define __ARCH_SEMAPHORE_INITIALIZER(name, count) {LW_SEM_INITIALIZER(count)}
+#define __COMPLETION_INITIALIZER(name) {LW_COMPLETION_INITIALIZER}
+
+#define DEFINE_MUTEX(name) struct mutex name = __MUTEX_INITIALIZER(name)
+#define DEFINE_MUTEX_DEBUG(name) struct mutex_debug name = __MUTEX_DEBUG_INITIALIZER(name)
+#define DECLARE_MUTEX(name) struct semaphore name = LW__SEMAPHORE_MUTEX(name)
+#define DECLARE_MUTEX_LOCKED(name) struct semaphore name = LW__SEMAPHORE_LOCKED(name)
+#define DECLARE_ARCH_MUTEX(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 1)
+#define DECLARE_ARCH_MUTEX_LOCKED(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 0)
+#define DECLARE_COMPLETION(name) struct completion name = __COMPLETION_INITIALIZER(name)
+
+#ifndef HZ
+#define HZ 1000
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+/* ---- what the calls do, by type ---- */
+
+/* A wait that failed for another reason than a signal: an object that cannot be. */
+#define LW__MUST(call)                                                                                \
+	do {                                                                                          \
+		if ((call) != 0)                                                                      \
+			__builtin_trap();                                                             \
+	} while (0)
+
+/* Counting semaphores, through the pointer that the types have in common. */
+static inline void lw__down(lw_sem_t *sem) { LW__MUST((lw_sem_wait)(sem)); }
+static inline void lw__up(lw_sem_t *sem) { LW__MUST((lw_sem_post)(sem)); }
+static inline int lw__down_interruptible(lw_sem_t *sem) { return -lw_sem_wait_interruptible(sem); }
+static inline int lw__down_trylock(lw_sem_t *sem) { return (lw_sem_trywait)(sem) != 0; }
+static inline int lw__sema_count(const lw_sem_t *sem)
+{
+	int count = 0;
+	lw_sem_getvalue(sem, &count);
+	return count;
+}
+static inline void lw__sema_init(lw_sem_t *sem, int count) { LW__MUST(lw_sem_init(sem, (unsigned)count)); }
+
+/* Mutexes that check their rules. */
+static inline int lw__debug_interruptible(struct mutex_debug *mutex, const char *file, unsigned line)
+{
+	return -mutex_debug_lock(mutex, LW__INTERRUPTIBLE, file, line);
+}
+static inline int lw__debug_trylock(struct mutex_debug *mutex, const char *file, unsigned line)
+{
+	return mutex_debug_lock(mutex, LW__TRY, file, line) == 0;
+}
+#define LW__PLACE const char *file, unsigned line
+
+/* struct mutex */
+#ifdef LATCHWORK_DEBUG_MUTEXES
+static inline void lw__mutex_lock(struct mutex *mutex, LW__PLACE)
+{
+	mutex_debug_lock(&mutex->lw_mutex, LW__ENDLESS, file, line);
+}
+static inline void lw__mutex_unlock(struct mutex *mutex, LW__PLACE)
+{
+	mutex_debug_unlock(&mutex->lw_mutex, file, line);
+}
+static inline int lw__mutex_lock_interruptible(struct mutex *mutex, LW__PLACE)
+{
+	return lw__debug_interruptible(&mutex->lw_mutex, file, line);
+}
+static inline int lw__mutex_trylock(struct mutex *mutex, LW__PLACE)
+{
+	return lw__debug_trylock(&mutex->lw_mutex, file, line);
+}
+static inline int lw__mutex_is_locked(const struct mutex *mutex)
+{
+	return mutex_debug_is_locked(&mutex->lw_mutex);
+}
+static inline void lw__mutex_init(struct mutex *mutex, const char *name)
+{
+	mutex_debug_init(&mutex->lw_mutex, name, 0);
+}
+#else
+static inline void lw__mutex_lock(struct mutex *mutex, LW__PLACE)
+{
+	(void)file, (void)line;
+	(void)(lw_mutex_lock)(&mutex->lw_mutex);
+}
+static inline void lw__mutex_unlock(struct mutex *mutex, LW__PLACE)
+{
+	(void)file, (void)line;
+	(void)(lw_mutex_unlock)(&mutex->lw_mutex);
+}
+static inline int lw__mutex_lock_interruptible(struct mutex *mutex, LW__PLACE)
+{
+	(void)file, (void)line;
+	return -lw_mutex_lock_interruptible(&mutex->lw_mutex);
+}
+static inline int lw__mutex_trylock(struct mutex *mutex, LW__PLACE)
+{
+	(void)file, (void)line;
+	return (lw_mutex_trylock)(&mutex->lw_mutex) == 0;
+}
+static inline int lw__mutex_is_locked(const struct mutex *mutex)
+{
+	return (lw_mutex_is_locked)(&mutex->lw_mutex);
+}
+static inline void lw__mutex_init(struct mutex *mutex, const char *name)
+{
+	(void)name;
+	(void)lw_mutex_init(&mutex->lw_mutex);
+}
+#endif
+
+/* struct mutex_debug */
+static inline void lw__debug_lock(struct mutex_debug *mutex, LW__PLACE)
+{
+	mutex_debug_lock(mutex, LW__ENDLESS, file, line);
+}
+static inline void lw__debug_unlock(struct mutex_debug *mutex, LW__PLACE)
+{
+	mutex_debug_unlock(mutex, file, line);
+}
+static inline int lw__debug_down_trylock(struct mutex_debug *mutex, LW__PLACE)
+{
+	return !lw__debug_trylock(mutex, file, line);
+}
+static inline void lw__debug_init(struct mutex_debug *mutex, const char *name)
+{
+	mutex_debug_init(mutex, name, 0);
+}
+static inline int lw__debug_count(const struct mutex_debug *mutex) { return !mutex_debug_is_locked(mutex); }
+
+/* struct arch_semaphore */
+static inline void lw__arch_down(struct arch_semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	lw__down(&sem->lw_sem);
+}
+static inline void lw__arch_up(struct arch_semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	lw__up(&sem->lw_sem);
+}
+static inline int lw__arch_down_interruptible(struct arch_semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	return lw__down_interruptible(&sem->lw_sem);
+}
+static inline int lw__arch_down_trylock(struct arch_semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	return lw__down_trylock(&sem->lw_sem);
+}
+static inline int lw__arch_count(const struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
+static inline void lw__arch_sema_init(struct arch_semaphore *sem, const char *name, int count)
+{
+	(void)name;
+	lw__sema_init(&sem->lw_sem, count);
+}
+
+/* struct semaphore */
+#ifdef LATCHWORK_DEBUG_MUTEX_FULL
+static inline void lw__sem_down(struct semaphore *sem, LW__PLACE)
+{
+	mutex_debug_lock(&sem->lw_mutex, LW__ENDLESS, file, line);
+}
+static inline void lw__sem_up(struct semaphore *sem, LW__PLACE) { mutex_debug_unlock(&sem->lw_mutex, file, line); }
+static inline int lw__sem_down_interruptible(struct semaphore *sem, LW__PLACE)
+{
+	return lw__debug_interruptible(&sem->lw_mutex, file, line);
+}
+static inline int lw__sem_down_trylock(struct semaphore *sem, LW__PLACE)
+{
+	return lw__debug_down_trylock(&sem->lw_mutex, file, line);
+}
+static inline int lw__sem_count(const struct semaphore *sem) { return lw__debug_count(&sem->lw_mutex); }
+static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count)
+{
+	mutex_debug_sema_init(&sem->lw_mutex, name, count);
+}
+#else
+static inline void lw__sem_down(struct semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	lw__down(&sem->lw_sem);
+}
+static inline void lw__sem_up(struct semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	lw__up(&sem->lw_sem);
+}
+static inline int lw__sem_down_interruptible(struct semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	return lw__down_interruptible(&sem->lw_sem);
+}
+static inline int lw__sem_down_trylock(struct semaphore *sem, LW__PLACE)
+{
+	(void)file, (void)line;
+	return lw__down_trylock(&sem->lw_sem);
+}
+static inline int lw__sem_count(const struct semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
+static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count)
+{
+	(void)name;
+	lw__sema_init(&sem->lw_sem, count);
+}
+#endif
+
+/* ---- arch_ calls: of arch_semaphores, always ---- */
+
+static inline void arch_sema_init(struct arch_semaphore *sem, int val) { lw__sema_init(&sem->lw_sem, val); }
+static inline void arch_init_MUTEX(struct arch_semaphore *sem) { lw__sema_init(&sem->lw_sem, 1); }
+static inline void arch_init_MUTEX_LOCKED(struct arch_semaphore *sem) { lw__sema_init(&sem->lw_sem, 0); }
+static inline void arch_down(struct arch_semaphore *sem) { lw__down(&sem->lw_sem); }
+static inline int arch_down_interruptible(struct arch_semaphore *sem)
+{
+	return lw__down_interruptible(&sem->lw_sem);
+}
+static inline int arch_down_trylock(struct arch_semaphore *sem) { return lw__down_trylock(&sem->lw_sem); }
+static inline void arch_up(struct arch_semaphore *sem) { lw__up(&sem->lw_sem); }
+static inline int arch_sem_is_locked(struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem) == 0; }
+static inline int arch_sema_count(const struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
+
+/* ---- completions ---- */
+
+static inline void init_completion(struct completion *done) { lw_completion_init(&done->lw_done); }
+#define INIT_COMPLETION(done) ((void)lw_completion_reset(&(done).lw_done))
+static inline void reinit_completion(struct completion *done) { lw_completion_reset(&done->lw_done); }
+static inline void complete(struct completion *done) { (lw_completion_complete)(&done->lw_done); }
+static inline void complete_all(struct completion *done) { (lw_completion_complete_all)(&done->lw_done); }
+static inline void wait_for_completion(struct completion *done)
+{
+	LW__MUST((lw_completion_wait)(&done->lw_done));
+}
+static inline int wait_for_completion_interruptible(struct completion *done)
+{
+	return -lw_completion_wait_interruptible(&done->lw_done);
+}
+static inline unsigned long wait_for_completion_timeout(struct completion *done, unsigned long jiffies)
+{
+	return lw__wait_for_completion(&done->lw_done, jiffies);
+}
+static inline int try_wait_for_completion(struct completion *done)
+{
+	return lw_completion_trywait(&done->lw_done) == 0;
+}
+static inline int completion_done(const struct completion *done) { return lw_completion_is_done(&done->lw_done); }
+
+#ifdef __cplusplus
+#include "latchwork/migrate.hpp"
+#else
+#include "latchwork/migrate-generic.h"
+#endif
+
+#endif

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Installs the C library: headers, a static and a shared library, pkg-config's file, manual pages.
+#
+#     crates/latchwork-c/install.sh [--prefix DIR] [--destdir DIR] [--static-library FILE] [--no-man]
+#     crates/latchwork-c/install.sh --uninstall [--prefix DIR] [--destdir DIR]
+#
+# Without --static-library it is built, with `cargo build --release`. The shared library is linked from it
+# with $CC, or cc. What was installed stands in PREFIX/share/latchwork/installed, by which it is removed.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+prefix=/usr/local destdir= library= uninstall= man=yes
+while [ $# -gt 0 ]; do
+    case $1 in
+        --prefix) prefix=$2; shift 2 ;;
+        --destdir) destdir=$2; shift 2 ;;
+        --static-library) library=$2; shift 2 ;;
+        --no-man) man=; shift ;;
+        --uninstall) uninstall=yes; shift ;;
+        *) sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+    esac
+done
+list=$destdir$prefix/share/latchwork/installed
+if [ -n "$uninstall" ]; then
+    [ -f "$list" ] || { echo "nothing is installed in $destdir$prefix" >&2; exit 1; }
+    while read -r file; do rm -f "$destdir$file"; done < "$list"
+    rm -f "$list"
+    rmdir "$destdir$prefix/include/latchwork" "$destdir$prefix/share/latchwork" 2>/dev/null || true
+    exit 0
+fi
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$here/../../Cargo.toml")
+soversion=${version%.*}
+if [ -z "$library" ]; then
+    (cd "$here/../.." && cargo build --release --locked -p latchwork-c)
+    library=${CARGO_TARGET_DIR:-$here/../../target}/release/liblatchwork_c.a
+fi
+mkdir -p "$(dirname "$list")"
+: > "$list"
+put() { # mode, from, to
+    mkdir -p "$destdir$(dirname "$3")"
+    rm -f "$destdir$3"
+    install -m "$1" "$2" "$destdir$3"
+    echo "$3" >> "$list"
+}
+for header in "$here"/include/*.h "$here"/include/*.hpp; do
+    put 644 "$header" "$prefix/include/$(basename "$header")"
+done
+for header in "$here"/include/latchwork/*; do
+    put 644 "$header" "$prefix/include/latchwork/$(basename "$header")"
+done
+put 644 "$library" "$prefix/lib/liblatchwork.a"
+shared=$(mktemp)
+trap 'rm -f "$shared"' EXIT
+# -Bsymbolic: the library's own calls do not go by way of a program that has a function of the same name.
+${CC:-cc} -shared -o "$shared" \
+    -Wl,--whole-archive "$library" -Wl,--no-whole-archive \
+    -Wl,--version-script="$here/latchwork.map" -Wl,-soname,"liblatchwork.so.$soversion" \
+    -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro,-z,now -Wl,--no-undefined \
+    -lpthread -ldl -lrt -lm -lgcc_s -lc
+put 755 "$shared" "$prefix/lib/liblatchwork.so.$version"
+for link in "liblatchwork.so.$soversion" liblatchwork.so; do
+    ln -sf "liblatchwork.so.$version" "$destdir$prefix/lib/$link"
+    echo "$prefix/lib/$link" >> "$list"
+done
+sed -e "s|@PREFIX@|$prefix|; s|@LIBDIR@|$prefix/lib|; s|@INCLUDEDIR@|$prefix/include|; s|@VERSION@|$version|" \
+    "$here/latchwork.pc.in" > "$shared"
+put 644 "$shared" "$prefix/lib/pkgconfig/latchwork.pc"
+if [ -n "$man" ]; then
+    for page in "$here"/../../man/*.3; do
+        [ -f "$page" ] && put 644 "$page" "$prefix/share/man/man3/$(basename "$page")"
+    done
+fi
+exit 0

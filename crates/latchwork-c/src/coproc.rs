@@ -1,0 +1,395 @@
+//! The CoProc library's interface: see `include/coproc.h`.
+//!
+//! What a process knows lies behind one pointer, which a coproc replaces as the first thing that it does: the
+//! state that it finds is a copy of its creator's, in which some thread may hold a lock.
+#![allow(unsafe_code)]
+
+use core::alloc::Layout;
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use core::time::Duration;
+use latchwork::coproc::{
+    Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Scheduling, Signal, SpawnError,
+    StartError,
+};
+use latchwork::mutex::Mutex;
+use latchwork::region::{Region, RegionOptions, Shareable};
+use latchwork::time::Deadline;
+use libc::{
+    EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, ENOTSUP, EPERM, cpu_set_t, pid_t, rlim_t, size_t,
+};
+
+/// What the region needs beside what a program may allocate: its tables, and spans that are begun.
+const TABLES: u64 = 4 << 20;
+/// How long a coproc has to end by itself.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The flags of `coproc.h`.
+mod flag {
+    pub(super) const NOTIFY_PARENT: i32 = 0x0001;
+    pub(super) const SHARE_FS: i32 = 0x0002;
+    pub(super) const DETACHED: i32 = 0x0004;
+    pub(super) const SHARE_SYSVSEM: i32 = 0x0008;
+    pub(super) const SET_AS_SIZE: i32 = 0x0010;
+    pub(super) const SET_CORE_SIZE: i32 = 0x0020;
+    pub(super) const SET_CPU_TIME: i32 = 0x0040;
+    pub(super) const SET_STACK_SIZE: i32 = 0x0080;
+    pub(super) const SET_SCHED: i32 = 0x0100;
+    pub(super) const SET_CPU_AFFINITY: i32 = 0x0200;
+    pub(super) const SNAPSHOT: i32 = 0x0400;
+    pub(super) const DIE_WITH_PARENT: i32 = 0x0800;
+    pub(super) const SET: i32 = 0x03f0;
+    pub(super) const ALL: i32 = 0x0fff;
+}
+
+#[repr(C)]
+struct CoprocAttributes {
+    address_space_size: rlim_t,
+    core_file_size: rlim_t,
+    cpu_time: rlim_t,
+    stack_size: rlim_t,
+    scheduling_policy: c_int,
+    scheduling_param: c_int,
+    cpu_affinity_mask: cpu_set_t,
+}
+
+type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
+
+/// What a process knows of its coprocs.
+struct State {
+    region: Region,
+    /// Made by `coproc_init`; in a coproc, when it first starts one.
+    runtime: Mutex<Option<Coprocs>>,
+    running: Mutex<Vec<Coproc>>,
+}
+
+static STATE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
+
+thread_local! {
+    static FAILED_ATTRIBUTE: Cell<Option<&'static CStr>> = const { Cell::new(None) };
+}
+
+fn state() -> Option<&'static State> {
+    // Acquire: pairs with the Release of `install`.
+    // SAFETY: null, or leaked by `install`.
+    unsafe { STATE.load(Ordering::Acquire).as_ref() }
+}
+
+fn install(region: Region, runtime: Option<Coprocs>) {
+    let state = Box::leak(Box::new(State {
+        region,
+        runtime: Mutex::new(runtime),
+        running: Mutex::new(Vec::new()),
+    }));
+    // Release: pairs with the Acquire of `state`. What was there in a coproc is its creator's.
+    STATE.store(state, Ordering::Release);
+}
+
+/// -1, with this as `errno`.
+fn fail(error: c_int) -> c_int {
+    // SAFETY: `errno` is the calling thread's.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+fn answer(result: Result<c_int, c_int>) -> c_int {
+    result.unwrap_or_else(fail)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
+    answer(init(shm_max_size as u64).map(|()| 0))
+}
+
+fn init(bytes: u64) -> Result<(), c_int> {
+    if state().is_some() {
+        return Err(EBUSY);
+    }
+    let max = bytes
+        .checked_add(bytes / 4 + TABLES)
+        .and_then(|max| max.checked_next_multiple_of(1 << 20))
+        .ok_or(ENOMEM)?;
+    let options = RegionOptions::new().max_bytes(max).label("coproc");
+    let region = options.create_anonymous();
+    let region = region.map_err(|_| ENOMEM)?;
+    let runtime = Coprocs::new(&region).map_err(|error| of_start(&error))?;
+    install(region, Some(runtime));
+    Ok(())
+}
+
+fn of_start(error: &StartError) -> c_int {
+    match error {
+        StartError::Unproven { .. } => EAGAIN,
+        _ => ENOMEM,
+    }
+}
+
+/// What a coproc is given: by value, so that nothing has to be freed.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Routine {
+    start: usize,
+    argument: usize,
+}
+// SAFETY: two numbers. The address of a function means the same in a copy of this process.
+unsafe impl Shareable for Routine {
+    const FINGERPRINT: u64 = 0;
+}
+
+unsafe extern "C" {
+    /// `once.c`: calls a program's function from a C frame, which `pthread_exit` does not unwind past.
+    fn latchwork_run(start: Start, argument: *mut c_void) -> c_int;
+}
+
+fn run(region: &Region, routine: Routine) -> i32 {
+    install(region.clone(), None);
+    let argument = ptr::with_exposed_provenance_mut(routine.argument);
+    // SAFETY: `coproc_create` was given a function of this type, at this address in this copy, too.
+    unsafe {
+        let start = core::mem::transmute::<usize, Start>(routine.start);
+        latchwork_run(start, argument)
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn coproc_create(
+    name: *const c_char,
+    attributes: *const CoprocAttributes,
+    flags: c_int,
+    start: Option<Start>,
+    argument: *mut c_void,
+) -> pid_t {
+    FAILED_ATTRIBUTE.set(None);
+    // SAFETY: a string and attributes of the caller's, or null.
+    let (name, attributes) = unsafe {
+        let name = (!name.is_null()).then(|| CStr::from_ptr(name));
+        (name, attributes.as_ref())
+    };
+    let created = attributes_of(name, attributes, flags).and_then(|attributes| {
+        let routine = Routine {
+            start: start.ok_or(EINVAL)? as usize,
+            argument: argument.expose_provenance(),
+        };
+        create(routine, &attributes, flags & flag::DETACHED != 0)
+    });
+    answer(created)
+}
+
+fn attributes_of(
+    name: Option<&CStr>,
+    set: Option<&CoprocAttributes>,
+    flags: c_int,
+) -> Result<Attributes, c_int> {
+    if flags & !flag::ALL != 0 || flags & flag::SET != 0 && set.is_none() {
+        return Err(EINVAL);
+    }
+    if flags & flag::NOTIFY_PARENT != 0 {
+        return Err(ENOTSUP);
+    }
+    let mut attributes = Attributes::new();
+    if let Some(name) = name {
+        attributes = attributes.name(&name.to_string_lossy());
+    }
+    if let Some(set) = set {
+        let wants = |flag| flags & flag != 0;
+        if wants(flag::SET_AS_SIZE) {
+            attributes = attributes.address_space(set.address_space_size);
+        }
+        if wants(flag::SET_CORE_SIZE) {
+            attributes = attributes.core_size(set.core_file_size);
+        }
+        if wants(flag::SET_CPU_TIME) {
+            attributes = attributes.cpu_time(set.cpu_time);
+        }
+        if wants(flag::SET_STACK_SIZE) {
+            attributes = attributes.stack_size(set.stack_size as usize);
+        }
+        if wants(flag::SET_SCHED) {
+            attributes = attributes.scheduling(scheduling_of(set)?);
+        }
+        if wants(flag::SET_CPU_AFFINITY) {
+            let mask = &set.cpu_affinity_mask;
+            // SAFETY: all numbers are below the size of the set.
+            let is_in = |cpu: &usize| unsafe { libc::CPU_ISSET(*cpu, mask) };
+            attributes = attributes.affinity((0..libc::CPU_SETSIZE as usize).filter(is_in));
+        }
+    }
+    if flags & flag::DETACHED != 0 {
+        attributes = attributes.detached();
+    }
+    if flags & flag::DIE_WITH_PARENT != 0 {
+        attributes = attributes.die_with_parent();
+    }
+    if flags & flag::SNAPSHOT != 0 {
+        attributes = attributes.snapshot();
+    }
+    if flags & flag::SHARE_SYSVSEM != 0 {
+        attributes = attributes.share_sysv_undo();
+    }
+    if flags & flag::SHARE_FS != 0 {
+        // SAFETY: as its manual says, the program's coprocs close no descriptor that is its creator's.
+        attributes = unsafe { attributes.share_fs().share_files() };
+    }
+    Ok(attributes)
+}
+
+fn scheduling_of(set: &CoprocAttributes) -> Result<Scheduling, c_int> {
+    let param = set.scheduling_param;
+    Ok(match set.scheduling_policy {
+        libc::SCHED_OTHER => Scheduling::Other { nice: param },
+        libc::SCHED_BATCH => Scheduling::Batch { nice: param },
+        libc::SCHED_IDLE => Scheduling::Idle,
+        libc::SCHED_FIFO => Scheduling::Fifo { priority: param },
+        libc::SCHED_RR => Scheduling::RoundRobin { priority: param },
+        _ => return Err(EINVAL),
+    })
+}
+
+fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<pid_t, c_int> {
+    let state = state().ok_or(EINVAL)?;
+    let runtime = {
+        let mut runtime = state.runtime.lock();
+        match &*runtime {
+            Some(runtime) => runtime.clone(),
+            None => runtime
+                .insert(Coprocs::new(&state.region).map_err(|error| of_start(&error))?)
+                .clone(),
+        }
+    };
+    // No lock is held here: a snapshot would have a copy of it, which nobody releases.
+    let coproc = runtime
+        .spawn_value(run, routine, attributes)
+        .map_err(|error| of_spawn(&error))?;
+    let pid = coproc.pid();
+    if !detached {
+        state.running.lock().push(coproc);
+    }
+    Ok(pid as pid_t)
+}
+
+fn of_spawn(error: &SpawnError) -> c_int {
+    match error {
+        SpawnError::Attribute { attribute, error } => {
+            FAILED_ATTRIBUTE.set(named(attribute));
+            error.raw_os_error()
+        }
+        SpawnError::Holding => EBUSY,
+        SpawnError::OtherProcess => EPERM,
+        SpawnError::Server(error) => of_start(error),
+        SpawnError::Region(_) => ENOMEM,
+        _ => EAGAIN,
+    }
+}
+
+/// The names that attributes have in C.
+fn named(attribute: &str) -> Option<&'static CStr> {
+    Some(match attribute {
+        "address_space" => c"address_space_size",
+        "core_size" => c"core_file_size",
+        "cpu_time" => c"cpu_time",
+        "stack_size" => c"stack_size",
+        "scheduling" => c"scheduling_policy",
+        "nice" => c"scheduling_param",
+        "affinity" => c"cpu_affinity_mask",
+        "name" => c"coproc_name",
+        "region" => c"shm_max_size",
+        "process" => return None,
+        _ => c"flags",
+    })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn coproc_failed_attribute() -> *const c_char {
+    FAILED_ATTRIBUTE.get().map_or(ptr::null(), CStr::as_ptr)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn coproc_join(pid: pid_t, status: *mut c_int) -> c_int {
+    answer(join(pid).map(|how| {
+        // SAFETY: the caller's, or null.
+        if let Some(status) = unsafe { status.as_mut() } {
+            *status = how;
+        }
+        0
+    }))
+}
+
+fn join(pid: pid_t) -> Result<c_int, c_int> {
+    let state = state().ok_or(EINVAL)?;
+    let coproc = {
+        let mut running = state.running.lock();
+        let is_it = |coproc: &Coproc| i64::from(coproc.pid()) == i64::from(pid);
+        let index = running.iter().position(is_it).ok_or(ECHILD)?;
+        running.swap_remove(index)
+    };
+    match coproc.join() {
+        Ok(exit) => Ok(status_of(&exit)),
+        Err(JoinError::Taken | JoinError::Detached) => Err(ECHILD),
+        Err(_) => Err(EIO),
+    }
+}
+
+/// As `waitpid` puts it.
+fn status_of(exit: &Exit) -> c_int {
+    let exited = |code: c_int| (code & 0xff) << 8;
+    match &exit.outcome {
+        Outcome::Returned(code) | Outcome::Exited(code) => exited(*code),
+        Outcome::Panicked(_) => exited(101),
+        Outcome::Signalled { signal, core } => *signal & 0x7f | if *core { 0x80 } else { 0 },
+        // No other end is known.
+        _ => libc::SIGKILL,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn coproc_exit() -> c_int {
+    let Some(state) = state() else {
+        return fail(EINVAL);
+    };
+    let running = core::mem::take(&mut *state.running.lock());
+    for coproc in &running {
+        // It may have ended meanwhile.
+        let _ = coproc.kill(Signal::TERM);
+    }
+    let end = Deadline::after(GRACE);
+    for coproc in running {
+        if matches!(coproc.join_until(end), Err(JoinError::TimedOut)) {
+            let _ = coproc.kill(Signal::KILL);
+            let _ = coproc.join();
+        }
+    }
+    drop(state.runtime.lock().take());
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn coproc_alloc(size: size_t) -> *mut c_void {
+    let Some(state) = state() else {
+        fail(EINVAL);
+        return ptr::null_mut();
+    };
+    let allocated = Layout::from_size_align(size.max(1), 16)
+        .ok()
+        .and_then(|layout| state.region.allocate(layout).ok());
+    match allocated {
+        Some(block) => {
+            // SAFETY: nobody else knows it yet. To C's callers a block is shared from its beginning.
+            unsafe { state.region.keep(block) };
+            block.as_ptr().cast()
+        }
+        None => {
+            fail(ENOMEM);
+            ptr::null_mut()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn coproc_free(block: *mut c_void) {
+    if let (Some(state), Some(block)) = (state(), NonNull::new(block.cast())) {
+        // SAFETY: by the caller's contract nobody uses it. One that cannot be freed stays.
+        let _ = unsafe { state.region.deallocate(block) };
+    }
+}

@@ -1,0 +1,313 @@
+//! Mutexes, reader/writer locks and barriers, where they are not free.
+#![allow(unsafe_code)]
+
+use crate::{deadline_of, how_of};
+use core::ffi::{c_int, c_void};
+use core::mem::{align_of, forget, size_of};
+use core::pin::Pin;
+use latchwork::barrier::Barrier;
+use latchwork::completion::Completion;
+use latchwork::condvar::Condvar;
+use latchwork::foreign::{self, Foreign, How};
+use latchwork::mutex::{
+    Inherit, InheritPlain, Mutex, Protect, RecursiveMutex, Robust, Throughput, Unfinished, WaitWake,
+};
+use latchwork::once::Once;
+use latchwork::rwlock::{Preference, RawRwLock, ReadersFirst, RobustRwLock, RwLock, WritersFirst};
+use latchwork::sharing::{Private, Shared, Sharing};
+use latchwork::spin::Spin;
+use libc::{EBUSY, EINTR, EINVAL, EPERM, ETIMEDOUT};
+use lock_api::RawRwLock as _;
+
+/// The header asserts the same.
+macro_rules! frozen {
+    ($($type:ty: $size:literal, $align:literal;)*) => {
+        $(const _: () = assert!(size_of::<$type>() == $size && align_of::<$type>() == $align);)*
+    };
+}
+frozen! {
+    WaitWake: 4, 4; WaitWake<Shared>: 4, 4; Mutex<()>: 4, 4;
+    Throughput: 16, 4; Throughput<Shared>: 16, 4; Mutex<(), Throughput>: 16, 4;
+    Inherit: 8, 4; Inherit<Shared>: 8, 4; Mutex<(), Inherit>: 8, 4;
+    InheritPlain: 4, 4; InheritPlain<Shared>: 4, 4;
+    Protect: 8, 4; Protect<Shared>: 8, 4;
+    RecursiveMutex<()>: 12, 4;
+    Spin: 4, 4;
+    Robust: 40, 8; Mutex<(), Robust>: 40, 8;
+    Robust<Throughput<Shared>>: 40, 8; Robust<Inherit<Shared>>: 40, 8; Robust<Protect<Shared>>: 40, 8;
+    RwLock<()>: 8, 8; RwLock<(), Shared>: 8, 8;
+    RobustRwLock<()>: 1088, 64;
+    Condvar: 24, 8; Condvar<Shared>: 24, 8;
+    Completion: 8, 4; Completion<Shared>: 8, 4;
+    Barrier: 8, 4; Barrier<Shared>: 8, 4;
+    Once: 48, 8;
+}
+
+const SHARED: u32 = 8;
+
+/// The object at an address, or none where there can be none.
+///
+/// # Safety
+/// There is one, if the address is neither null nor misaligned, for as long as the answer is used.
+pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
+    let address: *const T = address.cast();
+    // SAFETY: by the caller's contract.
+    address.is_aligned().then(|| unsafe { address.as_ref() }).flatten()
+}
+
+/// The lock of this kind at an address.
+///
+/// # Safety
+/// As for [`at`].
+pub(crate) unsafe fn lock_at<'a>(address: *const c_void, kind: u32) -> Option<&'a dyn Foreign> {
+    macro_rules! lock {
+        ($type:ty) => {
+            // SAFETY: by the caller's contract.
+            unsafe { at::<$type>(address) }.map(|lock| lock as &dyn Foreign)
+        };
+    }
+    match kind {
+        0 => lock!(WaitWake),
+        1 => lock!(Throughput),
+        2 => lock!(Inherit),
+        3 => lock!(InheritPlain),
+        4 => lock!(Protect),
+        5 => lock!(RecursiveMutex<()>),
+        6 => lock!(Spin),
+        8 => lock!(WaitWake<Shared>),
+        9 => lock!(Throughput<Shared>),
+        10 => lock!(Inherit<Shared>),
+        11 => lock!(InheritPlain<Shared>),
+        12 => lock!(Protect<Shared>),
+        16 => lock!(Robust),
+        17 => lock!(Robust<Throughput<Shared>>),
+        18 => lock!(Robust<Inherit<Shared>>),
+        20 => lock!(Robust<Protect<Shared>>),
+        _ => None,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_lock(
+    mutex: *mut c_void,
+    kind: u32,
+    how: u32,
+    deadline: u64,
+) -> c_int {
+    // SAFETY: the caller has a lock there.
+    match unsafe { lock_at(mutex, kind) } {
+        Some(lock) => lock.lock(how_of(how, deadline)),
+        None => EINVAL,
+    }
+}
+
+/// What an inlined unlock could not do. One that has only a bit to clear has cleared it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__unlock(mutex: *mut c_void, kind: u32) -> c_int {
+    // SAFETY: the caller has a lock there, and holds it, as far as it cannot know.
+    unsafe {
+        match lock_at(mutex, kind) {
+            None => EINVAL,
+            Some(_) if matches!(kind & !SHARED, 0 | 6) => EPERM,
+            Some(lock) => lock.unlock(),
+        }
+    }
+}
+
+/// The header has announced and unlinked a robust lock, and found its word changed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__free_unlinked(mutex: *mut c_void, kind: u32, before: usize) {
+    // SAFETY: the caller has a lock there.
+    if let Some(lock) = unsafe { lock_at(mutex, kind) } {
+        lock.free_unlinked(before);
+    }
+}
+
+/// The header has taken a robust lock whose data is not whole.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__give_back(mutex: *mut c_void, kind: u32) {
+    // SAFETY: the caller holds a lock there.
+    unsafe {
+        if let Some(lock) = lock_at(mutex, kind) {
+            lock.give_back_unclean();
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
+    // SAFETY: the caller has a lock there.
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::consistent)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
+    // SAFETY: as above.
+    unsafe { lock_at(mutex, kind) }.is_some_and(Foreign::is_locked).into()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn lw_task_id() -> u32 {
+    foreign::task_id()
+}
+
+unsafe fn set_ceiling<S: Sharing>(mutex: *mut c_void, ceiling: c_int, old: *mut c_int) -> c_int {
+    // SAFETY: the caller has such a lock there. Without data it is the same with a mutex around it.
+    let Some(mutex) = (unsafe { at::<Mutex<(), Protect<S>>>(mutex) }) else {
+        return EINVAL;
+    };
+    let Some(ceiling) = u8::try_from(ceiling).ok().filter(|ceiling| (1..=99).contains(ceiling)) else {
+        return EINVAL;
+    };
+    let before = mutex.set_ceiling(ceiling);
+    // SAFETY: null, or where the caller wants it.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = before.into();
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_pp_mutex_setprioceiling(
+    mutex: *mut c_void,
+    ceiling: c_int,
+    old: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller has such a lock there.
+    unsafe { set_ceiling::<Private>(mutex, ceiling, old) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw_shared_pp_mutex_setprioceiling(
+    mutex: *mut c_void,
+    ceiling: c_int,
+    old: *mut c_int,
+) -> c_int {
+    // SAFETY: the caller has such a lock there.
+    unsafe { set_ceiling::<Shared>(mutex, ceiling, old) }
+}
+
+unsafe fn enter<S: Sharing, P: Preference>(lock: *mut c_void, writes: bool, how: How) -> c_int {
+    // SAFETY: the caller has such a lock there. Without data it is the same with an `RwLock` around it.
+    let Some(lock) = (unsafe { at::<RwLock<(), S, P>>(lock) }) else {
+        return EINVAL;
+    };
+    macro_rules! enter {
+        ($enter:ident, $try_enter:ident, $until:ident, $interruptible:ident) => {
+            match how {
+                How::Endless => Ok(forget(lock.$enter())),
+                How::Try => lock.$try_enter().map(forget).ok_or(EBUSY),
+                How::Until(deadline) => lock.$until(deadline).map(forget).ok_or(ETIMEDOUT),
+                How::Interruptible(deadline) => match lock.$interruptible(deadline) {
+                    Ok(guard) => Ok(forget(guard)),
+                    Err(Unfinished::TimedOut) => Err(ETIMEDOUT),
+                    Err(Unfinished::Interrupted) => Err(EINTR),
+                },
+            }
+        };
+    }
+    let entered = if writes {
+        enter!(write, try_write, write_until, write_interruptible)
+    } else {
+        enter!(read, try_read, read_until, read_interruptible)
+    };
+    entered.err().unwrap_or(0)
+}
+
+unsafe fn leave<S: Sharing, P: Preference>(lock: *mut c_void) -> c_int {
+    // SAFETY: the caller has such a lock there.
+    let Some(lock) = (unsafe { at::<RawRwLock<S, P>>(lock) }) else {
+        return EINVAL;
+    };
+    // SAFETY: while a writer is inside nobody else is: the caller is what the lock says.
+    unsafe {
+        if lock.is_locked_exclusive() {
+            lock.unlock_exclusive();
+        } else if lock.is_locked() {
+            lock.unlock_shared();
+        } else {
+            return EPERM;
+        }
+    }
+    0
+}
+
+unsafe fn robust<'a>(lock: *mut c_void) -> Option<Pin<&'a RobustRwLock<()>>> {
+    // SAFETY: the caller has such a lock there, which stays put while it is held.
+    unsafe { at::<RobustRwLock<()>>(lock).map(|lock| Pin::new_unchecked(lock)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_rwlock(
+    lock: *mut c_void,
+    kind: u32,
+    writes: u32,
+    how: u32,
+    deadline: u64,
+) -> c_int {
+    let (writes, how) = (writes != 0, how_of(how, deadline));
+    // SAFETY: the caller has a lock of this kind there.
+    unsafe {
+        match kind {
+            0 => enter::<Private, WritersFirst>(lock, writes, how),
+            1 => enter::<Shared, WritersFirst>(lock, writes, how),
+            2 => enter::<Private, ReadersFirst>(lock, writes, how),
+            3 => enter::<Shared, ReadersFirst>(lock, writes, how),
+            4 => robust(lock).map_or(EINVAL, |lock| foreign::robust_rwlock_enter(lock, writes, how)),
+            _ => EINVAL,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__rwlock_unlock(lock: *mut c_void, kind: u32) -> c_int {
+    // SAFETY: the caller has a lock of this kind there, and holds it.
+    unsafe {
+        match kind {
+            0 => leave::<Private, WritersFirst>(lock),
+            1 => leave::<Shared, WritersFirst>(lock),
+            2 => leave::<Private, ReadersFirst>(lock),
+            3 => leave::<Shared, ReadersFirst>(lock),
+            4 => robust(lock).map_or(EINVAL, foreign::robust_rwlock_leave),
+            _ => EINVAL,
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__rwlock_consistent(lock: *mut c_void) -> c_int {
+    // SAFETY: the caller has such a lock there.
+    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_consistent)
+}
+
+/// The answer of a barrier: `LW_BARRIER_SERIAL_TASK` for one.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_barrier_wait(
+    barrier: *mut c_void,
+    shared: u32,
+    deadline: u64,
+) -> c_int {
+    fn wait<S: Sharing>(barrier: Option<&Barrier<S>>, deadline: u64) -> c_int {
+        let Some(barrier) = barrier else {
+            return EINVAL;
+        };
+        let serial = match deadline_of(deadline) {
+            None => Some(barrier.wait()),
+            Some(deadline) => barrier.wait_until(deadline),
+        };
+        match serial {
+            Some(true) => -1,
+            Some(false) => 0,
+            None => ETIMEDOUT,
+        }
+    }
+    // SAFETY: the caller has a barrier there.
+    unsafe {
+        if shared == 0 {
+            wait(at::<Barrier>(barrier), deadline)
+        } else {
+            wait(at::<Barrier<Shared>>(barrier), deadline)
+        }
+    }
+}
+

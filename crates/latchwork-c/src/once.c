@@ -1,0 +1,58 @@
+/*
+ * lw_once(): the program's function runs in a C frame, so that it may be left by anything: a return, a C++
+ * exception, pthread_exit(), cancellation. Compiled with -fexceptions: the handler below runs in each case
+ * but the first. A death is noticed by the next one, whose lock call says so.
+ */
+#include "latchwork.h"
+
+#include <stdlib.h>
+
+static void leave(lw_once_t **once)
+{
+	/* Not done, unless it was set: the next one runs it again. */
+	lw_robust_mutex_unlock(&(*once)->lw_lock);
+}
+
+static void run(lw_once_t *once, void (*initialise)(void))
+{
+	lw_once_t *left __attribute__((cleanup(leave))) = once;
+	initialise();
+	__atomic_store_n(&once->lw_done, 1, __ATOMIC_RELEASE);
+}
+
+int lw__once(lw_once_t *once, void (*initialise)(void))
+{
+	int error;
+	if (once == NULL || initialise == NULL)
+		return EINVAL;
+	error = lw_robust_mutex_lock(&once->lw_lock);
+	if (error == EOWNERDEAD)
+		error = lw_robust_mutex_consistent(&once->lw_lock);
+	if (error != 0)
+		return error;
+	if (once->lw_done != 0)
+		lw_robust_mutex_unlock(&once->lw_lock);
+	else
+		run(once, initialise);
+	return 0;
+}
+
+/*
+ * A coproc's routine, called from Rust code: whatever unwinds it (pthread_exit(), for one) ends the coproc here
+ * and never gets to a frame of Rust. Nobody catches a C++ exception, which is std::terminate() before it unwinds.
+ */
+int latchwork_run(int (*start)(void *), void *argument);
+
+static void end(const int *has_returned)
+{
+	if (!*has_returned)
+		exit(EXIT_SUCCESS);
+}
+
+int latchwork_run(int (*start)(void *), void *argument)
+{
+	int has_returned __attribute__((cleanup(end))) = 0;
+	int result = start(argument);
+	has_returned = 1;
+	return result;
+}

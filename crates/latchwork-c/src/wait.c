@@ -1,0 +1,237 @@
+/*
+ * Waits that pthread_cancel() may end, and points in time.
+ *
+ * A cancelled thread is unwound from where it is, and no frame of Rust may be unwound like that. So the wait
+ * is cut where the thread sleeps: Rust code counts the waiter in and releases the mutex, and returns; the
+ * call to the kernel is made here; then Rust code takes the mutex again. Only C frames are on the stack
+ * between the caller and the kernel.
+ *
+ * The call to the kernel is one that libc does not know for a cancellation point. So cancellation is
+ * asynchronous for just that call (an inline pair of pthread_setcanceltype() around syscall(), as libc has it
+ * for its own), and a request that was pending before is acted upon there, too. A thread whose cancellation is
+ * disabled is not disturbed.
+ *
+ * The request may come after the kernel has ended the sleep. Then the waiter may have consumed a wake-up, and
+ * its handler passes it on: a notification (the ticket has moved: another waiter is notified), a token (the
+ * count is not zero: another waiter is woken), or the mutex itself (the kernel has made the waiter its owner:
+ * the word says so). As POSIX has it, handlers run with the mutex held.
+ *
+ * This file is compiled without exceptions. So the handlers are found by libc's list (in glibc by a buffer of
+ * setjmp()), at whatever instruction the request comes; those of -fexceptions are found by call sites, and the
+ * instruction after a call is none. The unwinder itself steps through these frames by asynchronous tables.
+ *
+ * A sleep in a region watches the region's other tasks, by a call of 128 words. It is made by Rust code, where
+ * cancellation stays deferred, for a tenth of a second at a time; a request is looked for between.
+ */
+#include "internal.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- points in time ---- */
+
+/* To nanoseconds of CLOCK_MONOTONIC; EINVAL if it is none. */
+static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
+{
+	struct timespec real, monotonic;
+	int64_t seconds, nanoseconds;
+
+	if (time == NULL || time->tv_nsec < 0 || time->tv_nsec >= 1000000000)
+		return EINVAL;
+	if (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)
+		return EINVAL;
+	seconds = time->tv_sec;
+	nanoseconds = time->tv_nsec;
+	if (clock == CLOCK_REALTIME) {
+		clock_gettime(CLOCK_REALTIME, &real);
+		clock_gettime(CLOCK_MONOTONIC, &monotonic);
+		if (__builtin_add_overflow(seconds, monotonic.tv_sec - real.tv_sec, &seconds))
+			seconds = INT64_MAX;
+		nanoseconds += monotonic.tv_nsec - real.tv_nsec;
+	}
+	if (seconds < 0)
+		*deadline = 0;
+	else if (seconds >= 9000000000) /* longer than any machine runs, and representable */
+		*deadline = 9000000000000000000u;
+	else {
+		nanoseconds += seconds * 1000000000;
+		*deadline = nanoseconds < 0 ? 0 : (uint64_t)nanoseconds;
+	}
+	return 0;
+}
+
+int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time)
+{
+	uint64_t deadline;
+	int error = read_time(clock, time, &deadline);
+	/* As POSIX has it, a lock that is free can be taken until whenever. */
+	if (error != 0)
+		return mutex != NULL && latchwork_lock(mutex, kind, LW__TRY, 0) == 0 ? 0 : error;
+	return latchwork_lock(mutex, kind, how, deadline);
+}
+
+int lw__lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline)
+{
+	return latchwork_lock(mutex, kind, how, how == LW__INTERRUPTIBLE ? LATCHWORK_NEVER : deadline);
+}
+
+int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time)
+{
+	uint64_t deadline = LATCHWORK_NEVER;
+	int error = how == LW__UNTIL ? read_time(clock, time, &deadline) : 0;
+	if (error != 0)
+		return lock != NULL && latchwork_rwlock(lock, kind, writes, LW__TRY, 0) == 0 ? 0 : error;
+	return latchwork_rwlock(lock, kind, writes, how, deadline);
+}
+
+int lw__barrier_wait(void *barrier, unsigned shared, int clock, const struct timespec *time)
+{
+	uint64_t deadline = LATCHWORK_NEVER;
+	int error = clock < 0 ? 0 : read_time(clock, time, &deadline);
+	return error != 0 ? error : latchwork_barrier_wait(barrier, shared, deadline);
+}
+
+/* ---- the kernel ---- */
+
+void lw__wake(const void *word, uint32_t count, unsigned shared)
+{
+	int before = errno;
+	int operation = shared ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE;
+	syscall(SYS_futex, word, operation, count > INT32_MAX ? INT32_MAX : (int)count, NULL, NULL, 0);
+	errno = before;
+}
+
+/* Sleeps; 0 or an error number. A cancellation point. */
+static int call(const struct latchwork_call *call)
+{
+	struct timespec end, *timeout = NULL;
+	int before = errno, type, error;
+	long result;
+
+	if (call->deadline != LATCHWORK_NEVER) {
+		end.tv_sec = (time_t)(call->deadline / 1000000000);
+		end.tv_nsec = (long)(call->deadline % 1000000000);
+		timeout = &end;
+	}
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
+	result = syscall(SYS_futex, call->word, call->operation, call->expected, timeout, call->target,
+			 FUTEX_BITSET_MATCH_ANY);
+	pthread_setcanceltype(type, NULL);
+	error = result < 0 ? errno : 0;
+	errno = before;
+	return error;
+}
+
+/* ---- condition variables ---- */
+
+static void end_cancelled(void *pause)
+{
+	latchwork_pause_end(pause, 0, 1);
+}
+
+static int sleep_on(struct latchwork_pause *pause)
+{
+	struct latchwork_call kernel;
+	int error;
+	for (;;) {
+		error = latchwork_pause_nap(pause);
+		if (error == LATCHWORK_AGAIN) {
+			pthread_testcancel();
+			continue;
+		}
+		if (error == LATCHWORK_NOT_IN_REGION) {
+			latchwork_pause_call(pause, &kernel);
+			error = call(&kernel);
+		}
+		if (!latchwork_pause_goes_on(pause, error))
+			return error;
+	}
+}
+
+int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock, const struct timespec *time)
+{
+	struct latchwork_pause pause;
+	uint64_t deadline = LATCHWORK_NEVER;
+	int error = clock == -1 ? 0 : read_time(clock, time, &deadline);
+
+	if (error != 0)
+		return error;
+	pthread_testcancel();
+	error = latchwork_pause_begin(&pause, cond, shared, mutex, kind, deadline);
+	if (error != 0)
+		return error;
+	pthread_cleanup_push(end_cancelled, &pause);
+	error = sleep_on(&pause);
+	pthread_cleanup_pop(0);
+	return latchwork_pause_end(&pause, error, 0);
+}
+
+/* ---- semaphores and completions ---- */
+
+struct counter {
+	uint32_t count;
+	uint32_t waiters;
+};
+
+struct asleep {
+	struct counter *counter;
+	unsigned shared;
+};
+
+static void leave(void *argument)
+{
+	struct asleep *asleep = argument;
+	struct counter *counter = asleep->counter;
+	/* Sequentially consistent: this waiter's wake-up may have been for the token that is there. */
+	__atomic_fetch_sub(&counter->waiters, 1, __ATOMIC_SEQ_CST);
+	if (__atomic_load_n(&counter->count, __ATOMIC_SEQ_CST) != 0 &&
+	    __atomic_load_n(&counter->waiters, __ATOMIC_SEQ_CST) != 0)
+		lw__wake(&counter->count, 1, asleep->shared);
+}
+
+static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared)
+{
+	int error = LATCHWORK_NOT_IN_REGION;
+	while (shared && (error = latchwork_nap(kernel->word, 0, kernel->deadline)) == LATCHWORK_AGAIN)
+		pthread_testcancel();
+	return error == LATCHWORK_NOT_IN_REGION ? call(kernel) : error;
+}
+
+int lw__take(void *object, unsigned shared, unsigned how, int clock, const struct timespec *time)
+{
+	struct counter *counter = object;
+	struct latchwork_call kernel = {0};
+	struct asleep asleep = {counter, shared};
+	int error;
+
+	if (counter == NULL)
+		return EINVAL;
+	pthread_testcancel();
+	if (lw__trytake(&counter->count) == 0)
+		return 0;
+	if (how == LW__TRY)
+		return EAGAIN;
+	kernel.word = &counter->count;
+	kernel.operation = shared ? FUTEX_WAIT_BITSET : FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG;
+	kernel.deadline = LATCHWORK_NEVER;
+	error = how == LW__UNTIL ? read_time(clock, time, &kernel.deadline) : 0;
+	if (error != 0)
+		return error;
+	/* The kernel restarts a sleep without a deadline after a handler that was installed with SA_RESTART. */
+	if (how == LW__INTERRUPTIBLE)
+		kernel.deadline = INT64_MAX;
+	for (;;) {
+		/* Sequentially consistent: who adds a token looks at this afterwards. */
+		__atomic_fetch_add(&counter->waiters, 1, __ATOMIC_SEQ_CST);
+		pthread_cleanup_push(leave, &asleep);
+		error = sleep_on_count(&kernel, shared);
+		pthread_cleanup_pop(0);
+		__atomic_fetch_sub(&counter->waiters, 1, __ATOMIC_RELAXED);
+		if (lw__trytake(&counter->count) == 0)
+			return 0;
+		if (error == ETIMEDOUT || (error == EINTR && how == LW__INTERRUPTIBLE))
+			return error;
+	}
+}

@@ -1,0 +1,257 @@
+/* pthread_cancel(): waits end where pthread's own do, with the mutex held, and lose nothing. */
+#include "latchwork.h"
+
+#include "check.h"
+
+static volatile int entered, cleaned;
+
+/* A thread asleep in a wait for a condition: it is cancelled, and its handler has the mutex. */
+#define COND_TEST(name, cond)                                                                         \
+	static name##_t name##_##cond##_lock;                                                         \
+	static cond##_t name##_##cond##_changed = LW_COND_INITIALIZER;                                \
+	static void name##_##cond##_cleanup(void *argument)                                           \
+	{                                                                                             \
+		CHECK(argument == &cleaned);                                                          \
+		cleaned++;                                                                            \
+		CHECK_IS(lw_mutex_unlock(&name##_##cond##_lock), 0);                                  \
+	}                                                                                             \
+	static void *name##_##cond##_waiter(void *argument)                                           \
+	{                                                                                             \
+		CHECK_IS(lw_mutex_lock(&name##_##cond##_lock), 0);                                    \
+		pthread_cleanup_push(name##_##cond##_cleanup, (void *)&cleaned);                      \
+		entered = 1;                                                                          \
+		for (;;)                                                                              \
+			CHECK_IS(lw_cond_wait(&name##_##cond##_changed, &name##_##cond##_lock), 0);   \
+		pthread_cleanup_pop(0);                                                               \
+		return argument;                                                                      \
+	}                                                                                             \
+	static void name##_##cond##_test(void)                                                        \
+	{                                                                                             \
+		name##_init(&name##_##cond##_lock);                                                   \
+		for (int round = 0; round < 20; round++) {                                            \
+			pthread_t thread;                                                             \
+			cleaned = entered = 0;                                                        \
+			thread = start(name##_##cond##_waiter, NULL);                                 \
+			if (round % 2 == 0)                                                           \
+				while (!entered)                                                      \
+					sleep_ms(1);                                                  \
+			if (round % 4 == 0)                                                           \
+				sleep_ms(2);                                                          \
+			if (round % 5 == 0)                                                           \
+				lw_cond_signal(&name##_##cond##_changed);                             \
+			CHECK_IS(pthread_cancel(thread), 0);                                          \
+			CHECK(join(thread) == PTHREAD_CANCELED);                                      \
+			CHECK(cleaned == entered);                                                    \
+			CHECK_IS(lw_mutex_trylock(&name##_##cond##_lock), 0);                         \
+			CHECK_IS(lw_mutex_unlock(&name##_##cond##_lock), 0);                          \
+			CHECK_IS(cond##_destroy(&name##_##cond##_changed), 0);                        \
+		}                                                                                     \
+	}
+COND_TEST(lw_mutex, lw_cond)
+COND_TEST(lw_mutex, lw_shared_cond)
+COND_TEST(lw_tp_mutex, lw_cond)
+COND_TEST(lw_pi_mutex, lw_cond)
+COND_TEST(lw_plain_pi_mutex, lw_cond)
+COND_TEST(lw_recursive_mutex, lw_cond)
+COND_TEST(lw_robust_mutex, lw_cond)
+COND_TEST(lw_robust_pi_mutex, lw_shared_cond)
+
+/*
+ * One notification, and one of two waiters cancelled at the same moment: unless the cancelled one came back from
+ * its wait, the other one is told.
+ */
+static lw_mutex_t lock;
+static lw_cond_t changed = LW_COND_INITIALIZER;
+static int waiting, flag, returned;
+
+static void unlock(void *argument)
+{
+	CHECK(argument == NULL);
+	CHECK_IS(lw_mutex_unlock(&lock), 0);
+}
+
+static void *wait_once(void *argument)
+{
+	CHECK_IS(lw_mutex_lock(&lock), 0);
+	pthread_cleanup_push(unlock, NULL);
+	waiting++;
+	while (flag == 0)
+		CHECK_IS(lw_cond_wait(&changed, &lock), 0);
+	flag--;
+	returned++;
+	pthread_cleanup_pop(1);
+	return argument;
+}
+
+static void notifications(void)
+{
+	for (int round = 0; round < 300; round++) {
+		pthread_t threads[2];
+		waiting = flag = returned = 0;
+		for (int task = 0; task < 2; task++)
+			threads[task] = start(wait_once, NULL);
+		for (int both = 0; !both; sched_yield()) {
+			lw_mutex_lock(&lock);
+			both = waiting == 2;
+			lw_mutex_unlock(&lock);
+		}
+		lw_mutex_lock(&lock);
+		flag = 1;
+		lw_mutex_unlock(&lock);
+		if (round % 2)
+			pthread_cancel(threads[0]);
+		lw_cond_signal(&changed);
+		if (round % 2 == 0)
+			pthread_cancel(threads[0]);
+		if (join(threads[0]) == PTHREAD_CANCELED) {
+			/* The other one gets it, or this hangs. */
+			CHECK(join(threads[1]) == NULL);
+		} else {
+			pthread_cancel(threads[1]);
+			CHECK(join(threads[1]) == PTHREAD_CANCELED);
+		}
+		CHECK_IS(returned, 1);
+	}
+}
+
+/* Semaphores: a token is never lost, and a pending request is acted upon also where there is one. */
+static lw_sem_t sem;
+
+static void *take(void *argument)
+{
+	CHECK_IS(lw_sem_wait(&sem), 0);
+	return argument;
+}
+
+static void *take_late(void *argument)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	entered = 1;
+	while (entered == 1)
+		sleep_ms(1);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	return take(argument);
+}
+
+static void tokens(void)
+{
+	int value;
+	pthread_t thread;
+	for (int round = 0; round < 300; round++) {
+		pthread_t other;
+		int taken;
+		CHECK_IS(lw_sem_init(&sem, 0), 0);
+		thread = start(take, NULL);
+		other = start(take, NULL);
+		if (round % 3 == 0)
+			sleep_ms(1);
+		lw_sem_post(&sem);
+		pthread_cancel(thread);
+		taken = join(thread) != PTHREAD_CANCELED;
+		if (taken)
+			lw_sem_post(&sem);
+		CHECK(join(other) == NULL);
+		CHECK_IS(lw_sem_getvalue(&sem, &value), 0);
+		CHECK_IS(value, 0);
+		CHECK_IS(lw_sem_destroy(&sem), 0);
+	}
+	entered = 0;
+	CHECK_IS(lw_sem_init(&sem, 1), 0);
+	thread = start(take_late, NULL);
+	while (!entered)
+		sleep_ms(1);
+	pthread_cancel(thread);
+	entered = 2;
+	CHECK(join(thread) == PTHREAD_CANCELED);
+	CHECK_IS(lw_sem_trywait(&sem), 0);
+}
+
+/* A lock call is no cancellation point, nor is a wait of a thread that has disabled it. */
+static void *lock_through(void *got)
+{
+	entered = 1;
+	CHECK_IS(lw_mutex_lock(&lock), 0);
+	*(int *)got = 1;
+	CHECK_IS(lw_mutex_unlock(&lock), 0);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *wait_through(void *got)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	entered = 1;
+	CHECK_IS(lw_sem_wait(&sem), 0);
+	*(int *)got = 1;
+	return NULL;
+}
+
+static void undisturbed(void)
+{
+	int got = 0;
+	pthread_t thread;
+	entered = 0;
+	lw_mutex_lock(&lock);
+	thread = start(lock_through, &got);
+	while (!entered)
+		sleep_ms(1);
+	pthread_cancel(thread);
+	sleep_ms(5);
+	lw_mutex_unlock(&lock);
+	CHECK(join(thread) == PTHREAD_CANCELED);
+	CHECK_IS(got, 1);
+	got = entered = 0;
+	lw_sem_init(&sem, 0);
+	thread = start(wait_through, &got);
+	while (!entered)
+		sleep_ms(1);
+	pthread_cancel(thread);
+	sleep_ms(5);
+	CHECK_IS(got, 0);
+	lw_sem_post(&sem);
+	CHECK(join(thread) == NULL);
+	CHECK_IS(got, 1);
+}
+
+static lw_once_t once = LW_ONCE_INITIALIZER;
+static int runs;
+
+static void hang(void)
+{
+	runs++;
+	entered = 1;
+	while (runs == 1)
+		sleep_ms(1000);
+}
+
+static void *run_once(void *argument)
+{
+	CHECK_IS(lw_once(&once, hang), 0);
+	return argument;
+}
+
+int main(void)
+{
+	pthread_t thread;
+	lw_mutex_lw_cond_test();
+	lw_mutex_lw_shared_cond_test();
+	lw_tp_mutex_lw_cond_test();
+	lw_pi_mutex_lw_cond_test();
+	lw_plain_pi_mutex_lw_cond_test();
+	lw_recursive_mutex_lw_cond_test();
+	lw_robust_mutex_lw_cond_test();
+	lw_robust_pi_mutex_lw_shared_cond_test();
+	notifications();
+	tokens();
+	undisturbed();
+	entered = 0;
+	thread = start(run_once, NULL);
+	while (!entered)
+		sleep_ms(1);
+	pthread_cancel(thread);
+	CHECK(join(thread) == PTHREAD_CANCELED);
+	run_once(NULL);
+	CHECK_IS(runs, 2);
+	puts("cancelled");
+	return 0;
+}

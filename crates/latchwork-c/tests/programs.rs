@@ -1,0 +1,357 @@
+//! The interface, by programs in C and C++ with each compiler that is there, against the static and the shared
+//! library, as they are installed.
+
+mod support;
+
+use latchwork as _;
+use latchwork_c as _;
+use std::process::Command;
+use support::{How, by, check, compile, compiler, has, installed, run, scratch, source};
+
+const GCC: How = by("gcc", &["-std=c11"]);
+const GCC_OPTIMISED: How = by("gcc", &["-std=c17", "-O2"]);
+const CLANG: How = by("clang", &["-std=c11"]);
+const CLANG_OPTIMISED: How = by("clang", &["-std=c2x", "-O2"]);
+const GPP: How = by("g++", &["-std=c++17"]);
+const CLANGPP: How = by("clang++", &["-std=c++20", "-O2"]);
+const GNU: &[&str] = &["-D_GNU_SOURCE"];
+
+#[test]
+fn locks_behave_alike_in_c_and_in_cpp_with_each_compiler() {
+    let hows = [
+        GCC,
+        GCC_OPTIMISED.statically(),
+        CLANG_OPTIMISED,
+        GPP,
+        CLANGPP.statically(),
+    ];
+    check("conformance.c", &hows, GNU, "conforms");
+}
+
+#[test]
+fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
+    check("cancel.c", &[GCC_OPTIMISED, CLANG.statically()], GNU, "cancelled");
+}
+
+/// In a program of one thread, which is linked statically, too.
+#[test]
+fn deaths_are_told_and_forked_children_hold_nothing() {
+    check("robust.c", &[GCC_OPTIMISED.statically(), GCC, CLANG_OPTIMISED], GNU, "survived");
+}
+
+#[test]
+fn cpp_classes_serve_the_standard_library() {
+    check("raii.cpp", &[GPP, CLANGPP], &[], "held");
+}
+
+#[test]
+fn coprocs_are_what_their_attributes_say_and_end_as_they_should() {
+    check("coproc.c", &[GCC, CLANG_OPTIMISED.statically()], GNU, "joined");
+    check("coproc.c", &[GPP], &[], "joined");
+}
+
+#[test]
+fn semaphores_become_mutexes_type_by_type() {
+    check("migrate.c", &[GCC_OPTIMISED, CLANG], GNU, "migrated");
+    check("migrate.c", &[GPP, CLANGPP], &[], "migrated");
+    let switched = [
+        "-D_GNU_SOURCE",
+        "-DLATCHWORK_DEBUG_MUTEX_FULL",
+        "-DLATCHWORK_DEBUG_MUTEXES",
+    ];
+    check("migrate.c", &[GCC, CLANG_OPTIMISED], &switched, "migrated");
+    check("migrate.c", &[GPP], &switched[1..], "migrated");
+}
+
+#[test]
+fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
+    check("classic.c", &[GCC, CLANG_OPTIMISED.statically()], GNU, "directed");
+    check("classic.c", &[GPP], &[], "directed");
+}
+
+/// What a compiler says of a few lines that it must refuse.
+fn refused(how: How, text: &str) -> String {
+    let file = scratch().join(format!("refused-{}.c", how.compiler));
+    std::fs::write(&file, text).unwrap();
+    let mut command = compiler(how);
+    let output = command.arg("-fsyntax-only").arg(&file).output().unwrap();
+    assert!(!output.status.success(), "{} takes {text}", how.compiler);
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_call_that_does_not_fit_its_type_is_refused_with_a_reason() {
+    let semaphore_reason = "takes a struct mutex, and this is";
+    let mutex_reason = "takes a semaphore, and this is";
+    let cases = [
+        ("DECLARE_MUTEX(sem)", "mutex_lock(&sem)", semaphore_reason),
+        ("DECLARE_MUTEX(sem)", "mutex_unlock(&sem)", semaphore_reason),
+        ("DECLARE_ARCH_MUTEX(sem)", "mutex_trylock(&sem)", semaphore_reason),
+        ("DEFINE_MUTEX(mutex)", "down(&mutex)", mutex_reason),
+        ("DEFINE_MUTEX(mutex)", "up(&mutex)", mutex_reason),
+        ("DEFINE_MUTEX(mutex)", "down_trylock(&mutex)", mutex_reason),
+        ("int number", "mutex_lock(&number)", "mutex_lock() takes"),
+    ];
+    for how in [GCC, CLANG, GPP, CLANGPP] {
+        if !how.is_there() {
+            continue;
+        }
+        for (define, call, reason) in cases {
+            let text = format!("#include \"migrate.h\"\n{define};\nvoid f(void) {{ (void){call}; }}\n");
+            let said = refused(how, &text);
+            assert!(said.contains(reason), "{}: {said}", how.compiler);
+        }
+        // An arch_ call takes nothing else, and a lock call no semaphore.
+        refused(how, "#include \"migrate.h\"\nDEFINE_MUTEX(m);\nvoid f(void) { arch_down(&m); }\n");
+        refused(how, "#include \"latchwork.h\"\nLW_DEFINE_SEM(s, 1);\nvoid f(void) { lw_mutex_lock(&s); }\n");
+    }
+}
+
+/// No feature macro is needed, and nothing is defined twice.
+#[test]
+fn the_headers_compile_by_themselves_in_every_standard() {
+    let headers = ["latchwork.h", "migrate.h", "latchwork.hpp", "coproc.h", "classic.h"];
+    let c: &[&[&str]] = &[&["-std=c11"], &["-std=gnu11"], &["-std=c17"], &["-std=c2x"]];
+    let cpp: &[&[&str]] = &[&["-std=c++17"], &["-std=c++20"]];
+    for (compiler_name, standards) in [("gcc", c), ("clang", c), ("g++", cpp), ("clang++", cpp)] {
+        for standard in standards {
+            let how = by(compiler_name, standard);
+            if !how.is_there() {
+                break;
+            }
+            let is_for = |header: &&&str| how.is_cpp() || !header.ends_with(".hpp");
+            let mut text = String::new();
+            for header in headers.iter().filter(is_for) {
+                if installed().join("include").join(header).exists() {
+                    text += &format!("#include \"{header}\"\n#include \"{header}\"\n");
+                }
+            }
+            let file = scratch().join(format!("headers-{compiler_name}.c"));
+            std::fs::write(&file, text + "typedef int not_empty;\n").unwrap();
+            let mut command = compiler(how);
+            let output = command
+                .args(["-D_GNU_SOURCE", "-U_GNU_SOURCE"])
+                .args(["-D_GNU_SOURCE", "-fsyntax-only"])
+                .arg(&file)
+                .output()
+                .unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{compiler_name} {standard:?}: {errors}");
+        }
+    }
+}
+
+/// Clang sees a lock that is not released; sparse sees an imbalance.
+#[test]
+fn static_analysis_finds_what_is_planted() {
+    let text = "#include \"latchwork.h\"\nstatic LW_DEFINE_MUTEX(lock);\nstatic int data LW_GUARDED_BY(lock);\n\
+        int good(void);\nint good(void) { int seen; lw_mutex_lock(&lock); seen = data; lw_mutex_unlock(&lock); return seen; }\n\
+        int tried(void);\nint tried(void) { if (lw_mutex_trylock(&lock) == 0) { data++; lw_mutex_unlock(&lock); } return 0; }\n";
+    let bad = "int bad(void);\nint bad(void) { return data; }\n\
+        int worse(void);\nint worse(void) { lw_mutex_lock(&lock); return 0; }\n";
+    let file = scratch().join("analysed.c");
+    if CLANG.is_there() {
+        let analysed = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            let mut command = compiler(CLANG);
+            command.args(["-Wthread-safety", "-fsyntax-only"]).arg(&file);
+            command.output().unwrap()
+        };
+        let output = analysed(text);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        let output = analysed(&(text.to_owned() + bad));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("reading variable 'data' requires holding mutex 'lock'"), "{said}");
+        assert!(said.contains("mutex 'lock' is still held"), "{said}");
+    }
+    if has("sparse") {
+        std::fs::write(&file, text.to_owned() + bad).unwrap();
+        let include = installed().join("include");
+        let mut command = Command::new("sparse");
+        let output = command.arg("-I").arg(include).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("context imbalance in 'worse'"), "{said}");
+        assert!(!said.contains("'good'"), "{said}");
+    } else {
+        eprintln!("skipped: sparse is not installed");
+    }
+}
+
+/// The instructions of a function up to its first return: those of a free lock, for what is not likely stands
+/// behind.
+fn straight(assembly: &str, function: &str) -> Vec<String> {
+    let label = format!("{function}:");
+    let lines = assembly.lines().skip_while(|line| !line.starts_with(&label));
+    let mut instructions = Vec::new();
+    for line in lines.skip(1).map(str::trim) {
+        let is_label = line.split_whitespace().next().is_none_or(|word| word.ends_with(':'));
+        // "lock" may stand on a line of its own, before its instruction.
+        if is_label || line.starts_with(['.', '#']) || line == "lock" {
+            continue;
+        }
+        instructions.push(line.to_owned());
+        if line.starts_with("ret") {
+            return instructions;
+        }
+    }
+    panic!("{function} does not return")
+}
+
+/// Each kind's pair, with the most instructions that it may have.
+#[cfg(target_arch = "x86_64")]
+const PAIRS: [(&str, usize, usize); 10] = [
+    ("lw_mutex", 10, 14),
+    ("lw_shared_mutex", 10, 14),
+    ("lw_tp_mutex", 14, 14),
+    ("lw_pi_mutex", 14, 14),
+    ("lw_plain_pi_mutex", 14, 14),
+    ("lw_recursive_mutex", 20, 24),
+    ("lw_robust_mutex", 36, 36),
+    ("lw_robust_tp_mutex", 36, 36),
+    ("lw_robust_pi_mutex", 42, 36),
+    ("lw_spin", 10, 12),
+];
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
+    for how in [by("gcc", &["-std=c11", "-O2"]), by("clang", &["-std=c11", "-O2"])] {
+        if !how.is_there() {
+            continue;
+        }
+        let mut command = compiler(how);
+        command.args(["-S", "-o", "-"]).arg(source("fast.c"));
+        let assembly = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        for (kind, lock, unlock) in PAIRS {
+            for (function, most) in [("lock", lock), ("unlock", unlock)] {
+                let name = format!("{kind}_pair_{function}");
+                let path = straight(&assembly, &name);
+                let atomic = |line: &&String| {
+                    line.contains("cmpxchg") || line.starts_with("xchg") || line.contains("xadd")
+                };
+                // A spinlock is released by a plain store.
+                let expected = usize::from(name != "lw_spin_pair_unlock");
+                assert_eq!(path.iter().filter(atomic).count(), expected, "{name}: {path:#?}");
+                assert!(!path.iter().any(|line| line.starts_with("call")), "{name}: {path:#?}");
+                assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
+            }
+        }
+    }
+}
+
+/// What the shared library exports, by name.
+fn exported() -> Vec<String> {
+    let library = installed().join("lib/liblatchwork.so");
+    let mut command = Command::new("objdump");
+    command.arg("-T").arg(library);
+    let listed = run(command);
+    let defined = listed.lines().filter(|line| !line.contains("*UND*"));
+    let names = defined.filter(|line| line.contains("LATCHWORK_0.1"));
+    names.filter_map(|line| Some(line.split_whitespace().last()?.to_owned())).collect()
+}
+
+#[test]
+fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
+    if !has("objdump") {
+        eprintln!("skipped: objdump is not installed");
+        return;
+    }
+    let exported = exported();
+    for name in [
+        "lw_mutex_lock",
+        "lw_robust_pi_mutex_unlock",
+        "lw_shared_sem_post",
+        "lw_rf_rwlock_tryrdlock",
+        "lw_cond_wait",
+        "lw_once",
+        "lw_this_task",
+        "coproc_create",
+        "mutex_debug_lock",
+    ] {
+        assert!(exported.iter().any(|known| known == name), "{name} is missing");
+    }
+    let ours = ["lw_", "coproc_", "mutex_debug_", "rtems_", "LATCHWORK_"];
+    for name in &exported {
+        assert!(ours.iter().any(|start| name.starts_with(start)), "{name} is exported");
+    }
+}
+
+#[test]
+fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
+    let destination = scratch().join("removed");
+    let library = support::static_library();
+    let prefix = ["--prefix", "/opt/latchwork", "--destdir", destination.to_str().unwrap()];
+    let with_library = [&prefix[..], &["--static-library", library.to_str().unwrap()]].concat();
+    support::install(&with_library);
+    assert!(destination.join("opt/latchwork/lib/liblatchwork.so.0.1").exists());
+    assert!(destination.join("opt/latchwork/include/latchwork/mutex.h").exists());
+    support::install(&[&["--uninstall"], &prefix[..]].concat());
+    let left: Vec<_> = walk(&destination);
+    assert!(left.is_empty(), "{left:?}");
+    if !has("pkg-config") {
+        eprintln!("skipped: pkg-config is not installed");
+        return;
+    }
+    let mut command = Command::new("pkg-config");
+    command.env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"));
+    command.args(["--cflags", "--libs", "latchwork"]);
+    let flags = run(command);
+    assert!(flags.contains("-llatchwork") && flags.contains("/include"), "{flags}");
+}
+
+/// The files below a folder.
+fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(walk(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}
+
+#[test]
+fn the_manual_is_sound() {
+    if !has("man") {
+        eprintln!("skipped: man is not installed");
+        return;
+    }
+    let pages = walk(&support::repository().join("man"));
+    assert!(!pages.is_empty());
+    for page in pages {
+        let mut command = Command::new("man");
+        command.args(["--warnings", "-l"]).arg(&page).env("MANWIDTH", "80");
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.is_empty() && output.status.success(), "{}: {said}", page.display());
+    }
+}
+
+/// Each file of `examples` that is a program.
+#[test]
+fn the_examples_run() {
+    let folder = support::repository().join("examples");
+    let mut count = 0;
+    for file in walk(&folder) {
+        let hows: &[How] = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("c") => &[GCC, CLANG_OPTIMISED],
+            Some("cpp") => &[GPP, CLANGPP],
+            _ => continue,
+        };
+        for how in hows.iter().filter(|how| how.is_there()) {
+            let mut command = Command::new(compile(&file, *how, &[]));
+            // A short run, of those that have a longer one.
+            if file.to_str().is_some_and(|path| path.contains("test-mutex")) {
+                command.args(["V", "4", "1"]).current_dir(scratch());
+            }
+            let said = run(command);
+            assert!(!said.is_empty(), "{} says nothing", file.display());
+            count += 1;
+        }
+    }
+    assert!(count > 0 || !has("gcc"), "no example was found");
+}

@@ -1,0 +1,151 @@
+//! C and Rust contend for the same locks: the words are the same.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_void};
+use core::pin::Pin;
+use latchwork::condvar::Condvar;
+use latchwork::mutex::{Inherit, LockError, Mutex, Robust, Throughput};
+use latchwork::rwlock::RwLock;
+use latchwork_c as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+const ROUNDS: u64 = 20_000;
+
+unsafe extern "C" {
+    fn lw_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_tp_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_tp_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_pi_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_pi_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_robust_mutex_lock(mutex: *const c_void) -> c_int;
+    fn lw_robust_mutex_unlock(mutex: *const c_void) -> c_int;
+    fn lw_rwlock_wrlock(lock: *const c_void) -> c_int;
+    fn lw_rwlock_rdlock(lock: *const c_void) -> c_int;
+    fn lw_rwlock_unlock(lock: *const c_void) -> c_int;
+    fn lw_cond_wait(cond: *const c_void, mutex: *const c_void) -> c_int;
+    fn lw_cond_signal(cond: *const c_void) -> c_int;
+}
+
+/// A count whose torn updates would show.
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+fn count_once() {
+    // Relaxed: the lock orders them, which is what is tested.
+    COUNT.store(COUNT.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// Two threads by each way.
+fn contend(by_c: impl Fn() + Sync, by_rust: impl Fn() + Sync) {
+    COUNT.store(0, Ordering::Relaxed);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| (0..ROUNDS).for_each(|_| by_c()));
+            scope.spawn(|| (0..ROUNDS).for_each(|_| by_rust()));
+        }
+    });
+    assert_eq!(COUNT.load(Ordering::Relaxed), 4 * ROUNDS);
+}
+
+/// Locks and unlocks in C.
+macro_rules! in_c {
+    ($mutex:expr, $lock:ident, $unlock:ident) => {
+        || {
+            let mutex = core::ptr::from_ref($mutex).cast();
+            // SAFETY: a lock of that kind; it is held in between.
+            unsafe {
+                assert_eq!($lock(mutex), 0);
+                count_once();
+                assert_eq!($unlock(mutex), 0);
+            }
+        }
+    };
+}
+
+#[test]
+fn c_and_rust_exclude_each_other() {
+    static PLAIN: Mutex<u64> = Mutex::new(0);
+    static THROUGHPUT: Mutex<u64, Throughput> = Mutex::throughput(0);
+    static INHERIT: Mutex<u64, Inherit> = Mutex::inherit(0);
+    static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
+    static TABLE: RwLock<u64> = RwLock::new(0);
+    // One after the other: they share the count.
+    contend(in_c!(&PLAIN, lw_mutex_lock, lw_mutex_unlock), || {
+        let _held = PLAIN.lock();
+        count_once();
+    });
+    contend(in_c!(&THROUGHPUT, lw_tp_mutex_lock, lw_tp_mutex_unlock), || {
+        let _held = THROUGHPUT.lock();
+        count_once();
+    });
+    contend(in_c!(&INHERIT, lw_pi_mutex_lock, lw_pi_mutex_unlock), || {
+        let _held = INHERIT.lock().unwrap();
+        count_once();
+    });
+    contend(in_c!(&ROBUST, lw_robust_mutex_lock, lw_robust_mutex_unlock), || {
+        let _held = Pin::static_ref(&ROBUST).lock().unwrap();
+        count_once();
+    });
+    contend(in_c!(&TABLE, lw_rwlock_wrlock, lw_rwlock_unlock), || {
+        let _held = TABLE.write();
+        count_once();
+        drop(_held);
+        drop(TABLE.read());
+    });
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(lw_rwlock_rdlock((&raw const TABLE).cast()), 0);
+        assert!(TABLE.try_read().is_some() && TABLE.try_write().is_none());
+        assert_eq!(lw_rwlock_unlock((&raw const TABLE).cast()), 0);
+    }
+}
+
+#[test]
+fn c_waits_for_what_rust_tells_and_the_other_way_round() {
+    static TURN: Mutex<u64> = Mutex::new(0);
+    static CHANGED: Condvar = Condvar::new();
+    let (mutex, cond) = (&raw const TURN, &raw const CHANGED);
+    let (mutex, cond) = (mutex as usize, cond as usize);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for round in 0..200 {
+                // SAFETY: the lock is held where the data is looked at.
+                unsafe {
+                    let (mutex, cond) = (mutex as *const c_void, cond as *const c_void);
+                    // The data lies behind the word.
+                    let turn = mutex.cast::<u64>().add(1).cast_mut();
+                    assert_eq!(lw_mutex_lock(mutex), 0);
+                    while *turn != 2 * round {
+                        assert_eq!(lw_cond_wait(cond, mutex), 0);
+                    }
+                    *turn += 1;
+                    lw_cond_signal(cond);
+                    assert_eq!(lw_mutex_unlock(mutex), 0);
+                }
+            }
+        });
+        for round in 0..200 {
+            let mut turn = CHANGED.wait_while(TURN.lock(), |turn| *turn != 2 * round + 1);
+            *turn += 1;
+            CHANGED.notify_one();
+        }
+    });
+    assert_eq!(*TURN.lock(), 400);
+}
+
+#[test]
+fn a_thread_that_ends_with_a_lock_of_cs_is_told_to_rust() {
+    static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
+    thread::spawn(|| {
+        // SAFETY: a lock of that kind, which stays where it is.
+        assert_eq!(unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) }, 0);
+    })
+    .join()
+    .unwrap();
+    match Pin::static_ref(&ROBUST).lock() {
+        Err(LockError::OwnerDied(died)) => drop(died.make_consistent()),
+        other => panic!("{other:?}"),
+    }
+    assert!(Pin::static_ref(&ROBUST).lock().is_ok());
+}

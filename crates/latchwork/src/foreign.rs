@@ -1,0 +1,438 @@
+//! Locks as a C interface needs them: without guards, with an error number as the answer, and with waits in
+//! steps ([`Pause`]). Not for Rust programs, whose types say the same at compile time.
+//!
+//! *Misuse* that aborts elsewhere is an error number here where the lock knows its owner.
+#![allow(unsafe_code, missing_docs)]
+
+use crate::atomic::AtomicU32;
+use crate::condvar::steps::nap;
+pub use crate::condvar::steps::{Call, Pause, Risen};
+use crate::mutex::{
+    Acquired, Inherit, InheritFault, InheritPlain, Interruptible, Patience, Protect, ProtectFault,
+    Protocol, Queue, RawError, RawLock, RecursiveMutex, Robust, RobustProtocol, Throughput,
+    Unfinished, WaitWake,
+};
+use crate::rwlock::RobustRwLock;
+use crate::sharing::Sharing;
+use crate::sleep::Watch;
+use crate::spin::Spin;
+use crate::sys::futex::Sharing as Flag;
+use crate::task::{self, Me};
+use crate::time::Deadline;
+use crate::TaskError;
+use core::convert::Infallible;
+use core::pin::Pin;
+use libc::{
+    EAGAIN, EBUSY, EDEADLK, EINTR, EINVAL, ENOMEM, ENOSYS, ENOTRECOVERABLE, ENOTSUP, EOWNERDEAD,
+    EPERM, ETIMEDOUT, c_int,
+};
+
+/// How long a lock call waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    Endless,
+    Try,
+    Until(Deadline),
+    /// Until a signal handler has run, or the deadline, if there is one, has passed.
+    Interruptible(Option<Deadline>),
+}
+
+impl How {
+    fn patience(self) -> Patience {
+        match self {
+            Self::Endless => Patience::ENDLESS,
+            Self::Try => Patience::NONE,
+            Self::Until(deadline) => Patience::until(Some(deadline)),
+            Self::Interruptible(deadline) => Patience::interruptible(deadline),
+        }
+    }
+}
+
+/// The calling task's ID.
+#[must_use]
+pub fn task_id() -> u32 {
+    task::id()
+}
+
+/// A lock of any kind. Answers are 0, or an error number.
+pub trait Foreign {
+    fn lock(&self, how: How) -> c_int;
+    /// # Safety
+    /// The calling task holds it, as far as the lock cannot know that.
+    unsafe fn unlock(&self) -> c_int;
+    /// Takes it again after a wait for a condition variable.
+    fn lock_again(&self, risen: &Risen<'_>) -> c_int;
+    fn is_locked(&self) -> bool;
+    /// Whether the calling task holds it, as far as the lock knows.
+    fn may_be_mine(&self) -> bool;
+    /// Whether the word names the calling task as its owner.
+    fn is_owned_by_me(&self) -> bool {
+        false
+    }
+    fn consistent(&self) -> c_int {
+        EINVAL
+    }
+    /// The end of an unlock whose compare-and-swap has missed.
+    fn free_unlinked(&self, _before: usize) {}
+    /// # Safety
+    /// The calling task holds it.
+    unsafe fn give_back_unclean(&self) {}
+    /// Where those who wait for a condition variable sleep for it.
+    fn queue(&self) -> Queue<'_> {
+        Queue::NONE
+    }
+    fn address(&self) -> *const () {
+        core::ptr::from_ref(self).cast()
+    }
+}
+
+/// The error number of a fault.
+trait Numbered {
+    fn number(self) -> c_int;
+}
+
+impl Numbered for Infallible {
+    fn number(self) -> c_int {
+        match self {}
+    }
+}
+
+impl Numbered for InheritFault {
+    fn number(self) -> c_int {
+        match self {
+            Self::Deadlock => EDEADLK,
+            Self::OwnerGone => ENOTRECOVERABLE,
+            Self::NoMemory => ENOMEM,
+            Self::Unsupported => ENOSYS,
+            Self::Corrupt => EINVAL,
+        }
+    }
+}
+
+impl Numbered for ProtectFault {
+    fn number(self) -> c_int {
+        match self {
+            Self::AboveCeiling { .. } | Self::Deadline => EINVAL,
+            Self::Permission { .. } => EPERM,
+            _ => ENOSYS,
+        }
+    }
+}
+
+impl Numbered for TaskError {
+    fn number(self) -> c_int {
+        match self {
+            Self::Memory(_) => ENOMEM,
+            Self::RobustList(_) => ENOSYS,
+            Self::ForeignLayout(_) => ENOTSUP,
+        }
+    }
+}
+
+impl Numbered for Unfinished {
+    fn number(self) -> c_int {
+        match self {
+            Self::TimedOut => ETIMEDOUT,
+            Self::Interrupted => EINTR,
+        }
+    }
+}
+
+impl<F: Numbered> Numbered for RawError<F> {
+    fn number(self) -> c_int {
+        match self {
+            Self::WouldBlock => EBUSY,
+            Self::TimedOut => ETIMEDOUT,
+            Self::Interrupted => EINTR,
+            Self::NotRecoverable => ENOTRECOVERABLE,
+            Self::Deadlock => EDEADLK,
+            Self::TooManyHeld => EAGAIN,
+            Self::Unavailable(error) => error.number(),
+            Self::Refused(fault) => fault.number(),
+        }
+    }
+}
+
+fn taken(result: Result<bool, impl Numbered>, otherwise: c_int) -> c_int {
+    match result {
+        Ok(true) => 0,
+        Ok(false) => otherwise,
+        Err(fault) => fault.number(),
+    }
+}
+
+fn lock_plainly<P: Protocol<Fault: Numbered>>(lock: &P, how: How) -> c_int {
+    match how {
+        How::Endless => taken(lock.acquire().map(|()| true), 0),
+        How::Try => taken(lock.try_acquire(), EBUSY),
+        How::Until(deadline) => taken(lock.acquire_until(deadline), ETIMEDOUT),
+        How::Interruptible(_) => ENOTSUP,
+    }
+}
+
+fn lock_interruptibly<P: Interruptible<Fault: Numbered>>(lock: &P, how: How) -> c_int {
+    match how {
+        How::Interruptible(deadline) => match lock.acquire_interruptible(deadline) {
+            Ok(Ok(())) => 0,
+            Ok(Err(unfinished)) => unfinished.number(),
+            Err(fault) => fault.number(),
+        },
+        how => lock_plainly(lock, how),
+    }
+}
+
+/// Without an owner: only an unlock of a free lock is noticed.
+macro_rules! nameless {
+    ($({$($sharing:ident)?} $lock:ty),*) => { $(
+        impl$(<$sharing: Sharing>)? Foreign for $lock {
+            fn lock(&self, how: How) -> c_int {
+                lock_interruptibly(self, how)
+            }
+
+            unsafe fn unlock(&self) -> c_int {
+                if !self.is_locked() {
+                    return EPERM;
+                }
+                // SAFETY: by the caller's contract.
+                unsafe { self.release() };
+                0
+            }
+
+            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
+                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            }
+
+            fn is_locked(&self) -> bool {
+                self.is_locked()
+            }
+
+            fn may_be_mine(&self) -> bool {
+                self.is_locked()
+            }
+
+            fn queue(&self) -> Queue<'_> {
+                Protocol::queue(self)
+            }
+        }
+    )* };
+}
+nameless!({S} WaitWake<S>, {S} Protect<S>);
+
+/// With their owner's ID in the word.
+macro_rules! named {
+    ($($lock:ident: $take:ident),*) => { $(
+        impl<S: Sharing> Foreign for $lock<S> {
+            fn lock(&self, how: How) -> c_int {
+                if self.is_owned_by_me() {
+                    return if how == How::Try { EBUSY } else { EDEADLK };
+                }
+                $take(self, how)
+            }
+
+            unsafe fn unlock(&self) -> c_int {
+                if !self.is_owned_by_me() {
+                    return EPERM;
+                }
+                // SAFETY: the word says so.
+                unsafe { self.release() };
+                0
+            }
+
+            fn lock_again(&self, risen: &Risen<'_>) -> c_int {
+                taken(self.acquire_again(risen.arrival()).map(|()| true), 0)
+            }
+
+            fn is_locked(&self) -> bool {
+                self.owner().is_some()
+            }
+
+            fn may_be_mine(&self) -> bool {
+                self.is_owned_by_me()
+            }
+
+            fn is_owned_by_me(&self) -> bool {
+                self.owner() == Some(task::id())
+            }
+
+            fn queue(&self) -> Queue<'_> {
+                Protocol::queue(self)
+            }
+        }
+    )* };
+}
+named!(Throughput: lock_interruptibly, Inherit: lock_plainly, InheritPlain: lock_plainly);
+
+impl Foreign for Spin {
+    fn lock(&self, how: How) -> c_int {
+        lock_plainly(self, how)
+    }
+
+    unsafe fn unlock(&self) -> c_int {
+        if !Foreign::is_locked(self) {
+            return EPERM;
+        }
+        // SAFETY: by the caller's contract.
+        unsafe { RawLock::unlock(self) };
+        0
+    }
+
+    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+        lock_plainly(self, How::Endless)
+    }
+
+    fn is_locked(&self) -> bool {
+        lock_api::RawMutex::is_locked(self)
+    }
+
+    fn may_be_mine(&self) -> bool {
+        Foreign::is_locked(self)
+    }
+}
+
+impl Foreign for RecursiveMutex<()> {
+    fn lock(&self, how: How) -> c_int {
+        if self.own_depth() == u32::MAX {
+            return EAGAIN;
+        }
+        let (guard, otherwise) = match how {
+            How::Endless => (Some(RecursiveMutex::lock(self)), 0),
+            How::Try => (self.try_lock(), EBUSY),
+            How::Until(deadline) => (self.lock_until(deadline), ETIMEDOUT),
+            How::Interruptible(_) => return ENOTSUP,
+        };
+        match guard {
+            Some(guard) => {
+                core::mem::forget(guard);
+                0
+            }
+            None => otherwise,
+        }
+    }
+
+    unsafe fn unlock(&self) -> c_int {
+        if self.own_depth() == 0 {
+            return EPERM;
+        }
+        // SAFETY: taken by this task, which has forgotten the guard.
+        drop(unsafe { self.guard() });
+        0
+    }
+
+    fn lock_again(&self, risen: &Risen<'_>) -> c_int {
+        core::mem::forget(RecursiveMutex::lock_again(self, risen.arrival()));
+        0
+    }
+
+    fn is_locked(&self) -> bool {
+        RecursiveMutex::is_locked(self)
+    }
+
+    /// A wait lets it go once.
+    fn may_be_mine(&self) -> bool {
+        self.own_depth() == 1
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        Protocol::queue(self.raw())
+    }
+
+    fn address(&self) -> *const () {
+        core::ptr::from_ref(self.raw()).cast()
+    }
+}
+
+impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
+    fn lock(&self, how: How) -> c_int {
+        // SAFETY: a C lock stays where it is while it is held, as its manual asks.
+        if unsafe { self.acquire_free() }.is_some() {
+            return 0;
+        }
+        // SAFETY: as above.
+        match unsafe { self.acquire_in_budget(how.patience()) } {
+            Ok(Acquired::Clean) => 0,
+            Ok(Acquired::OwnerDied) => {
+                task::after_owner_death(Foreign::address(self).addr());
+                EOWNERDEAD
+            }
+            // Taken by this task: another attempt is no deadlock.
+            Err(RawError::Deadlock) if how == How::Try => EBUSY,
+            Err(error) => error.number(),
+        }
+    }
+
+    unsafe fn unlock(&self) -> c_int {
+        if !self.is_owned_by_me() {
+            return EPERM;
+        }
+        // SAFETY: the word says so.
+        unsafe { self.unlock_raw() };
+        0
+    }
+
+    fn lock_again(&self, _: &Risen<'_>) -> c_int {
+        self.lock(How::Endless)
+    }
+
+    fn is_locked(&self) -> bool {
+        self.owner().is_some()
+    }
+
+    fn may_be_mine(&self) -> bool {
+        self.is_owned_by_me()
+    }
+
+    fn is_owned_by_me(&self) -> bool {
+        let me = Me::whoever().tid();
+        me != 0 && self.owner() == Some(me)
+    }
+
+    fn free_unlinked(&self, before: usize) {
+        Robust::free_unlinked(self, before);
+    }
+
+    unsafe fn give_back_unclean(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { Robust::give_back_unclean(self) };
+    }
+
+    fn consistent(&self) -> c_int {
+        if self.is_owned_by_me() && self.is_told_of_a_death() {
+            self.mark_consistent();
+            0
+        } else {
+            EINVAL
+        }
+    }
+}
+
+/// The robust reader/writer lock without guards.
+pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How) -> c_int {
+    // SAFETY: pinned.
+    unsafe { lock.get_ref().enter(writes, how.patience()) }.unwrap_or_else(Numbered::number)
+}
+
+/// 0, or `EPERM`.
+pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    if lock.get_ref().leave() { 0 } else { EPERM }
+}
+
+/// 0, or `EINVAL`.
+pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    if lock.get_ref().declare_whole() { 0 } else { EINVAL }
+}
+
+/// Sleeps for a moment on a word in a region, which processes share, while it holds `expected`; none if it
+/// lies in no region. See [`Pause::nap_in_region`].
+///
+/// # Safety
+/// The word is there until this returns.
+pub unsafe fn nap_in_region(
+    word: *const u32,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Option<Option<c_int>> {
+    // SAFETY: by the caller's contract; an atomic of the same layout.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    let watch = Watch::begin(word, Flag::Shared);
+    watch.is_of_region().then(|| nap(&watch, expected, deadline))
+}
