@@ -199,7 +199,7 @@ fn one_sender_and_one_receiver_never_both_sleep() {
         ..Scene::default()
     }
     .explore(Some(4), one_to_one(1, 2));
-    Scene::default().explore(Some(4), one_to_one(1, 3));
+    Scene::default().explore(Some(3), one_to_one(1, 3));
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //!
 //! One sender and one receiver with a capacity of 1 or 2 and messages that are cells of loom's, which
 //! notices two that touch one at a time. Properties: messages arrive in order and whole, no place is
-//! overwritten before it was read, no wake-up is lost (a lost one ends as loom's deadlock), and with
-//! nobody asleep there is no system call. Every model has a negative twin.
+//! overwritten before it was read, no wake-up is lost (a lost one ends as loom's deadlock), all who watch
+//! are told, a deletion ends all waits, and with nobody asleep there is no system call. Every model has a negative twin.
 //!
 //! Left out: the copies themselves, claims, deaths (`region/park.rs` and the kill tests), the polls
 //! before the sleep. Indices do not wrap.
@@ -102,6 +102,45 @@ fn impatient() {
     receiver.join().unwrap();
 }
 
+/// Two watchers of one message.
+fn watched() {
+    let mail = Mail::new(1);
+    let watchers = [0, 1].map(|_| {
+        let mail = Arc::clone(&mail);
+        thread::spawn(move || mail.ring.watch(1))
+    });
+    mail.send(0);
+    watchers
+        .into_iter()
+        .for_each(|watcher| watcher.join().unwrap());
+}
+
+/// A receiver and a watcher of a ring that is deleted.
+fn deleted() {
+    let mail = Mail::new(1);
+    let receiver = {
+        let mail = Arc::clone(&mail);
+        thread::spawn(move || assert!(!mail.receive(0, None)))
+    };
+    let watcher = {
+        let mail = Arc::clone(&mail);
+        thread::spawn(move || mail.ring.watch(1))
+    };
+    mail.ring.delete();
+    receiver.join().unwrap();
+    watcher.join().unwrap();
+}
+
+#[test]
+fn all_who_watch_are_told() {
+    Scene::default().explore(Some(3), watched);
+}
+
+#[test]
+fn a_deletion_ends_all_waits() {
+    Scene::default().explore(Some(3), deleted);
+}
+
 #[test]
 fn messages_arrive_in_order_and_whole() {
     Scene::default().explore(Some(4), stream(1, 2));
@@ -179,4 +218,20 @@ negative_twin!(
     "deadlock",
     Some(3),
     stream(1, 2)
+);
+
+negative_twin!(
+    twin_watcher_that_is_forgotten_is_found,
+    RingForgetsWatchers,
+    "deadlock",
+    Some(3),
+    watched
+);
+
+negative_twin!(
+    twin_deletion_that_is_told_before_it_is_true_is_found,
+    RingDeletesLate,
+    "deadlock",
+    Some(3),
+    deleted
 );

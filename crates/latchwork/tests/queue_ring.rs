@@ -4,7 +4,9 @@
 use core::mem::forget;
 use core::time::Duration;
 use latchwork::queue::spsc::{ClaimError, Spsc};
-use latchwork::queue::{Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait};
+use latchwork::queue::{
+    ControlError, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
+};
 use latchwork::region::{DetachError, Region, RegionOptions};
 use latchwork::time::Deadline;
 use latchwork_testkit::{Child, Exit, Trial};
@@ -212,4 +214,137 @@ fn a_ring_is_no_queue_and_has_its_own_capacity() {
             max_message: 100
         })
     ));
+}
+
+/// Whether a descriptor is readable within some time.
+fn is_readable(watch: &impl std::os::fd::AsFd, milliseconds: i64) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let timeout = Timespec {
+        tv_sec: milliseconds / 1000,
+        tv_nsec: milliseconds % 1000 * 1_000_000,
+    };
+    let mut polled = [PollFd::new(watch, PollFlags::IN)];
+    poll(&mut polled, Some(&timeout)).unwrap() > 0
+}
+
+#[test]
+fn a_watched_ring_is_readable_while_it_has_messages() {
+    let trial = Trial::begin("a_watched_ring_is_readable_while_it_has_messages");
+    let region = region();
+    let ring = ring(&region, 4);
+    let watches = [ring.watch().unwrap(), ring.watch().unwrap()];
+    assert!(!watches[0].clear());
+    let mut receiver = ring.receiver().unwrap();
+    for _ in 0..20 {
+        // From another process.
+        Child::fork(|| {
+            let mut sender = ring.sender().unwrap();
+            sender.send(b"1").unwrap();
+            sender.send(b"2").unwrap();
+        })
+        .succeed();
+        for watch in &watches {
+            trial.wait_until(|| is_readable(watch, 1000));
+            watch.clear();
+            // Something is left.
+            trial.wait_until(|| is_readable(watch, 1000));
+        }
+        assert_eq!(receiver.flush(), 2);
+        for watch in &watches {
+            // It may have been signalled once more meanwhile; then there is nothing.
+            trial.wait_until(|| {
+                watch.clear();
+                !is_readable(watch, 0)
+            });
+        }
+    }
+    ring.delete().unwrap();
+    for watch in &watches {
+        trial.wait_until(|| is_readable(watch, 1000));
+    }
+}
+
+#[test]
+fn a_flush_drops_what_is_there_and_makes_room() {
+    let trial = Trial::begin("a_flush_drops_what_is_there_and_makes_room");
+    let region = region();
+    let ring = ring(&region, 2);
+    let mut sender = ring.sender().unwrap();
+    sender.send(b"1").unwrap();
+    sender.send(b"2").unwrap();
+    assert_eq!(ring.len(), 2);
+    assert_eq!(ring.flush().unwrap(), 2);
+    assert_eq!(ring.flush().unwrap(), 0);
+    assert!(ring.is_empty());
+    sender.send(b"3").unwrap();
+    sender.send(b"4").unwrap();
+    drop(sender);
+    let waiting = Child::fork(|| ring.sender().unwrap().send(b"5").unwrap());
+    trial.wait_until(|| waiting.is_in_futex());
+    let mut receiver = ring.receiver().unwrap();
+    assert!(matches!(ring.flush(), Err(ClaimError::Taken)));
+    assert_eq!(receiver.flush(), 2);
+    waiting.succeed();
+    assert_eq!(*receiver.receive_held(Wait::Not).unwrap(), *b"5");
+}
+
+#[test]
+fn a_deletion_ends_all_waits_at_a_ring() {
+    let trial = Trial::begin("a_deletion_ends_all_waits_at_a_ring");
+    let region = region();
+    for round in 0..10 {
+        let ring = ring(&region, 1);
+        let waiting = if round % 2 == 0 {
+            Child::fork(|| {
+                let mut receiver = ring.receiver().unwrap();
+                let received = receiver.receive(&mut []);
+                assert!(matches!(received, Err(ReceiveError::Deleted)));
+            })
+        } else {
+            Child::fork(|| {
+                let mut sender = ring.sender().unwrap();
+                sender.send(b"1").unwrap();
+                assert!(matches!(sender.send(b"2"), Err(SendError::Deleted)));
+            })
+        };
+        trial.wait_until(|| waiting.is_in_futex());
+        ring.delete().unwrap();
+        waiting.succeed();
+        assert!(matches!(ring.delete(), Err(ControlError::Deleted)));
+    }
+}
+
+#[test]
+fn a_deleted_ring_can_be_made_anew_when_nobody_has_an_end_of_it() {
+    let _trial = Trial::begin("a_deleted_ring_can_be_made_anew_when_nobody_has_an_end_of_it");
+    let region = region();
+    let old = ring(&region, 2);
+    let (mut sender, mut receiver) = (old.sender().unwrap(), old.receiver().unwrap());
+    sender.send(b"held").unwrap();
+    sender.send(b"dropped").unwrap();
+    let held = receiver.receive_held(Wait::Not).unwrap();
+    let place = sender.reserve(Wait::Not);
+    assert!(matches!(place, Err(SendError::Full)));
+    old.delete().unwrap();
+    assert_eq!(*held, *b"held");
+    drop(held);
+    assert!(matches!(sender.try_send(b"x"), Err(SendError::Deleted)));
+    let options = QueueOptions::new(2, 100);
+    let open = Spsc::open(&region, "ring");
+    assert!(matches!(open, Err(QueueError::Deleted)));
+    let taken = Spsc::create(&region, "ring", &options);
+    assert!(matches!(taken, Err(QueueError::InUse)));
+    drop((sender, receiver));
+    let new = ring(&region, 2);
+    assert!(new.is_empty());
+    assert!(matches!(old.sender(), Err(ClaimError::Deleted)));
+    new.sender().unwrap().send(b"new").unwrap();
+    assert_eq!(
+        *new.receiver().unwrap().receive_held(Wait::Not).unwrap(),
+        *b"new"
+    );
+    assert_eq!(
+        old.flush().err().map(|error| error.to_string()),
+        Some("the ring was deleted".into())
+    );
 }

@@ -11,9 +11,7 @@ use crate::semaphore::object::{Core, Discipline, Form, Kind};
 use crate::semaphore::owned::Told;
 use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
-use crate::semaphore::{
-    BinarySemaphore, Priority, Refusal, ReleaseError, SemaphoreError, UseError, mrsp,
-};
+use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 
 /// A semaphore's place in the table; taken while there is a semaphore.
 #[repr(C, align(64))]
@@ -253,22 +251,13 @@ impl<'r> Classic<'r> {
             if !semaphore.core.form().kind().has_ceiling() {
                 return Status::NotDefined;
             }
-            let new = match new_priority {
-                CURRENT_PRIORITY => None,
-                priority => Some(Priority::recorded(priority)),
-            };
-            let Some(new) = new else {
+            if new_priority == CURRENT_PRIORITY {
                 // Relaxed: as good as any moment's.
                 *old_priority = semaphore.core.ceiling.load(Ordering::Relaxed);
                 return Status::Successful;
-            };
-            match BinarySemaphore::on(*semaphore).set_ceiling(new) {
-                Ok(old) => {
-                    *old_priority = old.get().into();
-                    Status::Successful
-                }
-                Err(error) => status_of_use(Err(error)),
             }
+            let set = BinarySemaphore::on(*semaphore).set_recorded_ceiling(new_priority);
+            status_of_use(set.map(|old| *old_priority = old))
         })
     }
 

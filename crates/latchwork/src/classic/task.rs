@@ -30,6 +30,8 @@ impl Classic<'_> {
             return Status::InvalidAddress;
         };
         let ground = self.region.inner();
+        // As with `TaskId::set_priority`.
+        let _ = ground.task();
         let _giant = ground.giant();
         let task = match self.task_number(id) {
             Ok(task) => task,

@@ -99,6 +99,10 @@ pub enum Fault {
     RingWakerUnordered,
     /// Who wakes at a ring leaves the sleeper's word as it is.
     RingWordStays,
+    /// The sender of a ring does not look for those who watch.
+    RingForgetsWatchers,
+    /// Who deletes a ring wakes those who sleep before it is deleted.
+    RingDeletesLate,
     /// A completer wakes nobody if one waiter is counted.
     CompleterSkipsSingleWaiter,
     /// A completion is announced without Release.
@@ -415,8 +419,24 @@ impl Ring {
         self.0.advance(side.real(), index)
     }
 
+    /// Deletes the ring.
+    pub fn delete(&self) {
+        assert!(self.0.begin_life_after(0));
+    }
+
+    /// The loop of one who watches: waits until the sender has come so far, or the ring was deleted.
+    pub fn watch(&self, index: u32) {
+        loop {
+            self.0.watch();
+            if self.index(Side::Sender) >= index || self.0.life() != 0 {
+                return;
+            }
+            futex::wait(self.0.watch_word(), 1, futex::Sharing::Shared, None);
+        }
+    }
+
     /// The loop of a side that waits until `ready` says so of how far the other one has come; that,
-    /// or `None` at the deadline.
+    /// or `None` at the deadline, and when the ring was deleted.
     pub fn wait(
         &self,
         side: Side,
@@ -430,12 +450,12 @@ impl Ring {
             if ready(index) {
                 return Some(index);
             }
-            if timed_out {
+            if timed_out || self.0.life() != 0 {
                 return None;
             }
             self.0.lie_down(me);
             let looks = !has(Fault::RingLooksOnce);
-            if !(looks && ready(self.0.index(other))) {
+            if !(looks && (ready(self.0.index(other)) || self.0.life() != 0)) {
                 let word = self.0.sleep_word(me);
                 timed_out =
                     futex::wait(word, 1, futex::Sharing::Shared, deadline) == futex::Wait::TimedOut;

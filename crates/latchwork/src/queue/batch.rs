@@ -1,7 +1,7 @@
 //! Several messages under one lock and with one wake-up.
 
 use super::cells::Index;
-use super::sleepers::Wake;
+use super::wake::Wake;
 use super::{Queue, SMALL, SendError, Wait};
 use crate::atomic::Ordering::Relaxed;
 

@@ -53,7 +53,7 @@ use super::lane::Entry;
 pub(super) use super::lane::Index;
 pub(super) use super::layout::Cells;
 use super::rank::{Key, Rank};
-use super::sleepers::Wake;
+use super::wake::Wake;
 use crate::atomic::{
     AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Relaxed, Release},
@@ -158,8 +158,9 @@ impl<'r> Cells<'r> {
         self.messages().put(position, Entry { index, ranked });
         let next = position.wrapping_add(1);
         if ranked {
+            let sent = &self.core.fixed.ranked;
             // Release: who heeds it finds the entry.
-            self.core.fixed.ranked.store(next, Release);
+            sent.store(sent.load(Relaxed).wrapping_add(1), Release);
         }
         // Release: pairs with the Acquire in `pending`.
         side.sent.store(next, Release);
@@ -170,9 +171,9 @@ impl<'r> Cells<'r> {
         let wake = if self.serves_in_order() {
             self.hand_out()
         } else {
-            Wake::of(&self.core.fixed.receivers, messages)
+            Wake::receivers(messages)
         };
-        wake.and_of(&self.core.fixed.watchers, u32::MAX)
+        wake.and_watchers()
     }
 
     /// Takes the first message for a receiver that keeps it in flight.

@@ -1,7 +1,7 @@
 //! Flush and deletion.
 
 use super::attempt::Side;
-use super::sleepers::Wake;
+use super::wake::Wake;
 use super::{ControlError, Queue};
 use crate::atomic::Ordering::Relaxed;
 
@@ -18,7 +18,7 @@ impl Queue<'_> {
         let locked = self.lock_now(Side::Receivers, task)?;
         self.check_life()?;
         let count = locked.cells.flush(task);
-        let wake = Wake::of(&self.cells.core.fixed.senders, count);
+        let wake = Wake::senders(count);
         locked.unlock(wake);
         Ok(count)
     }
@@ -42,10 +42,7 @@ impl Queue<'_> {
         let fixed = &self.cells.core.fixed;
         fixed.life.store(self.life.wrapping_add(1), Relaxed);
         locked.cells.flush(task);
-        let wake = Wake::of(&fixed.receivers, u32::MAX)
-            .and_of(&fixed.senders, u32::MAX)
-            .and_of(&fixed.watchers, u32::MAX);
-        locked.unlock(wake);
+        locked.unlock(Wake::EVERYBODY);
         Ok(())
     }
 }

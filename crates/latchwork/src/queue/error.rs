@@ -31,6 +31,9 @@ pub enum QueueError {
     /// The queue of this name was deleted.
     #[error("the queue of this name was deleted")]
     Deleted,
+    /// The ring of this name was deleted, but a task still has an end of it.
+    #[error("a task still has an end of the deleted ring of this name")]
+    InUse,
     /// The region refuses.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -15,6 +15,7 @@ use core::ptr::NonNull;
 /// each side keeps, and what hardly ever changes.
 #[repr(C)]
 pub(crate) struct Core {
+    /// First: whoever knows a queue's address only, as inboxes do, finds it there.
     pub(super) receivers_lock: Line<Robust>,
     pub(super) senders_lock: Line<Robust>,
     pub(super) fixed: Line<Fixed>,
@@ -52,8 +53,9 @@ pub(super) struct Fixed {
     pub(super) recovered: AtomicU32,
     /// Cells in state `BOARD`. More under both locks, fewer under the receivers'.
     pub(super) boards: AtomicU32,
-    /// Behind the last message in the lane that does not belong behind all others. Under the senders' lock.
+    /// How many messages were sent that do not belong behind all others. Under the senders' lock.
     pub(super) ranked: AtomicU32,
+    shape: Shape,
 }
 
 /// What those who have the senders' lock keep.
@@ -86,7 +88,7 @@ pub(super) struct Receiving {
 }
 
 /// Where the parts of the block lie.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Places in a lane.
     lane: usize,
@@ -126,12 +128,11 @@ impl Shape {
     }
 }
 
-/// A queue's block with its shape; all but the constructor under the lock, except where said.
+/// A queue's block; all but the constructor under the lock, except where said.
 #[derive(Clone, Copy)]
 pub(super) struct Cells<'r> {
     pub(super) core: &'r Core,
     pub(super) inner: &'r Inner,
-    shape: Shape,
 }
 
 impl<'r> Cells<'r> {
@@ -161,6 +162,7 @@ impl<'r> Cells<'r> {
                     recovered: AtomicU32::new(0),
                     boards: AtomicU32::new(0),
                     ranked: AtomicU32::new(0),
+                    shape,
                 }),
                 sending: Line(Sending {
                     sent: AtomicU32::new(0),
@@ -195,7 +197,7 @@ impl<'r> Cells<'r> {
         // SAFETY: by the contract.
         let core: &'r Core = unsafe { block.cast().as_ref() };
         let (shape, layout) = Shape::new(core.fixed.capacity, core.fixed.max_message)?;
-        (layout.size() == bytes).then_some(Self { core, inner, shape })
+        (layout.size() == bytes && core.fixed.shape == shape).then_some(Self { core, inner })
     }
 
     fn at(self, offset: usize) -> NonNull<u8> {
@@ -213,34 +215,34 @@ impl<'r> Cells<'r> {
 
     /// The ring of ready cells.
     pub(super) fn ready(self) -> &'r [AtomicU32] {
-        self.ring(self.shape.ready)
+        self.ring(self.core.fixed.shape.ready)
     }
 
     /// The ring of free cells that the senders have.
     pub(super) fn stashed(self) -> &'r [AtomicU32] {
-        self.ring(self.shape.stash)
+        self.ring(self.core.fixed.shape.stash)
     }
 
     /// Bytes from one cell to the next.
     pub(super) fn stride(self) -> usize {
-        self.shape.stride
+        self.core.fixed.shape.stride
     }
 
     fn lane(self, offset: usize) -> Lane<'r> {
         // SAFETY: so many entries lie there.
         Lane::new(unsafe {
-            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.shape.lane)
+            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.core.fixed.shape.lane)
         })
     }
 
     /// From senders to receivers.
     pub(super) fn messages(self) -> Lane<'r> {
-        self.lane(self.shape.messages)
+        self.lane(self.core.fixed.shape.messages)
     }
 
     /// From receivers to senders.
     pub(super) fn free_cells(self) -> Lane<'r> {
-        self.lane(self.shape.freed)
+        self.lane(self.core.fixed.shape.freed)
     }
 
     /// How many cells there are.
@@ -256,7 +258,7 @@ impl<'r> Cells<'r> {
         debug_assert!(index.0 < self.total());
         // SAFETY: an index below the number of cells.
         unsafe {
-            self.at(self.shape.cells + index.0 as usize * self.shape.stride)
+            self.at(self.core.fixed.shape.cells + index.0 as usize * self.core.fixed.shape.stride)
                 .cast()
                 .as_ref()
         }
@@ -264,7 +266,9 @@ impl<'r> Cells<'r> {
 
     /// The bytes of a cell. Outside the lock for a `WRITING` or `READING` cell of the caller.
     pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
-        self.at(self.shape.cells + index.0 as usize * self.shape.stride + size_of::<Cell>())
+        self.at(self.core.fixed.shape.cells
+            + index.0 as usize * self.core.fixed.shape.stride
+            + size_of::<Cell>())
     }
 
     /// Copies a message into a cell that is free, or that the caller writes.

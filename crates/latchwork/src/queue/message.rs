@@ -5,7 +5,7 @@ use super::attempt::Side;
 use super::cells::{Cells, Index};
 use super::rank::Rank;
 use super::receive::{Received, Verdict};
-use super::sleepers::Wake;
+use super::wake::Wake;
 use super::{Queue, ReceiveError, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::region::heap::Owner;
@@ -110,7 +110,7 @@ impl<'r> Message<'r> {
         let ended = self.queue.end(Side::Receivers, self.owner, |cells, task| {
             taken = cells.claim_block(index, task);
             match taken {
-                Some(_) => Wake::of(&cells.core.fixed.senders, 1),
+                Some(_) => Wake::senders(1),
                 None => Wake::NONE,
             }
         });
@@ -286,7 +286,7 @@ impl<'r> Queue<'r> {
             }
             // A cell that is free is a sender's, one that is ready again a receiver's.
             match how {
-                End::Done => Wake::of(&cells.core.fixed.senders, count),
+                End::Done => Wake::senders(count),
                 End::GiveBack => cells.announce(count),
             }
         });

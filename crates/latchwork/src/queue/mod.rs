@@ -71,6 +71,7 @@ pub mod spsc;
 mod stock;
 mod wait;
 mod waiters;
+mod wake;
 mod watch;
 
 pub use error::{ControlError, QueueError, ReceiveError, SendBlockError, SendError};
@@ -87,12 +88,12 @@ use core::alloc::Layout;
 use core::fmt;
 use core::ptr::NonNull;
 use layout::{Cells, Shape};
-use sleepers::Wake;
 use std::sync::Arc;
+use wake::Wake;
 
 /// Up to this size a message is copied under the lock: to take it twice more costs longer. (Streaming
 /// 1,024 bytes between two processors took 0.75 of the time so.)
-const SMALL: usize = 1024;
+const SMALL: usize = 4096;
 
 /// How a queue is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

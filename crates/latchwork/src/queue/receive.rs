@@ -4,8 +4,8 @@
 use super::attempt::{Failure, Locked, OFTEN, SELDOM, Side, poll};
 use super::cells::Index;
 use super::message::{Message, Messages};
-use super::sleepers::Wake;
 use super::waiters::Given;
+use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::region::{Parked, Task};
@@ -177,7 +177,7 @@ impl<'r> Queue<'r> {
                 buffer[..length].copy_from_slice(self.cells.message(index));
                 let locked = self.lock_now(Side::Receivers, task)?;
                 locked.cells.release(index, task);
-                let wake = Wake::of(&self.cells.core.fixed.senders, 1);
+                let wake = Wake::senders(1);
                 locked.unlock(wake);
             }
             Received::Board(index, task) => {
@@ -207,6 +207,7 @@ impl<'r> Queue<'r> {
         let inbox = &task.slot.inbox;
         let receivers = &self.cells.core.fixed.receivers;
         let in_order = self.cells.serves_in_order();
+        self.cells.expect_to_free();
         let (mut may_poll, mut waits, mut late) = (true, false, false);
         loop {
             // Before the look at the queue: see `park`.
@@ -289,14 +290,14 @@ impl<'r> Locked<'r> {
             && let Some(block) = cells.claim_block(first, task)
         {
             cells.pop_ready();
-            self.unlock(Wake::of(&cells.core.fixed.senders, 1));
+            self.unlock(Wake::senders(1));
             return Received::Block(block);
         }
         match verdict {
             Verdict::Copied => {
                 cells.pop_ready();
                 cells.release(first, task);
-                self.unlock(Wake::of(&cells.core.fixed.senders, 1));
+                self.unlock(Wake::senders(1));
                 Received::Copied
             }
             Verdict::Hold | Verdict::Claim => {
@@ -317,7 +318,7 @@ impl<'r> Locked<'r> {
             }
             Verdict::Refuse => {
                 // Another receiver may have the room: pass the wake-up on.
-                self.unlock(Wake::of(&cells.core.fixed.receivers, 1));
+                self.unlock(Wake::receivers(1));
                 Received::Refused
             }
         }
@@ -337,7 +338,7 @@ impl<'r> Locked<'r> {
                 match judge(cells.message(index)) {
                     Verdict::Copied => {
                         cells.release(index, task);
-                        self.unlock(Wake::of(&cells.core.fixed.senders, 1));
+                        self.unlock(Wake::senders(1));
                         Received::Copied
                     }
                     Verdict::Hold | Verdict::Claim => {

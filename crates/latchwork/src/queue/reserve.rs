@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::cells::{BLOCK, Index};
-use super::sleepers::Wake;
+use super::wake::Wake;
 use super::{Queue, SendBlockError, SendError, Wait};
 use crate::region::Box;
 use crate::region::heap::Owner;
@@ -85,7 +85,7 @@ impl Drop for Reservation<'_> {
         let _ = queue.end(queue.senders(), self.owner, |cells, task| {
             task.slot.message_finished();
             cells.give_up(self.index);
-            Wake::of(&cells.core.fixed.senders, 1)
+            Wake::senders(1)
         });
     }
 }

@@ -5,6 +5,8 @@
 //! | `tail` | messages sent so far, modulo 2³² | the sender, with Release: what it counts is whole |
 //! | `head` | messages received so far, modulo 2³² | the receiver, with Release: what it counts may be overwritten |
 //! | `receiver`, `sender` | 1: that side sleeps, or is about to; 0: it does not | 1 by that side; 0 by either |
+//! | `watchers` | 1: somebody watches, or is about to; 0: nobody, or all have been told | 1 by a watcher; 0 by the sender |
+//! | `life` | even: the ring lives; odd: it was deleted | +1 by whoever deletes it, or makes it anew |
 //!
 //! Invariants
 //! 1. `tail − head` is between 0 and the capacity, which is at most 2³⁰. The places from `head` to
@@ -13,7 +15,8 @@
 //!    kill at any instruction leaves a message sent or not, received or not, and there is nothing to
 //!    recover.
 //! 3. Who is about to sleep sets its word, and then looks at the other's index once more. Who moves its
-//!    index then looks at the other's word; if that is 1 it makes it 0, and wakes.
+//!    index then looks at the other's word; if that is 1 it makes it 0, and wakes. The sender does the same
+//!    for those who watch, all of them, and whoever deletes the ring for everybody.
 //!
 //! *No wake-up is lost.* Between the store and the look of either side stands a full barrier (a
 //! read-modify-write and what `fence_after_update` adds). So if the sleeper does not see the index
@@ -21,7 +24,8 @@
 //! off; one that is about to be compares the word in the kernel, and is refused. A mover that comes late,
 //! with the word of an earlier sleep, makes the word 0 as well, and so the sleep that it meets ends
 //! too: the flag that is cleared is the word that is slept on. Should the mover die between the two, the
-//! region wakes all who sleep in it (`region/park.rs`).
+//! region wakes all who sleep in it (`region/park.rs`). Watchers share a word, which none of them clears:
+//! another one may count on it.
 //!
 //! *Orderings:* SYNC tail: Release by the sender, Acquire by the receiver's look. SYNC head: Release by
 //! the receiver, Acquire by the sender's look. SYNC sleep: the barriers above.
@@ -30,8 +34,9 @@
 //! each side, on a line that the other one reads when it has used up what it knew of.
 //!
 //! *Checked by:* `tests/loom_ring.rs` (capacity 1 and 2, up to three messages, deadlines, spurious
-//! wake-ups), with negative twins: each index without Release, a sleeper that does not look again,
-//! either barrier left out, a word that is not cleared.
+//! wake-ups, watchers, deletion), with negative twins: each index without Release, a sleeper that does not
+//! look again, either barrier left out, a word that is not cleared, a watcher that is forgotten, a deletion
+//! that is told before it is true.
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
@@ -45,8 +50,16 @@ struct Line<T>(T);
 pub(crate) struct Ring {
     tail: Line<AtomicU32>,
     head: Line<AtomicU32>,
-    /// Read by each operation, written around sleeps only.
-    sleepers: Line<[AtomicU32; 2]>,
+    rare: Line<Rare>,
+}
+
+/// Read by each operation, written around sleeps and at deletion only.
+#[repr(C)]
+struct Rare {
+    /// By [`Side`].
+    sleepers: [AtomicU32; 2],
+    watchers: AtomicU32,
+    life: AtomicU32,
 }
 
 /// One of the two who use a ring.
@@ -62,7 +75,11 @@ impl Ring {
             Self {
                 tail: Line(AtomicU32::new(0)),
                 head: Line(AtomicU32::new(0)),
-                sleepers: Line([AtomicU32::new(0), AtomicU32::new(0)]),
+                rare: Line(Rare {
+                    sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
+                    watchers: AtomicU32::new(0),
+                    life: AtomicU32::new(0),
+                }),
             }
         }
     }
@@ -85,12 +102,17 @@ impl Ring {
         // SYNC sleep.
         unless_fault!(RingWakerUnordered, fence_after_update(), ());
         let sleeper = self.sleep_word(side.other());
-        // Relaxed: ordered by the barrier; it hands nothing over.
-        sleeper.load(Ordering::Relaxed) != 0 && Self::wake(sleeper)
+        // Relaxed, here and below: ordered by the barrier; it hands nothing over.
+        let woken = sleeper.load(Ordering::Relaxed) != 0 && Self::wake(sleeper, 1);
+        let watchers = self.watch_word();
+        let told = side == Side::Sender
+            && watchers.load(Ordering::Relaxed) != 0
+            && unless_fault!(RingForgetsWatchers, Self::wake(watchers, u32::MAX), false);
+        woken | told
     }
 
     #[cold]
-    fn wake(sleeper: &AtomicU32) -> bool {
+    fn wake(sleeper: &AtomicU32, count: u32) -> bool {
         // Relaxed: the kernel orders the comparison with the wake-up.
         let slept = unless_fault!(
             RingWordStays,
@@ -98,7 +120,7 @@ impl Ring {
             sleeper.load(Ordering::Relaxed)
         ) != 0;
         if slept {
-            futex::wake(sleeper, 1, Sharing::Shared);
+            futex::wake(sleeper, count, Sharing::Shared);
         }
         slept
     }
@@ -106,9 +128,60 @@ impl Ring {
     /// Says that a side is about to sleep on [`Self::sleep_word`] while that is 1. It is to look at the
     /// other's index once more, and to [rise](Self::rise) in any case.
     pub(crate) fn lie_down(&self, side: Side) {
+        Self::announce(self.sleep_word(side));
+    }
+
+    fn announce(word: &AtomicU32) {
         // Relaxed: ordered by the barrier, SYNC sleep.
-        self.sleep_word(side).swap(1, Ordering::Relaxed);
+        word.swap(1, Ordering::Relaxed);
         unless_fault!(RingSleeperUnordered, fence_after_update(), ());
+    }
+
+    /// As [`Self::lie_down`] for one who watches, on [`Self::watch_word`]. It is not to rise.
+    pub(crate) fn watch(&self) {
+        Self::announce(self.watch_word());
+    }
+
+    /// What watchers sleep on.
+    pub(crate) fn watch_word(&self) -> &AtomicU32 {
+        &self.rare.0.watchers
+    }
+
+    /// Which life the ring is in.
+    #[inline]
+    pub(crate) fn life(&self) -> u32 {
+        // Relaxed: whoever sleeps looks behind a barrier; otherwise a late look is as good as an early call.
+        self.rare.0.life.load(Ordering::Relaxed)
+    }
+
+    /// Begins the next life after `life`, and wakes everybody; false if another one has.
+    pub(crate) fn begin_life_after(&self, life: u32) -> bool {
+        let tell = || {
+            for word in [
+                self.sleep_word(Side::Sender),
+                self.sleep_word(Side::Receiver),
+                self.watch_word(),
+            ] {
+                Self::wake(word, u32::MAX);
+            }
+        };
+        unless_fault!(RingDeletesLate, (), tell());
+        // AcqRel: what was done in the last life comes before what is in the next.
+        let begun = self
+            .rare
+            .0
+            .life
+            .compare_exchange(
+                life,
+                life.wrapping_add(1),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
+            .is_ok();
+        // SYNC sleep.
+        fence_after_update();
+        unless_fault!(RingDeletesLate, tell(), ());
+        begun
     }
 
     /// A side that lay down does not sleep.
@@ -119,7 +192,7 @@ impl Ring {
 
     /// What a side sleeps on.
     pub(crate) fn sleep_word(&self, side: Side) -> &AtomicU32 {
-        &self.sleepers.0[side as usize]
+        &self.rare.0.sleepers[side as usize]
     }
 
     fn word_of(&self, side: Side) -> &AtomicU32 {

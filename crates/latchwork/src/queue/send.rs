@@ -1,7 +1,7 @@
 //! Sending: a small message in one step under the lock; a larger one is copied outside it.
 
 use super::cells::Index;
-use super::sleepers::Wake;
+use super::wake::Wake;
 use super::{Queue, SMALL, SendError, Wait};
 use crate::region::Task;
 use crate::time::Deadline;

@@ -55,14 +55,6 @@ impl Default for Sleepers {
     }
 }
 
-/// Whom to wake after the unlock: so many of three kinds of sleepers, and of those on a word.
-#[must_use]
-#[derive(Clone, Copy)]
-pub(crate) struct Wake<'a> {
-    sleepers: [Option<(&'a Sleepers, u32)>; 3],
-    word: Option<(&'a AtomicU32, u32)>,
-}
-
 impl Sleepers {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
@@ -132,54 +124,5 @@ impl Sleepers {
         let count = if most == u32::MAX { all } else { count };
         futex::wake(&self.ticket, count, Sharing::Shared);
         true
-    }
-}
-
-impl<'a> Wake<'a> {
-    /// Nobody is to be woken.
-    pub(crate) const NONE: Self = Self {
-        sleepers: [None; 3],
-        word: None,
-    };
-
-    /// So many of these, or, with `u32::MAX`, all.
-    #[inline]
-    pub(crate) fn of(sleepers: &'a Sleepers, count: u32) -> Self {
-        Self {
-            sleepers: [Some((sleepers, count)), None, None],
-            ..Self::NONE
-        }
-    }
-
-    /// Also of those.
-    #[inline]
-    pub(crate) fn and_of(mut self, sleepers: &'a Sleepers, count: u32) -> Self {
-        if let Some(free) = self.sleepers.iter_mut().find(|place| place.is_none()) {
-            *free = Some((sleepers, count));
-        }
-        self
-    }
-
-    /// Also of those on a word; who was to be woken on another one is so at once.
-    pub(crate) fn and_of_word(mut self, word: &'a AtomicU32, count: u32) -> Self {
-        if let Some((other, count)) = self.word.replace((word, count)) {
-            futex::wake(other, count, Sharing::Shared);
-        }
-        self
-    }
-
-    /// Makes the system calls that are needed; whether there were any. A read-modify-write, that of the
-    /// unlock, stands between all changes and this.
-    #[inline]
-    pub(crate) fn carry_out(self) -> bool {
-        let mut called = false;
-        for (sleepers, count) in self.sleepers.into_iter().flatten() {
-            called |= sleepers.notify(count);
-        }
-        if let Some((word, count)) = self.word {
-            futex::wake(word, count, Sharing::Shared);
-            called = true;
-        }
-        called
     }
 }

@@ -3,7 +3,8 @@
 //! A ring is declared as such when it is made. A task claims its [sending](Spsc::sender) or its
 //! [receiving](Spsc::receiver) end; a second claim is refused, until the first is dropped or its task
 //! has died. What can be sent and received is as with a [`Queue`](super::Queue) of the usual order:
-//! copies, messages in place, batches. There are no ranks, blocks, broadcasts, or deletion.
+//! copies, messages in place, batches; the ring is flushed, watched and deleted as one. There are no
+//! ranks, blocks, or broadcasts.
 //!
 //! | who dies | when | then |
 //! | --- | --- | --- |
@@ -32,6 +33,7 @@
 //! was known of it is used up.
 #![allow(unsafe_code)]
 
+mod control;
 mod receiver;
 mod sender;
 
@@ -67,7 +69,7 @@ const FINGERPRINT: u64 = fingerprint(
     "spsc queue",
     size_of::<Core>(),
     align_of::<Core>(),
-    &[LENGTH as u64, 1],
+    &[LENGTH as u64, 2],
 );
 
 /// Why an end of a ring was not claimed.
@@ -77,6 +79,9 @@ pub enum ClaimError {
     /// A living task has this end.
     #[error("a living task has this end of the ring")]
     Taken,
+    /// The ring of the handle was deleted.
+    #[error("the ring was deleted")]
+    Deleted,
     /// The calling thread cannot become a task of the region.
     #[error(transparent)]
     Attach(#[from] AttachError),
@@ -87,6 +92,8 @@ pub enum ClaimError {
 pub struct Spsc<'r> {
     region: &'r Region,
     core: &'r Core,
+    /// The ring's life that this is a handle on.
+    life: u32,
 }
 
 // SAFETY: the words are atomics, and the messages belong to the task that has claimed an end.
@@ -110,7 +117,8 @@ fn layout(capacity: u32, max_message: u32) -> Option<Layout> {
 
 impl<'r> Spsc<'r> {
     /// Makes the ring of this name, or opens it if it exists with the same capacities. All of its memory
-    /// is taken at once. The discipline in the options means nothing here.
+    /// is taken at once. The discipline in the options means nothing here. A ring of the name that was
+    /// deleted is made anew, once nobody has an end of the old one ([`QueueError::InUse`] until then).
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -139,7 +147,7 @@ impl<'r> Spsc<'r> {
         })?;
         let ring = Self::from_block(region, block, bytes)?;
         if (ring.capacity(), ring.max_message()) == (capacity, max_message) {
-            Ok(ring)
+            ring.alive()
         } else {
             Err(QueueError::OtherOptions {
                 capacity: ring.capacity(),
@@ -151,10 +159,14 @@ impl<'r> Spsc<'r> {
     /// Opens the ring of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`]; see [`QueueError`].
+    /// [`ObjectError::NotFound`], [`QueueError::Deleted`]; see [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
         let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        Self::from_block(region, block, bytes)
+        let ring = Self::from_block(region, block, bytes)?;
+        if ring.life % 2 == 1 {
+            return Err(QueueError::Deleted);
+        }
+        Ok(ring)
     }
 
     fn from_block(
@@ -167,7 +179,8 @@ impl<'r> Spsc<'r> {
         let core: &'r Core = unsafe { block.cast().as_ref() };
         let fits = layout(core.capacity, core.max_message).is_some_and(|it| it.size() == bytes);
         if fits {
-            Ok(Self { region, core })
+            let life = core.ring.life();
+            Ok(Self { region, core, life })
         } else {
             Err(QueueError::Object(ObjectError::OtherType))
         }
@@ -203,9 +216,9 @@ impl<'r> Spsc<'r> {
     /// Claims the sending end for the calling task, until it is dropped.
     ///
     /// # Errors
-    /// [`ClaimError::Taken`], [`ClaimError::Attach`].
+    /// [`ClaimError::Taken`], [`ClaimError::Deleted`], [`ClaimError::Attach`].
     pub fn sender(&self) -> Result<Sender<'r>, ClaimError> {
-        Ok(Sender::new(End::claim(*self, Side::Sender)?))
+        Ok(Sender::new(self.end(Side::Sender)?))
     }
 
     /// Claims the receiving end for the calling task, until it is dropped.
@@ -213,7 +226,49 @@ impl<'r> Spsc<'r> {
     /// # Errors
     /// As for [`Self::sender`].
     pub fn receiver(&self) -> Result<Receiver<'r>, ClaimError> {
-        Ok(Receiver::new(End::claim(*self, Side::Receiver)?))
+        Ok(Receiver::new(self.end(Side::Receiver)?))
+    }
+
+    fn end(&self, side: Side) -> Result<End<'r>, ClaimError> {
+        let end = End::claim(*self, side)?;
+        // Then it stays so as long as the end is claimed, but for a deletion.
+        if end.check_life().is_err() {
+            return Err(ClaimError::Deleted);
+        }
+        Ok(end)
+    }
+
+    /// The region that the ring lies in.
+    #[must_use]
+    pub fn region(&self) -> &'r Region {
+        self.region
+    }
+
+    /// What [`Self::of_token`] makes the handle of again.
+    pub(super) fn token(&self) -> (usize, u32) {
+        let address = core::ptr::from_ref(self.core).expose_provenance();
+        (address, self.life)
+    }
+
+    /// # Safety
+    /// The token is of a ring in this region.
+    pub(super) unsafe fn of_token(
+        region: &'r Region,
+        (address, life): (usize, u32),
+    ) -> Option<Self> {
+        let block = NonNull::new(core::ptr::with_exposed_provenance_mut::<Core>(address))?;
+        // SAFETY: by the contract; a ring's block stays as long as the region.
+        let core = unsafe { block.as_ref() };
+        Some(Self { region, core, life })
+    }
+
+    /// Whether the ring of the handle has not been deleted.
+    pub(super) fn is_alive(&self) -> bool {
+        self.core.ring.life() == self.life
+    }
+
+    pub(super) fn words(&self) -> &'r Ring {
+        &self.core.ring
     }
 
     fn inner(&self) -> &'r Arc<Inner> {
@@ -292,6 +347,16 @@ impl<'r> End<'r> {
         })
     }
 
+    /// Whether the ring is still that of the handle.
+    #[inline]
+    fn check_life(&self) -> Result<(), Failure> {
+        if self.queue.is_alive() {
+            Ok(())
+        } else {
+            Err(Failure::Deleted)
+        }
+    }
+
     /// The task that has the end, which is to be the calling one.
     #[inline]
     fn task(&self) -> Result<Task<'r>, AttachError> {
@@ -327,6 +392,7 @@ impl<'r> End<'r> {
     #[inline]
     fn wait(&mut self, wait: Wait) -> Result<u32, Failure> {
         let task = self.task()?;
+        self.check_life()?;
         match self.left() {
             0 => self.wait_slowly(task, wait),
             left => Ok(left),
@@ -342,7 +408,8 @@ impl<'r> End<'r> {
         if wait == Wait::Not {
             return Err(Failure::Refused);
         }
-        if poll(OFTEN, || self.look() > 0) {
+        if poll(OFTEN, || self.look() > 0 || self.check_life().is_err()) {
+            self.check_life()?;
             return Ok(self.left());
         }
         let inner = self.queue.inner();
@@ -352,11 +419,12 @@ impl<'r> End<'r> {
             let deaths = inner.deaths();
             ring.lie_down(self.side);
             let mut timed_out = false;
-            if self.look() == 0 {
+            if self.look() == 0 && self.check_life().is_ok() {
                 let words = [(ring.sleep_word(self.side), 1)];
                 timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
             }
             ring.rise(self.side);
+            self.check_life()?;
             match self.look() {
                 0 if timed_out => return Err(Failure::TimedOut),
                 0 => {}

@@ -10,7 +10,7 @@ use crate::atomic::{
 /// Messages that are taken over from the lane at once: so many are worth the way.
 const AT_ONCE: u32 = 32;
 /// Bytes of a cell that are asked for before they are needed.
-const EXPECTED: usize = 256;
+const EXPECTED: usize = 1088;
 
 impl Cells<'_> {
     /// Sends a free cell to the senders. For receivers.
@@ -74,6 +74,20 @@ impl Cells<'_> {
         for line in 0..self.stride().min(EXPECTED).div_ceil(64) {
             prefetch_to_write(cell.wrapping_add(line * 64));
         }
+    }
+
+    /// A message is about to be sent: lets the line of the lane come over meanwhile. Without the lock.
+    #[inline]
+    pub(super) fn expect_to_send(self) {
+        let position = self.core.sending.sent.load(Relaxed);
+        self.messages().expect(position);
+    }
+
+    /// A cell is about to be freed: the same.
+    #[inline]
+    pub(super) fn expect_to_free(self) {
+        let position = self.core.receiving.freed.load(Relaxed);
+        self.free_cells().expect(position);
     }
 
     /// How many more messages fit, as far as the senders know. One cell more is for broadcasts.

@@ -17,7 +17,7 @@
 //! deadline passes ends with what the task was given, or with the time-out, and never with both.
 
 use super::cells::{BOARD, Cells, FREE, Index};
-use super::sleepers::Wake;
+use super::wake::Wake;
 use crate::atomic::{Ordering::Relaxed, compiler_fence};
 use crate::region::heap::Owner;
 use crate::region::{Inbox, Task};
@@ -125,7 +125,7 @@ impl<'r> Cells<'r> {
     /// [`Self::leave_board`], and whom that wakes.
     pub(super) fn end_board(self, index: Index, task: Task<'_>) -> Wake<'r> {
         if self.leave_board(index, &task.slot.inbox) {
-            Wake::of(&self.core.fixed.senders, 1)
+            Wake::senders(1)
         } else {
             Wake::NONE
         }
@@ -163,7 +163,7 @@ impl<'r> Cells<'r> {
             self.give(inbox, index);
             self.deliver(index, owner);
             self.pop_ready();
-            wake = wake.and_of_word(&inbox.given, 1);
+            wake = wake.and_one_on(&inbox.given);
         }
         wake
     }
@@ -185,6 +185,6 @@ impl<'r> Cells<'r> {
         self.set(index, BOARD);
         let boards = &self.core.fixed.boards;
         boards.store(boards.load(Relaxed) + 1, Relaxed);
-        (readers, Wake::of(&self.core.fixed.receivers, u32::MAX))
+        (readers, Wake::receivers(u32::MAX))
     }
 }

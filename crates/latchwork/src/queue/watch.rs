@@ -2,7 +2,7 @@
 //!
 //! An eventfd belongs to a process, and a sender in another one cannot signal it. So somebody here must:
 //! a thread that sleeps until a message comes, and writes to the descriptor. It registers as one who
-//! watches, which each sender is told of as it is of a receiver that sleeps (`sleepers.rs`).
+//! watches, which each sender is told of as it is of a receiver that sleeps (`sleepers.rs`, `ring.rs`).
 //!
 //! *Nothing is missed:* the thread registers, and then looks at the queue. What was there it
 //! signals, what comes later moves the ticket that it sleeps on. [`Watch::clear`] empties the descriptor
@@ -12,6 +12,7 @@
 
 use super::Queue;
 use super::attempt::{Failure, Side};
+use super::spsc::Spsc;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region};
 use crate::sys::futex::{self, Sharing};
@@ -59,7 +60,20 @@ struct Shared {
     /// Not 0: the thread is to end.
     stop: AtomicU32,
     region: Region,
-    token: (usize, u32),
+    token: Token,
+}
+
+/// Where what is watched is, and in which life.
+#[derive(Clone, Copy)]
+enum Token {
+    Queue((usize, u32)),
+    Ring((usize, u32)),
+}
+
+/// What is watched.
+enum Watched<'r> {
+    Queue(Queue<'r>),
+    Ring(Spsc<'r>),
 }
 
 impl Queue<'_> {
@@ -68,12 +82,44 @@ impl Queue<'_> {
     /// # Errors
     /// See [`WatchError`].
     pub fn watch(&self) -> Result<Watch, WatchError> {
-        self.inner().task()?;
+        Watch::start(self.region, Token::Queue(self.token()))
+    }
+}
+
+impl Spsc<'_> {
+    /// Watches the ring; see [`Watch`].
+    ///
+    /// # Errors
+    /// See [`WatchError`].
+    pub fn watch(&self) -> Result<Watch, WatchError> {
+        Watch::start(self.region(), Token::Ring(self.token()))
+    }
+}
+
+impl Watched<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.is_empty(),
+            Self::Ring(ring) => ring.is_empty(),
+        }
+    }
+
+    fn is_alive(&self) -> bool {
+        match self {
+            Self::Queue(queue) => queue.is_alive(),
+            Self::Ring(ring) => ring.is_alive(),
+        }
+    }
+}
+
+impl Watch {
+    fn start(region: &Region, token: Token) -> Result<Self, WatchError> {
+        region.inner().task()?;
         let shared = Arc::new(Shared {
             counter: event_fd::create().map_err(WatchError::Descriptor)?,
             stop: AtomicU32::new(0),
-            region: self.region.clone(),
-            token: self.token(),
+            region: region.clone(),
+            token,
         });
         let thread = {
             let shared = Arc::clone(&shared);
@@ -85,7 +131,7 @@ impl Queue<'_> {
             signals::restore(mask);
             thread.map_err(WatchError::Thread)?
         };
-        Ok(Watch {
+        Ok(Self {
             shared,
             thread: Some(thread),
         })
@@ -93,16 +139,23 @@ impl Queue<'_> {
 }
 
 impl Shared {
-    fn queue(&self) -> Option<Queue<'_>> {
-        // SAFETY: a token of a queue in this region.
-        unsafe { Queue::of_token(&self.region, self.token) }
+    fn watched(&self) -> Option<Watched<'_>> {
+        // SAFETY: a token of a queue, or ring, in this region.
+        unsafe {
+            match self.token {
+                Token::Queue(token) => Queue::of_token(&self.region, token).map(Watched::Queue),
+                Token::Ring(token) => Spsc::of_token(&self.region, token).map(Watched::Ring),
+            }
+        }
     }
 
     /// The life of the thread.
     fn run(&self) {
-        if let Some(queue) = self.queue() {
-            let _ = self.watch(&queue);
-        }
+        let _ = match self.watched() {
+            Some(Watched::Queue(queue)) => self.watch(&queue),
+            Some(Watched::Ring(ring)) => self.watch_ring(&ring),
+            None => Ok(()),
+        };
         // Whoever polls finds out why.
         event_fd::signal(&self.counter);
     }
@@ -131,6 +184,30 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The same of a ring.
+    fn watch_ring(&self, ring: &Spsc<'_>) -> Result<(), Failure> {
+        let inner = self.region.inner();
+        let task = inner.task()?;
+        let words = ring.words();
+        // Acquire: as above.
+        while self.stop.load(Ordering::Acquire) == 0 {
+            // Before the look at the ring: see `park`.
+            let deaths = inner.deaths();
+            words.watch();
+            if !ring.is_alive() {
+                return Err(Failure::Deleted);
+            }
+            if !ring.is_empty() {
+                event_fd::signal(&self.counter);
+            }
+            let watched = [(words.watch_word(), 1), (&self.stop, 0)];
+            inner.park(task, &watched, deaths, None);
+        }
+        Ok(())
+    }
+}
+
 impl Watch {
     /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); whether it
     /// was readable.
@@ -138,8 +215,8 @@ impl Watch {
         let was = event_fd::clear(&self.shared.counter);
         let there = self
             .shared
-            .queue()
-            .is_none_or(|queue| !queue.is_empty() || queue.check_life().is_err());
+            .watched()
+            .is_none_or(|watched| !watched.is_empty() || !watched.is_alive());
         if there {
             event_fd::signal(&self.shared.counter);
         }

@@ -68,7 +68,8 @@ impl Inner {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire);
         watch(&self.header().slots_used, used);
-        let used = used as usize;
+        // What a hostile file says may be more than there is.
+        let used = (used as usize).min(self.slots().len());
         let room = futex::WAIT_MANY_MAX - words.len() - 1;
         let others =
             (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);

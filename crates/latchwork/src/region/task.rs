@@ -125,9 +125,7 @@ impl Inner {
         })?;
         let slot = &self.slots()[index];
         slot.settle_in(crate::sys::thread::process_id());
-        // Acquire: pairs with the Release of `use_slot`.
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        for other in self.slots()[..used]
+        for other in self.slots()[..self.slots_used().into()]
             .iter()
             .filter(|other| !ptr::eq(*other, slot))
         {

@@ -28,8 +28,7 @@ impl Inner {
         }
         // Relaxed: a task's process never changes; a fellow that attaches meanwhile is the user's.
         let process = task.slot.process.load(Ordering::Relaxed);
-        let used = self.header().slots_used.load(Ordering::Acquire) as usize;
-        let mut others = self.slots()[..used]
+        let mut others = self.slots()[..self.slots_used().into()]
             .iter()
             .filter(|slot| !ptr::eq(*slot, task.slot));
         others.any(|slot| {

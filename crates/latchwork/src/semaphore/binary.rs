@@ -288,6 +288,12 @@ impl<'r> BinarySemaphore<'r> {
     /// # Errors
     /// [`UseError::NoCeiling`], [`UseError::Deleted`], [`UseError::Attach`].
     pub fn set_ceiling(&self, ceiling: Priority) -> Result<Priority, UseError> {
+        let before = self.set_recorded_ceiling(ceiling.get().into())?;
+        Ok(Priority::recorded(before))
+    }
+
+    /// The same in RTEMS's numbers, of which 0 is one, too.
+    pub(crate) fn set_recorded_ceiling(&self, ceiling: u32) -> Result<u32, UseError> {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
         ground.task()?;
@@ -298,16 +304,14 @@ impl<'r> BinarySemaphore<'r> {
         if core.key() != Some(key) {
             return Err(UseError::Deleted);
         }
-        let before = core
-            .ceiling
-            .swap(u32::from(ceiling.get()), Ordering::SeqCst);
+        let before = core.ceiling.swap(ceiling, Ordering::SeqCst);
         drop(locked);
         // That of a MrsP semaphore has the owner with the next obtain.
         if self.kind == Kind::Ceiling {
             priority::ceiling_changed(ground, core);
         }
         debug_assert!(before <= LOWEST);
-        Ok(Priority::recorded(before))
+        Ok(before)
     }
 
     /// The task that owns it at this moment. It may have died, and nobody come since.

@@ -15,8 +15,14 @@
 //! All of them: first come, first served, or the highest priority first ([`Discipline`]); what is released
 //! is handed to the first who waits, so nobody who comes later can be faster, and a wait is bounded by those
 //! who stand before; a deadline, a flush and a deletion end waits. (MrsP semaphores: in order of arrival, and no
-//! flush. Before it queues for any other, a task looks at the semaphore for some tens of microseconds, at most for a millisecond, and gets it if it becomes free and nobody
-//! waits.)
+//! flush.)
+//!
+//! *Before the queue* a task looks at the semaphore, and gets it if it becomes free and nobody waits: for some tens of
+//! microseconds, at most for a millisecond or its deadline; about a microsecond if it has a priority other than the lowest,
+//! or the owner is to have its own. Where somebody waits already, it cannot get it so. (MrsP semaphores: not at all.)
+//! What is said of order, of circles and of inheritance is said of tasks in the queue: of two of the lowest priority
+//! the later may queue first. *Rejected:* to queue at once because somebody waits already: where many tasks share few
+//! processors, most then queue most of the time, and each hand-over costs a switch of tasks.
 //!
 //! ```
 //! use latchwork::region::RegionOptions;
@@ -66,7 +72,7 @@
 //! *Threads* that end while they own a semaphore count as dead.
 //!
 //! *Checked by:* `tests/loom_semaphore.rs` (the word and the queue, one to three tasks, deadlines, circles;
-//! negative twins), `tests/semaphore.rs`, `tests/semaphore_priority.rs`, `tests/classic_semaphore.rs`, and
+//! negative twins), `tests/semaphore`, `tests/classic`, and
 //! `tests/kill_semaphore`.
 #![allow(unsafe_code)]
 

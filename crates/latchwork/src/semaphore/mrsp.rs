@@ -77,7 +77,7 @@
 //! owner's processors read and written, the own priority up and down.
 //! For others none, but for sleeping and waking. Each task that waits or lends reads all records.
 //!
-//! *Checked by:* `tests/semaphore_mrsp`, `tests/classic_semaphore.rs`, RTEMS's tables (`tests/rtems_tables.rs`),
+//! *Checked by:* `tests/semaphore_mrsp`, `tests/classic`, RTEMS's tables (`tests/rtems_tables.rs`),
 //! `tests/kill_semaphore` (owners and helpers killed at each instruction).
 
 mod handle;

@@ -88,11 +88,13 @@ impl TaskId {
     }
 
     /// Gives the task another priority of its own; returns the one that it had. If it waits, its place in the
-    /// queue is another one at once, and so is the priority of whoever inherits from it.
+    /// queue is another one at once, and so is the priority of whoever inherits from it. The calling thread becomes a
+    /// task of the region, if it can: should it be killed over this, others learn of it.
     ///
     /// # Errors
     /// [`NoSuchTask`].
     pub fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {
+        let _ = region.inner().task();
         let _giant = region.inner().giant();
         priority::set_base(region.inner(), self.to_raw(), priority.0.into())
             .map(Priority::recorded)
@@ -103,11 +105,13 @@ impl TaskId {
     /// has the right to (`CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`); else the recorded priority is all there is.
     ///
     /// A mirrored task's scheduling is the library's: what anybody else makes of it is overwritten with the
-    /// next change. Do not lock a mutex with [`Protect`](crate::mutex::Protect) in it.
+    /// next change. Do not lock a mutex with [`Protect`](crate::mutex::Protect) in it. The caller becomes a task, as with
+    /// [`Self::set_priority`].
     ///
     /// # Errors
     /// [`NoSuchTask`].
     pub fn mirror(self, region: &Region, on: bool) -> Result<(), NoSuchTask> {
+        let _ = region.inner().task();
         priority::set_mirrored(region.inner(), self.to_raw(), on).ok_or(NoSuchTask)
     }
 }

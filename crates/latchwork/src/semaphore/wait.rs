@@ -44,16 +44,18 @@ const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
 /// The time before the queue.
 pub(crate) struct Approach {
     looks: u32,
+    /// That of the whole wait; some looks later also that of this part of it.
     #[cfg(not(loom))]
     end: Option<Deadline>,
 }
 
 impl Approach {
-    pub(crate) fn new() -> Self {
+    #[cfg_attr(loom, expect(unused_variables, reason = "models have no clock"))]
+    pub(crate) fn new(patience: Patience) -> Self {
         Self {
             looks: 0,
             #[cfg(not(loom))]
-            end: None,
+            end: patience.deadline(),
         }
     }
 
@@ -63,9 +65,12 @@ impl Approach {
             return false;
         }
         #[cfg(not(loom))]
-        if self.looks % CLOCK == CLOCK - 1 {
-            let end = *self.end.get_or_insert_with(|| Deadline::after(AHEAD));
-            if end.has_passed() {
+        if self.looks.is_multiple_of(CLOCK) {
+            if self.looks == CLOCK {
+                let ahead = Deadline::after(AHEAD);
+                self.end = Some(self.end.map_or(ahead, |end| end.min(ahead)));
+            }
+            if self.end.is_some_and(Deadline::has_passed) {
                 return false;
             }
         }

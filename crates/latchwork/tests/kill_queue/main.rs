@@ -1,6 +1,8 @@
 //! Message queues whose senders and receivers are killed.
 
 mod journal;
+mod millions;
+mod rings;
 mod steps;
 mod steps_more;
 mod storms;

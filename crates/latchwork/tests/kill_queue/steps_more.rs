@@ -1,9 +1,8 @@
-//! Places, batches, blocks, broadcasts and rings, killed at each instruction.
+//! Places, batches, blocks and broadcasts, killed at each instruction.
 
 use super::journal::{compose, read};
 use super::steps::step_through;
 use super::{MAX_MESSAGE, drain, region};
-use latchwork::queue::spsc::Spsc;
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region};
 use latchwork_testkit::{Child, Trial, step};
@@ -199,63 +198,6 @@ fn a_broadcast_reaches_all_or_none_at_every_instruction() {
             },
         );
     }
-}
-
-#[test]
-fn a_ring_passes_whole_messages_at_every_instruction() {
-    let trial = Trial::begin("a_ring_passes_whole_messages_at_every_instruction");
-    let region = region();
-    let ring = Spsc::create(&region, "ring", &QueueOptions::new(3, 1024)).unwrap();
-    let step_ring = |name: &str, operation: &dyn Fn(), left: &[u32]| {
-        step::each_instruction(
-            &trial,
-            name,
-            || {
-                let mut sender = ring.sender().unwrap();
-                for number in 0..2 {
-                    sender.send(&message(number, 300)).unwrap();
-                }
-            },
-            |(), span| {
-                region.join("stepped").unwrap();
-                span.run(operation);
-            },
-            |()| false,
-            |(), point| {
-                // The end of a dead task can be claimed anew, whether or not it was swept.
-                let mut receiver = ring.receiver().unwrap();
-                let mut count = 0;
-                while let Ok(held) = receiver.receive_held(Wait::Not) {
-                    read(&held);
-                    count += 1;
-                }
-                assert!(
-                    left.contains(&count),
-                    "{name}, killed at {point:?}: {count} left"
-                );
-                let mut sender = ring.sender().unwrap();
-                for number in 0..3 {
-                    sender.try_send(&message(number, 1000)).unwrap();
-                }
-                assert!(sender.try_send(b"").is_err());
-                assert_eq!(receiver.receive_batch(9, Wait::Not).unwrap().len(), 3);
-            },
-        );
-    };
-    step_ring(
-        "send by a ring",
-        &|| ring.sender().unwrap().send(&message(5, 900)).unwrap(),
-        &[2, 3],
-    );
-    step_ring(
-        "receive by a ring",
-        &|| {
-            let mut receiver = ring.receiver().unwrap();
-            receiver.receive(&mut [0; 1024]).unwrap();
-            drop(receiver.receive_held(Wait::Forever).unwrap());
-        },
-        &[0, 1, 2],
-    );
 }
 
 /// A sender that stands still in the midst of a hand-over, while the receiver that it is for dies, and another task gets

@@ -31,8 +31,9 @@ impl<S: Sharing> Slow for WaitWake<S> {
         if node.queue.load(Ordering::Relaxed) > 1 {
             node.queue.fetch_sub(1, Ordering::Relaxed);
             let address = &raw const node.word;
-            // Release: pairs with the Acquire of the next taker.
-            node.word.store(
+            // Release: pairs with the Acquire of the next taker. (A store would do; but each release is a
+            // read-modify-write, so that what follows it can count on the barrier.)
+            node.word.swap(
                 unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0),
                 Ordering::Release,
             );

@@ -93,6 +93,10 @@ impl<'r> Receiver<'r> {
         })
     }
 
+    pub(super) fn end(&mut self) -> &mut End<'r> {
+        &mut self.0
+    }
+
     /// The ring.
     #[must_use]
     pub fn queue(&self) -> Spsc<'r> {

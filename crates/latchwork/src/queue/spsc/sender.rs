@@ -21,7 +21,7 @@ impl<'r> Sender<'r> {
     /// Sends a message, waiting while the ring is full.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], [`SendError::Attach`].
+    /// [`SendError::TooLong`], [`SendError::Deleted`], [`SendError::Attach`].
     #[inline]
     pub fn send(&mut self, message: &[u8]) -> Result<(), SendError> {
         self.send_within(message, Wait::Forever)
@@ -140,10 +140,11 @@ impl Place<'_, '_> {
     /// Sends the first `length` bytes.
     ///
     /// # Errors
-    /// [`SendError::TooLong`].
+    /// [`SendError::TooLong`], [`SendError::Deleted`].
     pub fn commit(self, length: usize) -> Result<(), SendError> {
         self.sender.check(length)?;
         let end = &mut self.sender.0;
+        end.check_life()?;
         // Relaxed: published by the index.
         end.queue.length(end.mine).store(length as u32, Relaxed);
         end.advance(1);

@@ -49,6 +49,7 @@ use super::{Found, Heap, misuse};
 use crate::atomic::{
     AtomicU64, AtomicUsize,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},
+    prefetch_to_write,
 };
 
 /// The intent is valid.
@@ -132,6 +133,10 @@ impl Heap {
         value: usize,
     ) -> bool {
         let address = block.addr().get();
+        if let Some(offset) = self.offset_of(address) {
+            // The state is about to be looked at, and then changed: one way for both.
+            prefetch_to_write(ptr::from_ref(self.entry((offset / SPAN_BYTES) as u32)).cast());
+        }
         let is_own = self.is_own_small(task, address);
         if !is_own && !matches!(self.find(address), Some(Found::Large { .. })) {
             return false;

@@ -17,7 +17,7 @@ use core::ptr::NonNull;
 use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
 use super::task::{Owner, TaskRef};
-use super::{AllocError, Heap};
+use super::{AllocError, Heap, lower_hint, move_hint};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 impl Heap {
@@ -92,7 +92,7 @@ impl Heap {
                 let end = from.saturating_add(spans - 1).min(committed);
                 self.claim_run_in(task, 0, end, spans, align)
             })?;
-        self.header().run_hint.store(head + spans, Relaxed);
+        move_hint(&self.header().run_hint, head + spans);
         Some(head)
     }
 
@@ -200,10 +200,8 @@ impl Heap {
         kill_point!();
         self.hint_free(head);
         kill_point!();
-        if head < self.header().run_hint.load(Relaxed) {
-            self.header().run_hint.store(head, Relaxed);
-            kill_point!();
-        }
+        lower_hint(&self.header().run_hint, head);
+        kill_point!();
     }
 
     /// Makes a block that a task has taken out of a shared structure its own.

@@ -59,7 +59,7 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use crate::atomic::{
-    AtomicU64,
+    AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 
@@ -449,11 +449,7 @@ impl Heap {
 
     /// Notes that a span is free, so that the next claim finds it.
     fn hint_free(&self, span: u32) {
-        // Relaxed, and not atomic as a whole: it is a hint, and a claim that
-        // finds nothing from it on looks everywhere.
-        if span < self.header().free_hint.load(Relaxed) {
-            self.header().free_hint.store(span, Relaxed);
-        }
+        lower_hint(&self.header().free_hint, span);
     }
 
     /// Claims a free span by making it `target`.
@@ -470,7 +466,7 @@ impl Heap {
                     .is_ok()
             {
                 kill_point!();
-                self.header().free_hint.store(span + 1, Relaxed);
+                move_hint(&self.header().free_hint, span);
                 return Some(span);
             }
         }
@@ -495,6 +491,30 @@ impl Heap {
             }
         }
     }
+}
+
+/// Notes that spans are free from `span` on.
+///
+/// Relaxed, here and below, and not atomic as a whole: it is a hint, and a claim that finds nothing from
+/// it on looks everywhere. It names a cache line of the table, and is written only when it moves to
+/// another: all tasks read the header's line, and one that allocates what another one frees would
+/// else have to fetch it each time.
+fn lower_hint(hint: &AtomicU32, span: u32) {
+    if first_beside(span) < hint.load(Relaxed) {
+        hint.store(first_beside(span), Relaxed);
+    }
+}
+
+/// Notes that there was no free span before `span`.
+fn move_hint(hint: &AtomicU32, span: u32) {
+    if first_beside(span) != hint.load(Relaxed) {
+        hint.store(first_beside(span), Relaxed);
+    }
+}
+
+/// The first of the spans whose states share a cache line with that of `span`.
+fn first_beside(span: u32) -> u32 {
+    span & !7
 }
 
 /// An allocated block.

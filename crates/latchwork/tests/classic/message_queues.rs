@@ -1,5 +1,4 @@
-//! RTEMS's message queue manager, rule by rule and in its order of checks.
-#![cfg(not(loom))]
+//! RTEMS's message queue manager, rule by rule.
 
 use core::time::Duration;
 use latchwork::classic::{

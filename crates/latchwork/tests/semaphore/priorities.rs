@@ -1,7 +1,6 @@
 //! Priorities: ceilings, inheritance, and the order of waiters as priorities change.
 
-mod semaphore_support;
-
+use super::semaphore_support::{current, me_at, priority, region, until, watched};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::region::{Region, RegionOptions, TaskId};
@@ -10,7 +9,6 @@ use latchwork::semaphore::{
     SemaphoreError, UseError,
 };
 use latchwork_testkit::{Child, Page};
-use semaphore_support::{current, me_at, priority, region, until, watched};
 use std::sync::Mutex;
 use std::thread::{self, Scope};
 

@@ -1,0 +1,89 @@
+//! Whom an operation wakes, once it has released the lock.
+
+use super::layout::Core;
+use crate::atomic::AtomicU32;
+use crate::sys::futex::{self, Sharing};
+
+/// So many of each kind of sleepers, or, with `u32::MAX`, all; and one on a word of its own.
+#[must_use]
+#[derive(Clone, Copy)]
+pub(super) struct Wake<'a> {
+    receivers: u32,
+    senders: u32,
+    watchers: u32,
+    word: Option<&'a AtomicU32>,
+}
+
+impl<'a> Wake<'a> {
+    /// Nobody is to be woken.
+    pub(super) const NONE: Self = Self {
+        receivers: 0,
+        senders: 0,
+        watchers: 0,
+        word: None,
+    };
+    /// All are.
+    pub(super) const EVERYBODY: Self = Self {
+        receivers: u32::MAX,
+        senders: u32::MAX,
+        watchers: u32::MAX,
+        word: None,
+    };
+
+    /// So many senders.
+    #[inline]
+    pub(super) fn senders(count: u32) -> Self {
+        Self {
+            senders: count,
+            ..Self::NONE
+        }
+    }
+
+    /// So many receivers.
+    #[inline]
+    pub(super) fn receivers(count: u32) -> Self {
+        Self {
+            receivers: count,
+            ..Self::NONE
+        }
+    }
+
+    /// And all who watch.
+    #[inline]
+    pub(super) fn and_watchers(self) -> Self {
+        Self {
+            watchers: u32::MAX,
+            ..self
+        }
+    }
+
+    /// And who sleeps on this word; who was to be woken on another one is so at once.
+    pub(super) fn and_one_on(self, word: &'a AtomicU32) -> Self {
+        if let Some(other) = self.word {
+            futex::wake(other, 1, Sharing::Shared);
+        }
+        Self {
+            word: Some(word),
+            ..self
+        }
+    }
+
+    /// Makes the system calls that are needed. A read-modify-write, that of the unlock, stands between all
+    /// changes and this.
+    #[inline]
+    pub(super) fn carry_out(self, core: &Core) {
+        let fixed = &core.fixed;
+        for (sleepers, count) in [
+            (&fixed.receivers, self.receivers),
+            (&fixed.senders, self.senders),
+            (&fixed.watchers, self.watchers),
+        ] {
+            if count > 0 {
+                sleepers.notify(count);
+            }
+        }
+        if let Some(word) = self.word {
+            futex::wake(word, 1, Sharing::Shared);
+        }
+    }
+}
