@@ -4,5 +4,5 @@
 . "$(dirname "$0")/lib.sh"
 say "loom"
 RUSTFLAGS="${RUSTFLAGS:-} --cfg loom" cargo test -p latchwork --release --locked --target-dir target/loom \
-    --test loom_mutex --test loom_condvar --test loom_completion --test loom_queue --test loom_ring --test loom_event --test loom_semaphore \
+    --test loom_check --test loom_mutex --test loom_condvar --test loom_completion --test loom_queue --test loom_ring --test loom_event --test loom_semaphore \
     --test loom_robust --test loom_robust_protocols --test loom_inherit --test loom_throughput --test loom_rwlock --test loom_robust_rwlock

@@ -69,6 +69,11 @@ fn call_overhead_accounts_for_everybody() {
 }
 
 #[test]
+fn check_overhead_accounts_for_everybody() {
+    everybody_is_accounted_for("check-overhead");
+}
+
+#[test]
 fn context_switch_accounts_for_everybody() {
     let result = everybody_is_accounted_for("context-switch");
     // One contestant, in three kinds of tasks.

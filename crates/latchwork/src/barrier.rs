@@ -17,6 +17,7 @@
 //! which a sleeper would have to miss whole. *Frozen:* size 8, alignment 4.
 
 use crate::atomic::{AtomicU32, Ordering};
+use crate::hook::{Kind, Waiting};
 use crate::sharing::{Private, Shared, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
@@ -123,6 +124,8 @@ impl<S: Sharing> Barrier<S> {
             if word & !ARRIVED != round {
                 return Some(false);
             }
+            let object = core::ptr::from_ref(self).addr();
+            let _waiting = Waiting::begin(Kind::Barrier, object, deadline.is_some());
             if crate::sleep::sleep(&self.word, word, S::FLAG, deadline) == Wait::TimedOut {
                 let withdraw = |word: u32| (word & !ARRIVED == round).then(|| word - 1);
                 return match self

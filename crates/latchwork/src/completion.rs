@@ -21,6 +21,7 @@
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 #[cfg(not(loom))]
+use crate::hook::{Kind, Waiting};
 use crate::sharing::Shared;
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
@@ -165,6 +166,8 @@ impl<S: Sharing> Completion<S> {
             }
             // SeqCst: see above.
             self.waiters.fetch_add(1, Ordering::SeqCst);
+            let object = core::ptr::from_ref(self).addr();
+            let _waiting = Waiting::begin(Kind::Completion, object, deadline.is_some());
             let ended = crate::sleep::sleep(&self.done, 0, S::FLAG, deadline);
             self.waiters.fetch_sub(1, Ordering::Relaxed);
             if ended == Wait::TimedOut {

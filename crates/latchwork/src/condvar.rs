@@ -236,6 +236,11 @@ impl<S: Sharing> Condvar<S> {
         }
     }
 
+    /// What the checker calls it.
+    fn as_lock(&self) -> crate::hook::Lock {
+        crate::hook::Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Condvar)
+    }
+
     /// What all waits are: `release` lets the lock at this address go, `acquire` takes it again.
     fn pause<R>(
         &self,
@@ -262,6 +267,7 @@ impl<S: Sharing> Condvar<S> {
     ///
     /// The guard comes in a `Result` if the mutex's protocol can fail; after an error the mutex is
     /// not held.
+    #[track_caller]
     pub fn wait<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
@@ -270,6 +276,7 @@ impl<S: Sharing> Condvar<S> {
     }
 
     /// As [`Self::wait`], but no longer than until `deadline` (taking the mutex may last longer).
+    #[track_caller]
     pub fn wait_until<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
@@ -280,6 +287,7 @@ impl<S: Sharing> Condvar<S> {
 
     /// As [`Self::wait`], but no longer than for `timeout`.
     #[cfg(not(loom))]
+    #[track_caller]
     pub fn wait_for<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
@@ -289,6 +297,7 @@ impl<S: Sharing> Condvar<S> {
     }
 
     /// Waits as long as `condition` holds.
+    #[track_caller]
     pub fn wait_while<'a, T: ?Sized, P: Protocol>(
         &self,
         mut guard: MutexGuard<'a, T, P>,
@@ -303,16 +312,18 @@ impl<S: Sharing> Condvar<S> {
         P::outcome(Ok(guard))
     }
 
+    #[track_caller]
     fn wait_inner<'a, T: ?Sized, P: Protocol>(
         &self,
         guard: MutexGuard<'a, T, P>,
         deadline: Option<Deadline>,
     ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
+        let site = crate::hook::Site::caller();
         // Not dropped if the lock cannot be taken again.
         let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
         // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
-        let release = || unsafe { lock.release() };
+        let release = || unsafe { lock.release_to_wait(self.as_lock(), deadline.is_some(), site) };
         let address = ptr::from_ref(lock).cast();
         let (taken, waited) = self.pause(address, lock.queue(), deadline, release, |arrival| {
             lock.acquire_again(arrival)

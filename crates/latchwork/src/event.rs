@@ -41,6 +41,7 @@
 //! task begins with none. The child of a fork is a task of its own. What a send promises when several
 //! tasks die, why no wake-up is lost, and the cost: see `region/events.rs`.
 
+use crate::hook::{Kind, Waiting};
 use crate::region::events::{Condition, Set};
 use crate::region::{AttachError, Inner, Parked, Region, TaskId};
 use crate::sys::futex;
@@ -274,6 +275,8 @@ impl<'r> Events<'r> {
         let _giant = inner.giant();
         let taken = set.receive(condition, |word, seen| {
             let half = futex::high_word(word);
+            let object = core::ptr::from_ref(word).addr();
+            let _waiting = Waiting::begin(Kind::Events, object, deadline.is_some());
             // The word tells all that a death could have left to be seen: deaths count from here on.
             let words = [(half, (seen >> 32) as u32)];
             let sleep = || inner.park(task, &words, inner.deaths(), deadline);

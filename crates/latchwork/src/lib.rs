@@ -12,6 +12,7 @@
 //! | tell a task that something has happened | [`event::Events`] |
 //! | port code that calls RTEMS | [`classic`] |
 //! | start processes like threads | [`coproc::Coprocs`] |
+//! | be told of misuse, deadlocks and wrong orders | [`check::Checked`] |
 //! | know what the system offers | [`probe::Features`] |
 //!
 //! Any task may be killed at any instruction. What it held is reported to the next owner, what it was
@@ -45,12 +46,15 @@ pub(crate) mod atomic;
 #[cfg(not(loom))]
 pub mod barrier;
 #[cfg(not(loom))]
+pub mod check;
+#[cfg(not(loom))]
 pub mod classic;
 pub mod completion;
 pub mod condvar;
 #[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
 pub mod foreign;
+pub(crate) mod hook;
 #[cfg(loom)]
 pub mod model;
 pub mod mutex;

@@ -70,6 +70,8 @@ pub(crate) struct Record {
     is_ending: Cell<bool>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
+    /// Where the checker keeps what it knows of this thread; 0: nowhere.
+    checked: Cell<usize>,
     ceilings: Ceilings,
 }
 
@@ -194,6 +196,17 @@ impl Me {
     #[inline]
     pub(crate) fn refund(self) {
         self.record.budget.set(self.budget() + 1);
+    }
+
+    /// What [`Self::set_checked`] was given; 0 in a new thread and in the child of a fork.
+    #[inline(always)]
+    pub(crate) fn checked(self) -> usize {
+        self.record.checked.get()
+    }
+
+    /// Where the checker keeps what it knows of this thread, which is known.
+    pub(crate) fn set_checked(self, address: usize) {
+        self.record.checked.set(address);
     }
 
     /// Counts the robust list, and returns the budget.
@@ -347,6 +360,7 @@ impl Drop for AtExit {
             return;
         }
         let me = Me { record };
+        crate::hook::task_ends();
         // A record that was wiped by a fork has nothing attached.
         while let Some(attachment) = me.attachments().last() {
             // SAFETY: the attachment was made by this thread and is undone once.

@@ -3,7 +3,8 @@
 
 use std::io;
 
-use latchwork::mutex::{Inherit, InheritPlain, Mutex, Throughput};
+use latchwork::check::Checked;
+use latchwork::mutex::{Inherit, InheritPlain, Mutex, Throughput, WaitWake};
 use latchwork::sharing::{Private, Shared};
 use latchwork::spin::Spin;
 use libc::c_int;
@@ -33,6 +34,8 @@ enum Make {
     WaitWake,
     Throughput,
     ThroughputCounted,
+    CheckedWaitWake,
+    CheckedThroughput,
     Inherit,
     InheritPlain,
     Protect,
@@ -101,6 +104,10 @@ pub(crate) const THROUGHPUT: &Peer = &Peer::new("latchwork throughput", Make::Th
 pub(crate) const THROUGHPUT_COUNTED: &Peer =
     &Peer::new("latchwork throughput", Make::ThroughputCounted);
 pub(crate) const SPIN: &Peer = &Peer::new("latchwork spinlock", Make::Spin);
+pub(crate) const CHECKED_WAIT_WAKE: &Peer =
+    &Peer::new("latchwork checked wait-wake", Make::CheckedWaitWake);
+pub(crate) const CHECKED_THROUGHPUT: &Peer =
+    &Peer::new("latchwork checked throughput", Make::CheckedThroughput);
 pub(crate) const INHERIT: &Peer = &Peer::new("latchwork inherit", Make::Inherit);
 pub(crate) const INHERIT_PLAIN: &Peer = &Peer::new("latchwork inherit-plain", Make::InheritPlain);
 /// At the priorities of glibc's, though it serves ordinary tasks as well.
@@ -232,6 +239,18 @@ impl Peer {
             Make::ThroughputCounted => {
                 visitor.visit(|| Ok(Mutex::from_raw(Throughput::<Private, _>::counted(), 0)))
             }
+            Make::CheckedWaitWake if shared => {
+                visitor.visit(|| Ok(Mutex::from_raw(Checked::new(WaitWake::<Shared>::new()), 0)))
+            }
+            Make::CheckedWaitWake => {
+                visitor.visit(|| Ok(Mutex::from_raw(Checked::new(WaitWake::<Private>::new()), 0)))
+            }
+            Make::CheckedThroughput => visitor.visit(|| {
+                Ok(Mutex::from_raw(
+                    Checked::new(Throughput::<Private>::new()),
+                    0,
+                ))
+            }),
             Make::Inherit if shared => {
                 visitor.visit(|| Ok(Mutex::from_raw(Inherit::<Shared>::new(), 0)))
             }

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
+use latchwork::check::Checked;
 use latchwork::coproc::{Attributes, Coprocs};
 use latchwork::mutex::throughput::{Counters, Event};
 use latchwork::mutex::{
@@ -46,6 +47,28 @@ impl Lock for Mutex<u64, Spin> {
         Self::lock(self.get_ref())
     }
 }
+
+/// Checked protocols that cannot fail.
+macro_rules! checked {
+    ($protocol:ident) => {
+        impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Checked<$protocol<S>>> {
+            type Held<'a> = MutexGuard<'a, u64, Checked<$protocol<S>>>;
+
+            const BYTES: usize = size_of::<Checked<$protocol<S>>>();
+
+            #[inline]
+            fn lock<'a>(self: Pin<&'a Self>) -> Self::Held<'a> {
+                Self::lock(self.get_ref())
+            }
+
+            fn times_out(self: Pin<&Self>, deadline: Deadline) -> io::Result<bool> {
+                Ok(self.get_ref().lock_until(deadline).is_none())
+            }
+        }
+    };
+}
+checked!(WaitWake);
+checked!(Throughput);
 
 impl<S: Sharing + Send + Sync> Lock for Mutex<u64, Throughput<S>> {
     type Held<'a> = MutexGuard<'a, u64, Throughput<S>>;

@@ -25,7 +25,7 @@ use crate::result::{Params, Unit};
 pub(super) struct CallOverhead;
 
 /// Threads asleep while the task is measured.
-const PARKED: usize = 4;
+pub(super) const PARKED: usize = 4;
 
 const PEERS: &[&Peer] = &[
     locks::WAIT_WAKE,
@@ -122,9 +122,9 @@ fn published(contestant: &str) -> Vec<(&'static str, f64)> {
 }
 
 /// Measures a lock by one task, in the class that it needs.
-struct OneTask {
-    sample: Duration,
-    priority: Option<c_int>,
+pub(super) struct OneTask {
+    pub(super) sample: Duration,
+    pub(super) priority: Option<c_int>,
 }
 
 impl Visitor for OneTask {
@@ -148,13 +148,13 @@ impl Visitor for OneTask {
 }
 
 /// Threads that sleep until this is dropped.
-struct Parked {
+pub(super) struct Parked {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Parked {
-    fn new(count: usize) -> Self {
+    pub(super) fn new(count: usize) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let sleeper = |_| {
             let over = Arc::clone(&over);

@@ -198,10 +198,10 @@ fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64
 
 /// Measures a lock.
 #[derive(Clone, Copy)]
-struct Contend {
-    crew: Crew,
-    work: Work,
-    window: Duration,
+pub(super) struct Contend {
+    pub(super) crew: Crew,
+    pub(super) work: Work,
+    pub(super) window: Duration,
 }
 
 impl Visitor for Contend {

@@ -2,6 +2,7 @@
 
 mod broadcast;
 mod call_overhead;
+mod check_overhead;
 mod contention;
 mod context_switch;
 mod donation;
@@ -34,6 +35,7 @@ use crate::result::Warning;
 /// Every scenario, in the order of `list`.
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &call_overhead::CallOverhead,
+    &check_overhead::CheckOverhead,
     &wait_wakeup::WaitWakeup,
     &inversion::Inversion,
     &donation::Donation,

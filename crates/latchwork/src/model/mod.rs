@@ -4,11 +4,13 @@
 //! and which [`Fault`] the code shall have; a model with a fault is a *negative twin*, and must fail.
 #![allow(unsafe_code)]
 
+mod check;
 #[path = "../region/events.rs"]
 pub(crate) mod events;
 pub(crate) mod mortal;
 mod semaphore;
 
+pub use check::Tasks;
 pub use mortal::{as_task, somebody_died, step};
 pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 
@@ -201,6 +203,8 @@ pub enum Fault {
     SemaphoreLooksPastBusy,
     /// Who changes a task's priority may look at what it waits for before the change.
     SemaphoreMovesUnordered,
+    /// A task's look round may overtake the word that it waits.
+    CheckWaitUnordered,
 }
 
 /// What holds during one model: the modelled kernel's choices, and a fault.

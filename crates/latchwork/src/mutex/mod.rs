@@ -106,7 +106,7 @@ pub(crate) use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
-pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
+pub(crate) use robust::{Acquired, OWNER_DIED, RawError, Slow, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[cfg(not(loom))]
 pub use slice::Sliced;
@@ -185,6 +185,15 @@ pub unsafe trait Protocol {
     #[doc(hidden)]
     fn queue(&self) -> Queue<'_> {
         Queue::NONE
+    }
+    /// Releases the lock, to wait for a condition variable.
+    ///
+    /// # Safety
+    /// As for [`Self::release`].
+    #[doc(hidden)]
+    unsafe fn release_to_wait(&self, _: crate::hook::Lock, _timed: bool, _: crate::hook::Site) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.release() }
     }
     /// Takes the lock again, after a wait for a condition variable.
     #[doc(hidden)]
@@ -347,18 +356,21 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     ///
     /// The guard comes in a `Result` if the protocol can fail: [`Protocol::Outcome`].
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> P::Outcome<MutexGuard<'_, T, P>> {
         P::outcome(self.raw.acquire().map(|()| MutexGuard::new(self)))
     }
 
     /// Takes the lock if it is free at this moment.
     #[inline]
+    #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
         P::outcome(self.guard_if(self.raw.try_acquire()))
     }
 
     /// Takes the lock, or returns `None` once `deadline` has passed.
     #[inline]
+    #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
         P::outcome(self.guard_if(self.raw.acquire_until(deadline)))
     }
@@ -366,6 +378,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     /// Takes the lock, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
+    #[track_caller]
     pub fn lock_for(
         &self,
         timeout: core::time::Duration,
@@ -385,6 +398,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     /// # Errors
     /// [`Unfinished`], inside of what [`lock`](Self::lock) gives.
     #[inline]
+    #[track_caller]
     pub fn lock_interruptible(
         &self,
         deadline: Option<Deadline>,

@@ -82,24 +82,37 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     /// Takes the lock, sleeping as long as another task holds it.
     ///
     /// Aborts if the task holds it 2³² − 1 times already.
+    #[track_caller]
     pub fn lock(&self) -> P::Outcome<RecursiveGuard<'_, T, P>> {
-        let taken = self.take(|raw| raw.acquire().map(|()| true));
-        P::outcome(taken.map(|_| RecursiveGuard::new(self)))
+        let taken = match self.take_again() {
+            true => Ok(true),
+            false => self.raw.acquire().map(|()| true),
+        };
+        P::outcome(self.settle(taken).map(|_| RecursiveGuard::new(self)))
     }
 
     /// Takes the lock if no other task holds it at this moment.
+    #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
-        let taken = self.take(P::try_acquire);
-        P::outcome(taken.map(|taken| taken.then(|| RecursiveGuard::new(self))))
+        let taken = match self.take_again() {
+            true => Ok(true),
+            false => self.raw.try_acquire(),
+        };
+        P::outcome(self.guard_if(taken))
     }
 
     /// Takes the lock, or returns `None` once `deadline` has passed.
+    #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<RecursiveGuard<'_, T, P>>> {
-        let taken = self.take(|raw| raw.acquire_until(deadline));
-        P::outcome(taken.map(|taken| taken.then(|| RecursiveGuard::new(self))))
+        let taken = match self.take_again() {
+            true => Ok(true),
+            false => self.raw.acquire_until(deadline),
+        };
+        P::outcome(self.guard_if(taken))
     }
 
     /// Takes the lock, or returns `None` after `timeout`.
+    #[track_caller]
     pub fn lock_for(
         &self,
         timeout: core::time::Duration,
@@ -144,25 +157,44 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         &self,
         arrival: Arrival,
     ) -> Result<RecursiveGuard<'_, T, P>, P::Fault> {
-        self.take(|raw| raw.acquire_again(arrival).map(|()| true))?;
-        Ok(RecursiveGuard::new(self))
+        let taken = match self.take_again() {
+            true => Ok(true),
+            false => self.raw.acquire_again(arrival).map(|()| true),
+        };
+        self.settle(taken).map(|_| RecursiveGuard::new(self))
     }
 
     #[inline]
-    fn take(&self, acquire: impl FnOnce(&P) -> Result<bool, P::Fault>) -> Result<bool, P::Fault> {
+    fn guard_if(
+        &self,
+        taken: Result<bool, P::Fault>,
+    ) -> Result<Option<RecursiveGuard<'_, T, P>>, P::Fault> {
+        let taken = self.settle(taken)?;
+        Ok(taken.then(|| RecursiveGuard::new(self)))
+    }
+
+    /// Takes the lock once more, if this task holds it.
+    #[inline]
+    fn take_again(&self) -> bool {
         let me = task::id();
         // Relaxed, here and below: see the invariant; the holder alone uses the depth.
-        if self.owner.load(Ordering::Relaxed) == me {
-            let depth = self.depth.load(Ordering::Relaxed);
-            let Some(deeper) = depth.checked_add(1) else {
-                crate::fatal(format_args!("recursive mutex taken too often by task {me}"));
-            };
-            self.depth.store(deeper, Ordering::Relaxed);
-            return Ok(true);
+        if self.owner.load(Ordering::Relaxed) != me {
+            return false;
         }
-        let taken = acquire(&self.raw)?;
-        if taken {
-            self.owner.store(me, Ordering::Relaxed);
+        let depth = self.depth.load(Ordering::Relaxed);
+        let Some(deeper) = depth.checked_add(1) else {
+            crate::fatal(format_args!("recursive mutex taken too often by task {me}"));
+        };
+        self.depth.store(deeper, Ordering::Relaxed);
+        true
+    }
+
+    /// Notes the owner of a lock that was taken for the first time.
+    #[inline]
+    fn settle(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
+        let taken = taken?;
+        if taken && self.depth.load(Ordering::Relaxed) == 0 {
+            self.owner.store(task::id(), Ordering::Relaxed);
             self.depth.store(1, Ordering::Relaxed);
         }
         Ok(taken)
@@ -232,6 +264,7 @@ impl<T: ?Sized, P: Protocol> Drop for RecursiveGuard<'_, T, P> {
             return;
         }
         self.mutex.owner.store(0, Ordering::Relaxed);
+        self.mutex.depth.store(0, Ordering::Relaxed);
         // SAFETY: this task holds the lock, and this was its last guard.
         unsafe { self.mutex.raw.release() };
     }

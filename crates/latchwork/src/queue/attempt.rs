@@ -5,6 +5,7 @@ use super::cells::Cells;
 use super::wake::Wake;
 use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
+use crate::hook::{Kind, Waiting};
 use crate::mutex::pause::pause;
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AttachError, Giant, Parked, Task};
@@ -91,7 +92,12 @@ impl<'r> Queue<'r> {
             let room = locked.cells.has_room();
             locked.unlock(Wake::NONE);
             let words = [(senders.word(), ticket)];
-            if !room && inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut {
+            if room {
+                continue;
+            }
+            let object = core::ptr::from_ref(self.cells.core).addr();
+            let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+            if inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut {
                 return Err(Failure::TimedOut);
             }
         }

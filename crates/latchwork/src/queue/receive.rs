@@ -8,6 +8,7 @@ use super::waiters::Given;
 use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::Relaxed;
+use crate::hook::{Kind, Waiting};
 use crate::region::{Parked, Task};
 use crate::time::Deadline;
 use core::ptr::NonNull;
@@ -261,6 +262,8 @@ impl<'r> Queue<'r> {
                 continue;
             }
             let words = [(receivers.word(), ticket), (&inbox.given, 0)];
+            let object = core::ptr::from_ref(self.cells.core).addr();
+            let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
             late = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
         }
     }

@@ -44,6 +44,7 @@ use super::attempt::{Failure, OFTEN, poll};
 use super::ring::{Ring, Side};
 use super::{QueueError, QueueOptions, Wait};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::hook::{Kind, Waiting};
 use crate::region::heap::Owner;
 use crate::region::{AttachError, Inner, ObjectError, Parked, Region, Task, fingerprint};
 use core::alloc::Layout;
@@ -421,6 +422,8 @@ impl<'r> End<'r> {
             let mut timed_out = false;
             if self.look() == 0 && self.check_life().is_ok() {
                 let words = [(ring.sleep_word(self.side), 1)];
+                let object = core::ptr::from_ref(&*self.queue.core).addr();
+                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
                 timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
             }
             ring.rise(self.side);

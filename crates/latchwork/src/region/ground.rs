@@ -141,6 +141,7 @@ impl Ground<'_> {
     /// It belongs to the caller, and nobody uses it any more.
     pub(super) unsafe fn free(&self, block: NonNull<u8>) {
         // SAFETY: by the caller's contract.
+        crate::hook::freed(|| self.region.heap.addresses_of(block));
         unsafe { self.region.heap.free(&self.task, block) };
     }
 

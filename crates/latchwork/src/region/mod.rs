@@ -84,6 +84,7 @@ pub(crate) use park::Parked;
 pub(crate) use task::Task;
 
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::hook::TaskRecord;
 use crate::sys::memory::Mapping;
 use crate::task::{Me, TaskError};
 use core::alloc::Layout as MemoryLayout;
@@ -99,6 +100,60 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use task_table::{Life, Slot};
+
+/// The record for the checker in the slot of a task.
+#[inline]
+pub(crate) fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
+    // SAFETY: an attachment holds a slot of its region, which stays mapped for as long.
+    unsafe { &attachment.slot.cast::<Slot>().as_ref().check }
+}
+
+/// Those of all living tasks of the region that an attachment of the calling thread is to.
+pub(crate) fn check_records(
+    attachment: &crate::task::Attachment,
+) -> impl Iterator<Item = &'static TaskRecord> + use<> {
+    // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
+    // attachment while it uses what this gives.
+    let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
+    inner.slots()[..usize::from(inner.slots_used())]
+        .iter()
+        .filter(|slot| matches!(slot.life(), Life::Alive(_)))
+        .map(|slot| &slot.check)
+}
+
+/// Makes the calling thread a task of the region that an address lies in, if it lies in one, and is none yet.
+#[inline]
+pub(crate) fn join_at(address: usize) {
+    let is_here =
+        |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
+    if !Me::whoever().attachments().any(is_here)
+        && let Some(region) = Inner::containing(address)
+    {
+        // Without a free slot it is not seen by others; its own process sees it.
+        let _ = region.task();
+    }
+}
+
+/// Writes the name of the object that an address lies in, of a region of this process.
+pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
+    let Some(region) = Inner::containing(address) else {
+        return;
+    };
+    let object = region.entries().iter().find(|entry| {
+        // Acquire: pairs with the Release that makes an entry ready.
+        entry.state.load(Ordering::Acquire) == names::READY && {
+            let start = entry.object.load(Ordering::Relaxed) as usize;
+            (start..start + entry.bytes.load(Ordering::Relaxed) as usize).contains(&address)
+        }
+    });
+    if let Some(object) = object {
+        let start = object.object.load(Ordering::Relaxed) as usize;
+        let _ = to.write_str(&object.name());
+        if start != address {
+            let _ = write!(to, "+{:#x}", address - start);
+        }
+    }
+}
 
 /// A handle on a region; clones refer to the same mapping.
 ///
@@ -220,6 +275,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        crate::hook::freed(|| self.addresses());
         // SAFETY: not used again. No handle and no attachment is left, references borrow from
         // handles, and whatever else may refer to the region has made it lasting.
         let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
@@ -368,6 +424,7 @@ impl Region {
     /// If the thread cannot become a task.
     #[inline]
     pub unsafe fn deallocate(&self, block: NonNull<u8>) -> Result<(), AttachError> {
+        crate::hook::freed(|| self.inner.heap.addresses_of(block));
         // SAFETY: by the caller's contract.
         unsafe {
             if self.deallocate_quick(block) {

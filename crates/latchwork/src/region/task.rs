@@ -134,6 +134,7 @@ impl Inner {
         slot.attached_at
             .store(crate::sys::clock::since_boot(), Ordering::Relaxed);
         slot.orphans.store(Orphans::Free as u8, Ordering::Relaxed);
+        slot.check.end();
         slot.events.begin(self.owner_of(index as u16).generation());
         slot.set_name(&crate::sys::thread::name());
         let owner = self.owner_of(index as u16);

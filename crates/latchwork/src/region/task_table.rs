@@ -49,6 +49,7 @@ use super::heap::TaskHeap;
 use super::inbox::Inbox;
 use super::wait_record::WaitRecord;
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::hook::TaskRecord;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::robust_list::Node;
@@ -86,6 +87,8 @@ pub(crate) struct Slot {
     pub(super) tail: Node,
     pub(crate) events: EventSets,
     pub(crate) wait: WaitRecord,
+    /// What the task holds and wants, if its locks are checked.
+    pub(crate) check: TaskRecord,
 }
 
 /// What a life-word says.
@@ -159,6 +162,7 @@ impl Slot {
     /// The calling thread occupies the slot, and has forgotten the attachment: a lock that a signal
     /// handler takes once the life-word is off the list must not be linked behind it.
     pub(super) unsafe fn vacate(&self, me: Me) {
+        self.check.end();
         self.next_generation();
         let head = me.head();
         let before = head.announce(&self.tail, 0);

@@ -131,7 +131,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(super) fn read(&self, patience: Patience) -> Result<(), Unfinished> {
+    pub(crate) fn read(&self, patience: Patience) -> Result<(), Unfinished> {
         if self.read_free() {
             Ok(())
         } else {
@@ -140,7 +140,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(super) fn write(&self, patience: Patience) -> Result<(), Unfinished> {
+    pub(crate) fn write(&self, patience: Patience) -> Result<(), Unfinished> {
         if self.write_free() {
             Ok(())
         } else {
@@ -149,12 +149,12 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(super) fn try_read(&self) -> bool {
+    pub(crate) fn try_read(&self) -> bool {
         self.read_free() || self.attempt::<false>(Waiter::NEWCOMER).is_ok()
     }
 
     #[inline]
-    pub(super) fn try_write(&self) -> bool {
+    pub(crate) fn try_write(&self) -> bool {
         self.write_free() || self.attempt::<true>(Waiter::NEWCOMER).is_ok()
     }
 
@@ -182,7 +182,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// # Safety
     /// The calling task holds the lock as a reader.
     #[inline]
-    pub(super) unsafe fn unlock_read(&self) {
+    pub(crate) unsafe fn unlock_read(&self) {
         // Release: pairs with the Acquire of a writer.
         let release = unless_fault!(RwLockUnreadRelaxed, Ordering::Release, Ordering::Relaxed);
         let state = self.state.fetch_sub(ONE_READER, release) - ONE_READER;
@@ -194,7 +194,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// # Safety
     /// The calling task holds the lock as a writer.
     #[inline]
-    pub(super) unsafe fn unlock_write(&self) {
+    pub(crate) unsafe fn unlock_write(&self) {
         // Release: pairs with the Acquire of whoever enters.
         if let Err(state) =
             self.state

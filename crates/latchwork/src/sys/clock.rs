@@ -7,6 +7,12 @@ pub(crate) fn monotonic() -> u64 {
     read(ClockId::Monotonic)
 }
 
+/// The time on `CLOCK_MONOTONIC` at the kernel's last tick: a few milliseconds old, and cheap.
+#[inline]
+pub(crate) fn coarse() -> u64 {
+    read(ClockId::MonotonicCoarse)
+}
+
 /// Time since boot, suspended time included: the clock of `/proc`'s start times.
 pub(crate) fn since_boot() -> u64 {
     read(ClockId::Boottime)

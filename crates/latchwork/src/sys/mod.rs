@@ -4,6 +4,8 @@
 //! futex and the robust list exist, as models.
 
 mod abort;
+#[cfg(not(loom))]
+pub(crate) mod board;
 #[cfg(all(feature = "bpf", not(loom)))]
 pub(crate) mod bpf;
 #[cfg(not(loom))]
@@ -25,6 +27,8 @@ pub(crate) mod held_locks;
 pub(crate) mod inspect;
 #[cfg(not(loom))]
 pub(crate) mod limits;
+#[cfg(not(loom))]
+pub(crate) mod look;
 #[cfg(not(loom))]
 pub(crate) mod memory;
 #[cfg(not(loom))]

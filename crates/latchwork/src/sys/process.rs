@@ -361,3 +361,9 @@ mod tests {
         assert_eq!(found, tid_address());
     }
 }
+
+/// Has `last` called when the process ends in good order.
+pub(crate) fn at_exit(last: extern "C" fn()) {
+    // SAFETY: a function that lives as long as the program; it does not unwind.
+    unsafe { libc::atexit(last) };
+}

@@ -9,6 +9,7 @@
 
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
 use crate::atomic::const_unless_loom;
+use crate::hook::Site;
 use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
 use crate::sharing::Shared;
 use crate::task::{self, Me, TaskError};
@@ -78,6 +79,10 @@ impl<T> Mutex<T, Robust> {
     }
 }
 
+fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool {
+    matches!(result, Ok(_) | Err(LockError::OwnerDied(_)))
+}
+
 type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
@@ -86,6 +91,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
     #[inline]
+    #[track_caller]
     pub fn lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
         self.lock_with(Patience::ENDLESS)
     }
@@ -95,6 +101,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `TimedOut` does not occur.
     #[inline]
+    #[track_caller]
     pub fn try_lock(self: Pin<&Self>) -> LockResult<'_, T, P> {
         self.lock_with(Patience::NONE)
     }
@@ -104,6 +111,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[inline]
+    #[track_caller]
     pub fn lock_until(self: Pin<&Self>, deadline: Deadline) -> LockResult<'_, T, P> {
         self.lock_with(Patience::until(Some(deadline)))
     }
@@ -113,6 +121,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[cfg(not(loom))]
+    #[track_caller]
     pub fn lock_for(self: Pin<&Self>, timeout: core::time::Duration) -> LockResult<'_, T, P> {
         self.lock_until(Deadline::after(timeout))
     }
@@ -124,6 +133,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// # Errors
     /// See [`LockError`]; `WouldBlock` does not occur.
     #[inline]
+    #[track_caller]
     pub fn lock_interruptible(self: Pin<&Self>, deadline: Option<Deadline>) -> LockResult<'_, T, P>
     where
         P: Interruptible,
@@ -155,12 +165,40 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     }
 
     #[inline(always)]
+    #[track_caller]
     fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
+        if P::CHECKED {
+            return self.lock_checked(patience, Site::caller());
+        }
         // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
             Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
             None => self.lock_slowly(patience),
         }
+    }
+
+    /// As [`Self::lock_with`], with a word to the checker at each step.
+    fn lock_checked(self: Pin<&Self>, patience: Patience, site: Site) -> LockResult<'_, T, P> {
+        let address = core::ptr::from_ref(self.raw()).addr();
+        let at_once = self.lock_slowly(Patience::NONE);
+        let waits = !patience.is_none();
+        if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
+            if has_lock(&at_once) {
+                P::tell_taken(address, !waits, site);
+            }
+            return at_once;
+        }
+        if P::tell_wants(address, patience.deadline().is_some(), site) {
+            P::tell_gave_up(address);
+            return Err(LockError::Deadlock);
+        }
+        let taken = self.lock_slowly(patience);
+        if has_lock(&taken) {
+            P::tell_taken(address, false, site);
+        } else {
+            P::tell_gave_up(address);
+        }
+        taken
     }
 
     #[cold]
@@ -223,11 +261,19 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         unsafe { Pin::new_unchecked(this.mutex) }
     }
 
+    #[inline(always)]
+    fn tell_releasing(&self) {
+        if P::CHECKED {
+            P::tell_releasing(core::ptr::from_ref(self.mutex.raw()).addr());
+        }
+    }
+
     /// Releases the lock. Its data is whole, also if a panic is under way: who calls this goes on.
     #[cfg(not(loom))]
     pub(crate) fn release(this: Self) {
         let this = ManuallyDrop::new(this);
         owner_of_guard(this.owner);
+        this.tell_releasing();
         // SAFETY: the guard holds the lock, and is gone after this.
         unsafe { this.mutex.raw.unlock_raw() }
     }
@@ -253,6 +299,7 @@ impl<T: ?Sized, P: RobustProtocol> DerefMut for RobustGuard<'_, T, P> {
 impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.tell_releasing();
         // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless a panic
         // is under way: an `OwnerDied` becomes a guard only by saying so.
         unsafe {
@@ -356,6 +403,7 @@ impl<T: ?Sized, P: RobustProtocol> Drop for OwnerDied<'_, T, P> {
     fn drop(&mut self) {
         owner_of_guard(self.guard.owner);
         let gives_up = !std::thread::panicking();
+        self.guard.tell_releasing();
         // SAFETY: this guard holds the lock, and the inner guard is never dropped itself.
         unsafe {
             if gives_up {

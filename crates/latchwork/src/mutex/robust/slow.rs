@@ -1,6 +1,7 @@
 //! What a protocol brings to its robust form. Sealed: only this crate's have one.
 
 use super::RawError;
+use crate::hook::Site;
 use crate::mutex::{Patience, Protocol};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -40,4 +41,22 @@ pub trait Slow: Protocol {
     /// After everything else: leaves the ceiling.
     #[inline(always)]
     fn leave(_ceiling: u8) {}
+
+    /// Whether the checker is told of what follows.
+    const CHECKED: bool = false;
+
+    /// The calling task is about to wait for the lock at this address, for at most some time if `timed`; whether
+    /// it must not, since it would wait for ever.
+    fn tell_wants(_lock: usize, _timed: bool, _site: Site) -> bool {
+        false
+    }
+
+    /// It has taken it; by a call that never waits, if `tried`.
+    fn tell_taken(_lock: usize, _tried: bool, _site: Site) {}
+
+    /// It does not wait any more.
+    fn tell_gave_up(_lock: usize) {}
+
+    /// It is about to release it.
+    fn tell_releasing(_lock: usize) {}
 }

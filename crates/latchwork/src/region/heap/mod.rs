@@ -293,6 +293,12 @@ impl Heap {
         })
     }
 
+    /// All that a block takes.
+    pub(in crate::region) fn addresses_of(&self, block: NonNull<u8>) -> core::ops::Range<usize> {
+        let start = block.addr().get();
+        start..start + self.size_of_block(block).unwrap_or(0)
+    }
+
     /// Whether `address` is in the heap's data area.
     pub fn owns(&self, address: NonNull<u8>) -> bool {
         let offset = address.addr().get().wrapping_sub(self.data.addr().get());

@@ -1,0 +1,107 @@
+//! What it costs to have locks checked: a pair of calls of a lock that is free, as in call-overhead, and a
+//! lock that several threads want at a time, as in futex-lock, each with the checker and without.
+//!
+//! Source: none; the debugging mutexes of Linux, whose rules the checker enforces, published no figures. Where
+//! a lock is not checked, none of the checker's instructions are there: that is for the machine code to show
+//! (`tests/fast_path.rs` of the library), not for a clock.
+
+use super::call_overhead::{OneTask, PARKED, Parked};
+use super::contention::{self, Crew, USUAL_LOAD, Work};
+use super::futex_lock::Contend;
+use super::{Prepared, Scenario};
+use crate::measure::Case;
+use crate::peers::locks::{self, Between, Peer};
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Placement, Unit};
+
+pub(super) struct CheckOverhead;
+
+const PEERS: &[&Peer] = &[
+    locks::WAIT_WAKE,
+    locks::CHECKED_WAIT_WAKE,
+    locks::THROUGHPUT,
+    locks::CHECKED_THROUGHPUT,
+    locks::GLIBC,
+];
+
+impl Scenario for CheckOverhead {
+    fn name(&self) -> &'static str {
+        "check-overhead"
+    }
+
+    fn about(&self) -> &'static str {
+        "the same lock checked and not: ns per pair of a free one, and operations per second of a contended one"
+    }
+
+    fn base(&self) -> &'static str {
+        locks::WAIT_WAKE.name
+    }
+
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let tasks = contention::tasks(plan, &mut prepared.warnings);
+        for peer in self.available(plan) {
+            let one_task = OneTask {
+                sample: plan.sample,
+                priority: peer.priority,
+            };
+            let alone = Params {
+                tasks: Some(1),
+                ..Params::default()
+            };
+            if let Ok(sampler) = peer.visit(Between::Threads, one_task) {
+                prepared.cases.push(Case {
+                    contestant: peer.name,
+                    params: alone.clone(),
+                    group: alone,
+                    is_base: peer.name == self.base(),
+                    unit: Unit::Ns,
+                    beside: Vec::new(),
+                    sampler,
+                });
+            }
+            for &tasks in tasks.iter().filter(|tasks| **tasks > 1) {
+                let contend = Contend {
+                    crew: Crew {
+                        kind: Kind::Threads,
+                        tasks,
+                    },
+                    work: Work {
+                        load: USUAL_LOAD,
+                        sleeps: 0,
+                    },
+                    window: plan.window,
+                };
+                let params = Params {
+                    tasks: Some(tasks),
+                    load: Some(USUAL_LOAD),
+                    sleeps: Some(0),
+                    placement: Some(Placement::Free),
+                    kind: Some(Kind::Threads),
+                    ..Params::default()
+                };
+                if let Ok(sampler) = peer.visit(Between::Threads, contend) {
+                    prepared.cases.push(Case {
+                        contestant: peer.name,
+                        params: params.clone(),
+                        group: params,
+                        is_base: peer.name == self.base(),
+                        unit: Unit::OpsPerSecond,
+                        beside: Vec::new(),
+                        sampler,
+                    });
+                }
+            }
+        }
+        prepared.company = Some(Box::new(Parked::new(PARKED)));
+        prepared
+    }
+}

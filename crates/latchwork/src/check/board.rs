@@ -1,0 +1,315 @@
+//! This process's board: made at its first use, and anew in the child of a fork.
+//!
+//! Where it is stands in a page that the kernel wipes on fork, as does the lock for what is changed by
+//! several tasks. So a child finds no board and a free lock; it makes a board of its own, and brings over
+//! what its parent's, which it has mapped still, says of locks and places. (What tasks hold is each task's own
+//! business: see `own.rs`.)
+//!
+//! Texts and locks are found without the lock, and entered under it. An entry is published by its key or
+//! address, last; nothing is ever taken out, but a lock that is gone gives its place to another one.
+#![allow(unsafe_code)]
+
+use super::layout::{
+    BOARD, BYTES, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, Place,
+    TEXT_BYTES, TEXTS, TEXTS_AT, Text, VERSION, lock_slot, text_slot,
+};
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::mutex::{RawLock, WaitWake};
+use crate::sys::{board as sys, thread};
+use crate::text::whole_characters;
+use core::ptr::{self, NonNull};
+
+/// A board that is mapped. It stays so until the process ends.
+#[derive(Clone, Copy)]
+pub(super) struct Board(NonNull<u8>);
+
+// SAFETY: atomics, at an address that stays valid.
+unsafe impl Send for Board {}
+// SAFETY: as above.
+unsafe impl Sync for Board {}
+
+/// What the child of a fork does not inherit. Zero is a valid one.
+#[repr(C)]
+pub(super) struct Fresh {
+    board: AtomicPtr<u8>,
+    /// Guards what several tasks change: the board's tables, and the order graph.
+    pub(super) lock: WaitWake,
+    /// Which finding was reported last, to number them.
+    pub(super) findings: AtomicU32,
+}
+
+/// A page that is wiped on fork.
+static FRESH: AtomicPtr<Fresh> = AtomicPtr::new(ptr::null_mut());
+/// The board of the process, or of the one that it is a fork of.
+static INHERITED: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// The descriptor of that, and its inode.
+static DESCRIPTOR: AtomicU32 = AtomicU32::new(u32::MAX);
+/// See [`DESCRIPTOR`].
+static INODE: AtomicU64 = AtomicU64::new(0);
+
+/// The page that is wiped on fork; `None` if there is no memory.
+pub(super) fn fresh() -> Option<&'static Fresh> {
+    // Acquire: pairs with the Release below.
+    let known = FRESH.load(Ordering::Acquire);
+    // SAFETY: null, or a page that stays; zero is a valid value.
+    if let Some(fresh) = unsafe { known.as_ref() } {
+        return Some(fresh);
+    }
+    let page = thread::map_wipe_on_fork().ok()?;
+    match FRESH.compare_exchange(
+        ptr::null_mut(),
+        page.as_ptr().cast(),
+        Ordering::Release,
+        Ordering::Acquire,
+    ) {
+        // SAFETY: as above.
+        Ok(_) => Some(unsafe { page.cast().as_ref() }),
+        Err(other) => {
+            // SAFETY: nobody else knows this page.
+            unsafe { thread::unmap_record(page) };
+            // SAFETY: as above.
+            unsafe { other.as_ref() }
+        }
+    }
+}
+
+/// The board, if there is one or one can be made.
+#[inline]
+pub(super) fn board() -> Option<Board> {
+    // Acquire: pairs with the Release in `fresh` and `make`.
+    // SAFETY: as in `fresh`.
+    let fresh = unsafe { FRESH.load(Ordering::Acquire).as_ref() };
+    let board = fresh.and_then(|fresh| NonNull::new(fresh.board.load(Ordering::Acquire)));
+    board.map_or_else(make, |board| Some(Board(board)))
+}
+
+/// Runs `change` under the lock of what several tasks change.
+pub(super) fn alone<R>(change: impl FnOnce(&Fresh) -> R) -> Option<R> {
+    let fresh = fresh()?;
+    fresh.lock.lock();
+    let result = change(fresh);
+    // SAFETY: taken above.
+    unsafe { fresh.lock.unlock() };
+    Some(result)
+}
+
+#[cold]
+fn make() -> Option<Board> {
+    alone(|fresh| {
+        // Acquire, Release: see `board`.
+        if let Some(board) = NonNull::new(fresh.board.load(Ordering::Acquire)) {
+            return Some(Board(board));
+        }
+        let (base, file) = sys::make(BOARD, BYTES).ok()?;
+        let board = Board(base);
+        let parents = INHERITED.swap(base.as_ptr(), Ordering::Relaxed);
+        let old = sys::Open {
+            descriptor: DESCRIPTOR.swap(file.descriptor, Ordering::Relaxed),
+            inode: INODE.swap(file.inode, Ordering::Relaxed),
+        };
+        if let Some(parents) = NonNull::new(parents) {
+            board.bring_over(Board(parents));
+            // SAFETY: this process's mapping of its parent's board, which nobody uses: what led to it was
+            // wiped, and the only thread is this one, or came after the fork.
+            unsafe { sys::leave(parents, BYTES, old) };
+        }
+        let header = board.header();
+        // Relaxed: published by the magic number.
+        header.version.store(VERSION, Ordering::Relaxed);
+        header
+            .process
+            .store(thread::process_id(), Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        fresh.board.store(base.as_ptr(), Ordering::Release);
+        Some(board)
+    })
+    .flatten()
+}
+
+impl Board {
+    #[inline]
+    fn at<T>(self, offset: usize) -> &'static T {
+        // SAFETY: `offset` is one of the layout's, within the mapping, which stays; all types there consist
+        // of atomics, for which every string of bytes is a value.
+        unsafe { self.0.add(offset).cast().as_ref() }
+    }
+
+    pub(super) fn header(self) -> &'static Header {
+        self.at(0)
+    }
+
+    #[inline]
+    pub(super) fn place(self, index: usize) -> &'static Place {
+        debug_assert!(index < PLACES);
+        self.at(PLACES_AT + index * size_of::<Place>())
+    }
+
+    #[inline]
+    fn text(self, index: usize) -> &'static Text {
+        self.at(TEXTS_AT + index * size_of::<Text>())
+    }
+
+    #[inline]
+    fn entry(self, index: usize) -> &'static Entry {
+        self.at(LOCKS_AT + index * size_of::<Entry>())
+    }
+
+    /// The places that were ever used.
+    pub(super) fn places(self) -> impl Iterator<Item = &'static Place> {
+        // Acquire: pairs with `claim`.
+        let used = self.header().places.load(Ordering::Acquire) as usize;
+        (0..used.min(PLACES)).map(move |index| self.place(index))
+    }
+
+    /// A place for the calling thread, and its number.
+    pub(super) fn claim(self) -> Option<(usize, &'static Place)> {
+        let index = (0..PLACES).find(|index| {
+            let taken = &self.place(*index).taken;
+            taken.load(Ordering::Relaxed) == 0
+                // Acquire: pairs with the Release of the one that left.
+                && taken
+                    .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+        })?;
+        // Release: pairs with `places`.
+        self.header()
+            .places
+            .fetch_max(index as u32 + 1, Ordering::Release);
+        Some((index, self.place(index)))
+    }
+
+    /// What is known of the lock at an address.
+    #[inline]
+    pub(super) fn lock(self, address: usize) -> Option<&'static Entry> {
+        let first = lock_slot(address as u64);
+        for step in 0..LOCKS {
+            let entry = self.entry((first + step) % LOCKS);
+            // Acquire: pairs with the Release in `enter_lock`.
+            match entry.address.load(Ordering::Acquire) {
+                0 => return None,
+                found if found == address as u64 => return Some(entry),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The place for a lock that is not known, which `fill` describes. Under the lock.
+    pub(super) fn enter_lock(
+        self,
+        address: usize,
+        fill: impl FnOnce(&Entry),
+    ) -> Option<&'static Entry> {
+        if let Some(known) = self.lock(address) {
+            return Some(known);
+        }
+        let header = self.header();
+        let first = lock_slot(address as u64);
+        // A table that is nearly full makes long searches.
+        let probes = LOCKS / 8;
+        let free = (0..probes)
+            .map(|step| self.entry((first + step) % LOCKS))
+            .find(|entry| {
+                entry.address.load(Ordering::Relaxed) == 0
+                    || entry.what.load(Ordering::Relaxed) & GONE != 0
+            });
+        let Some(entry) = free else {
+            header.unchecked.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        fill(entry);
+        header.locks.fetch_add(1, Ordering::Relaxed);
+        // Release: pairs with `lock`.
+        entry.address.store(address as u64, Ordering::Release);
+        Some(entry)
+    }
+
+    /// All locks that were ever entered.
+    pub(super) fn locks(self) -> impl Iterator<Item = &'static Entry> {
+        (0..LOCKS)
+            .map(move |index| self.entry(index))
+            .filter(|entry| entry.address.load(Ordering::Acquire) != 0)
+    }
+
+    fn find_text(self, key: u64) -> (Option<&'static Text>, Option<&'static Text>) {
+        let first = text_slot(key);
+        for step in 0..64 {
+            let text = self.text((first + step) % TEXTS);
+            // Acquire: pairs with the Release in `enter_text`.
+            match text.key.load(Ordering::Acquire) {
+                0 => return (None, Some(text)),
+                found if found == key => return (Some(text), None),
+                _ => {}
+            }
+        }
+        (None, None)
+    }
+
+    /// Whether a text stands there.
+    #[inline]
+    pub(super) fn has_text(self, key: u64) -> bool {
+        self.find_text(key).0.is_some()
+    }
+
+    /// A text under its key, if it is there.
+    pub(super) fn text_of(self, key: u64) -> Option<&'static Text> {
+        self.find_text(key).0
+    }
+
+    /// Enters a text under a key, unless there is no room. Under the lock.
+    pub(super) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
+        if let (None, Some(place)) = self.find_text(key) {
+            let _ = core::fmt::write(&mut Writer { place, at: 0 }, text);
+            // Release: pairs with `find_text`.
+            place.key.store(key, Ordering::Release);
+        }
+    }
+
+    /// Copies what a parent's board says of texts and locks.
+    fn bring_over(self, parents: Self) {
+        for index in 0..TEXTS {
+            let (from, to) = (parents.text(index), self.text(index));
+            let key = from.key.load(Ordering::Acquire);
+            if key != 0 {
+                for (from, to) in from.bytes.iter().zip(&to.bytes) {
+                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+                to.key.store(key, Ordering::Relaxed);
+            }
+        }
+        for entry in parents.locks() {
+            let address = entry.address.load(Ordering::Relaxed) as usize;
+            self.enter_lock(address, |own| {
+                own.site
+                    .store(entry.site.load(Ordering::Relaxed), Ordering::Relaxed);
+                own.name
+                    .store(entry.name.load(Ordering::Relaxed), Ordering::Relaxed);
+                own.what
+                    .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
+                own.class
+                    .store(entry.class.load(Ordering::Relaxed), Ordering::Relaxed);
+                own.node
+                    .store(entry.node.load(Ordering::Relaxed), Ordering::Relaxed);
+                let generation = entry.generation.load(Ordering::Relaxed);
+                own.generation.store(generation, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+/// Writes a text to its place.
+struct Writer {
+    place: &'static Text,
+    at: usize,
+}
+
+impl core::fmt::Write for Writer {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for byte in whole_characters(text, TEXT_BYTES - self.at).bytes() {
+            // Relaxed: published by the key.
+            self.place.bytes[self.at].store(byte, Ordering::Relaxed);
+            self.at += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,399 @@
+//! [`Checked`]: a lock that explains itself.
+//!
+//! It stands in front of a lock of any protocol, and changes nothing about how that is taken, waited for and
+//! released: it tries first, and says what it is about to do where that fails. While it waits it comes back
+//! from the inner lock when there is something to report.
+//!
+//! *Cost:* the [tag](super::tag) and the thread's own stack, each way; see [`order`](super::order) for what is done
+//! while other locks are held. *Checked by:* `tests/check.rs`, `tests/check_faults`.
+#![allow(unsafe_code)]
+
+use super::kinds::Checkable;
+use super::tag::Tag;
+use super::tell;
+use crate::hook::{How, Lock, Mode, Site, Verdict};
+use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::time::Deadline;
+use core::error::Error;
+use core::fmt;
+use core::marker::PhantomData;
+use core::panic::Location;
+use core::ptr;
+
+/// What a checked lock does with a call that would wait for ever: it waits, after the report.
+#[derive(Debug)]
+pub struct Reports;
+
+/// What a checked lock does with a call that would wait for ever: it fails with [`Refused::Deadlock`], after the
+/// report.
+#[derive(Debug)]
+pub struct Refuses;
+
+/// A lock that is checked, as the parameter of a [`Mutex`](crate::mutex::Mutex).
+///
+/// It goes around any protocol: `Checked<WaitWake>`, `Checked<Inherit<Shared>>`, `Checked<Spin>`; into
+/// [`Robust`](crate::mutex::Robust), whose parameter it is (`Robust<Checked<WaitWake<Shared>>>`, without a tag); and into a
+/// [`RecursiveMutex`](crate::mutex::RecursiveMutex). With `A` = [`Refuses`] lock calls return a
+/// `Result`, and fail instead of closing a circle of waits.
+///
+/// Every breach of a [rule](super::Rule) is reported, and the program goes on as it would without the checker;
+/// but what nobody holds is not released.
+///
+/// Owner death, fork, signals: as for `P`. In the child of a fork the private locks that the forking thread held
+/// are its own.
+///
+/// ```
+/// use latchwork::check::Checked;
+/// use latchwork::mutex::{Mutex, WaitWake};
+///
+/// static ACCOUNTS: Mutex<u32, Checked<WaitWake>> =
+///     Mutex::from_raw(Checked::named("accounts", WaitWake::new()), 0);
+/// *ACCOUNTS.lock() += 1;
+/// ```
+#[repr(C)]
+#[derive(Debug)]
+pub struct Checked<P, A = Reports> {
+    pub(super) tag: Tag,
+    lock: P,
+    answer: PhantomData<fn() -> A>,
+}
+
+/// Why a lock of a [`Checked<P, Refuses>`](Checked) was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused<F> {
+    /// To wait would close a circle of waits; which was reported.
+    Deadlock,
+    /// The protocol cannot do its part.
+    Fault(F),
+}
+
+impl<F: fmt::Display> fmt::Display for Refused<F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deadlock => formatter.write_str("waiting for the lock would be a deadlock"),
+            Self::Fault(fault) => fault.fmt(formatter),
+        }
+    }
+}
+
+impl<F: Error> Error for Refused<F> {}
+
+impl<P, A> Checked<P, A> {
+    /// From an unlocked lock. Reports name it by the place of this call, or by the object of a region that it
+    /// lies in.
+    #[must_use]
+    #[track_caller]
+    pub const fn new(lock: P) -> Self {
+        Self::named("", lock)
+    }
+
+    /// From an unlocked lock, with the name that reports call it by; at most 24 bytes are kept.
+    ///
+    /// Locks of one name are of one class: see [`Rule::OneOrder`](super::Rule::OneOrder).
+    #[must_use]
+    #[track_caller]
+    pub const fn named(name: &str, lock: P) -> Self {
+        Self {
+            tag: Tag::new(name, Location::caller()),
+            lock,
+            answer: PhantomData,
+        }
+    }
+
+    /// The lock inside, for what it tells of itself. What is taken by it is not seen.
+    #[must_use]
+    pub const fn inner(&self) -> &P {
+        &self.lock
+    }
+}
+
+impl<P: Default, A> Default for Checked<P, A> {
+    #[track_caller]
+    fn default() -> Self {
+        Self::new(P::default())
+    }
+}
+
+mod sealed {
+    /// How a call ended that was ready to wait.
+    #[derive(Debug)]
+    pub enum Failed<F, U> {
+        Deadlock,
+        Fault(F),
+        Unfinished(U),
+    }
+}
+use sealed::Failed;
+
+impl<P: Checkable, A> Checked<P, A> {
+    #[inline]
+    fn me(&self) -> Lock {
+        self.tag.lock(P::KIND, P::TRAITS)
+    }
+
+    #[inline]
+    fn verify(&self, site: Site) {
+        self.tag.verify(|| self.me(), site);
+    }
+
+    /// Takes the lock, first at once and then by `wait`, which is ready to wait until the deadline that it is
+    /// given, and says whether it has the lock.
+    #[inline]
+    fn take<U>(
+        &self,
+        site: Site,
+        refuses: bool,
+        deadline: Option<Deadline>,
+        wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
+    ) -> Result<bool, Failed<P::Fault, U>> {
+        self.verify(site);
+        if self.lock.try_acquire().map_err(Failed::Fault)? {
+            tell::taken(self.me(), Mode::Exclusive, How::Locked, site);
+            return Ok(true);
+        }
+        self.take_contended(site, refuses, deadline, wait)
+    }
+
+    #[cold]
+    fn take_contended<U>(
+        &self,
+        site: Site,
+        refuses: bool,
+        deadline: Option<Deadline>,
+        wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
+    ) -> Result<bool, Failed<P::Fault, U>> {
+        let me = self.me();
+        let verdict = tell::wants(me, Mode::Exclusive, deadline.is_some(), site);
+        if refuses && verdict == Verdict::Deadlock {
+            tell::gave_up(me);
+            return Err(Failed::Deadlock);
+        }
+        loop {
+            let report = tell::patience().map(Deadline::from_nanoseconds);
+            let report = report.filter(|report| deadline.is_none_or(|deadline| *report < deadline));
+            let ended = wait(report.or(deadline));
+            match ended {
+                Ok(Ok(true)) => {
+                    tell::taken(me, Mode::Exclusive, How::Locked, site);
+                    return Ok(true);
+                }
+                Ok(Ok(false)) if report.is_some() => tell::still_waits(),
+                Ok(Ok(false)) => {
+                    tell::gave_up(me);
+                    return Ok(false);
+                }
+                Ok(Err(unfinished)) => {
+                    tell::gave_up(me);
+                    return Err(Failed::Unfinished(unfinished));
+                }
+                Err(fault) => {
+                    tell::gave_up(me);
+                    return Err(Failed::Fault(fault));
+                }
+            }
+        }
+    }
+
+    /// Waits as long as it is told.
+    fn wait(&self, deadline: Option<Deadline>) -> Result<Result<bool, Never>, P::Fault> {
+        match deadline {
+            Some(deadline) => self.lock.acquire_until(deadline).map(Ok),
+            None => self.lock.acquire().map(|()| Ok(true)),
+        }
+    }
+
+    #[inline]
+    fn try_take(&self, site: Site) -> Result<bool, P::Fault> {
+        self.verify(site);
+        let taken = self.lock.try_acquire()?;
+        if taken {
+            tell::taken(self.me(), Mode::Exclusive, How::Tried, site);
+        }
+        Ok(taken)
+    }
+
+    /// # Safety
+    /// As for [`Protocol::release`].
+    #[inline]
+    unsafe fn give_back(&self, site: Site) {
+        self.verify(site);
+        if tell::releasing(self.me(), site) != Verdict::NotHeld {
+            // SAFETY: by the caller's contract, or as the program would have it.
+            unsafe { self.lock.release() }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Protocol::release`].
+    unsafe fn give_back_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
+        self.verify(site);
+        if tell::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
+            // SAFETY: as above.
+            unsafe { self.lock.release() }
+        }
+    }
+
+    fn take_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
+        let taken = self.lock.acquire_again(arrival);
+        tell::condvar_wait_ends(self.me(), taken.is_ok());
+        taken
+    }
+}
+
+/// There is no such way for it to end.
+#[derive(Clone, Copy, Debug)]
+enum Never {}
+
+fn fault_of<F>(failed: Failed<F, Never>) -> F {
+    match failed {
+        Failed::Fault(fault) => fault,
+        Failed::Unfinished(never) => match never {},
+        Failed::Deadlock => unreachable!("only calls that may be refused are"),
+    }
+}
+
+fn refusal_of<F>(failed: Failed<F, Never>) -> Refused<F> {
+    match failed {
+        Failed::Fault(fault) => Refused::Fault(fault),
+        Failed::Unfinished(never) => match never {},
+        Failed::Deadlock => Refused::Deadlock,
+    }
+}
+
+// SAFETY: the inner lock's contract is the same; what is added are words and looks.
+unsafe impl<P: Checkable> Protocol for Checked<P, Reports> {
+    type Fault = P::Fault;
+    type Outcome<G> = P::Outcome<G>;
+
+    #[inline]
+    fn outcome<G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
+        P::outcome(result)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn acquire(&self) -> Result<(), P::Fault> {
+        let taken = self.take(Site::caller(), false, None, |deadline| self.wait(deadline));
+        taken.map(|_| ()).map_err(fault_of)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn try_acquire(&self) -> Result<bool, P::Fault> {
+        self.try_take(Site::caller())
+    }
+
+    #[inline]
+    #[track_caller]
+    fn acquire_until(&self, deadline: Deadline) -> Result<bool, P::Fault> {
+        let wait = |deadline| self.wait(deadline);
+        let taken = self.take(Site::caller(), false, Some(deadline), wait);
+        taken.map_err(fault_of)
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn release(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.give_back(Site::caller()) }
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        self.lock.queue()
+    }
+
+    unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.give_back_to_wait(condvar, timed, site) }
+    }
+
+    fn acquire_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
+        self.take_again(arrival)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<P: Checkable> Protocol for Checked<P, Refuses> {
+    type Fault = Refused<P::Fault>;
+    type Outcome<G> = Result<G, Self::Fault>;
+
+    #[inline]
+    fn outcome<G>(result: Result<G, Self::Fault>) -> Result<G, Self::Fault> {
+        result
+    }
+
+    #[inline]
+    #[track_caller]
+    fn acquire(&self) -> Result<(), Self::Fault> {
+        let taken = self.take(Site::caller(), true, None, |deadline| self.wait(deadline));
+        taken.map(|_| ()).map_err(refusal_of)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn try_acquire(&self) -> Result<bool, Self::Fault> {
+        self.try_take(Site::caller()).map_err(Refused::Fault)
+    }
+
+    #[inline]
+    #[track_caller]
+    fn acquire_until(&self, deadline: Deadline) -> Result<bool, Self::Fault> {
+        let wait = |deadline| self.wait(deadline);
+        let taken = self.take(Site::caller(), true, Some(deadline), wait);
+        taken.map_err(refusal_of)
+    }
+
+    #[inline]
+    #[track_caller]
+    unsafe fn release(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.give_back(Site::caller()) }
+    }
+
+    fn queue(&self) -> Queue<'_> {
+        self.lock.queue()
+    }
+
+    unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.give_back_to_wait(condvar, timed, site) }
+    }
+
+    fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
+        self.take_again(arrival).map_err(Refused::Fault)
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> {
+    #[inline]
+    #[track_caller]
+    fn acquire_interruptible(
+        &self,
+        deadline: Option<Deadline>,
+    ) -> Result<Result<(), Unfinished>, P::Fault> {
+        let wait = |until| {
+            Ok(match self.lock.acquire_interruptible(until)? {
+                Ok(()) => Ok(true),
+                Err(Unfinished::TimedOut) => Ok(false),
+                Err(unfinished) => Err(unfinished),
+            })
+        };
+        match self.take(Site::caller(), false, deadline, wait) {
+            Ok(true) => Ok(Ok(())),
+            Ok(false) => Ok(Err(Unfinished::TimedOut)),
+            Err(Failed::Unfinished(unfinished)) => Ok(Err(unfinished)),
+            Err(Failed::Fault(fault)) => Err(fault),
+            Err(Failed::Deadlock) => unreachable!("only calls that may be refused are"),
+        }
+    }
+}
+
+impl<P, A> Drop for Checked<P, A> {
+    fn drop(&mut self) {
+        // What kind it is the board knows.
+        let lock = Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Mutex);
+        self.tag.end(lock);
+    }
+}

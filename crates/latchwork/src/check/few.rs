@@ -1,0 +1,103 @@
+//! Text and lists of a fixed room: findings are made where nothing may be allocated.
+
+use core::fmt;
+use core::ops::Deref;
+
+/// Up to `N` bytes of text; what does not fit is cut off.
+#[derive(Clone, Copy)]
+pub struct Text<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> Text<N> {
+    pub(super) const EMPTY: Self = Self {
+        bytes: [0; N],
+        length: 0,
+    };
+
+    pub(super) fn new(text: fmt::Arguments<'_>) -> Self {
+        let mut this = Self::EMPTY;
+        let _ = fmt::write(&mut this, text);
+        this
+    }
+}
+
+impl<const N: usize> fmt::Write for Text<N> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = crate::text::whole_characters(text, N - self.length);
+        self.bytes[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+impl<const N: usize> Deref for Text<N> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        // Whole characters only were put in.
+        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+}
+
+impl<const N: usize> fmt::Display for Text<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self)
+    }
+}
+
+impl<const N: usize> fmt::Debug for Text<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, formatter)
+    }
+}
+
+/// Up to `N` things; what does not fit is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Few<T, const N: usize> {
+    things: [Option<T>; N],
+    count: usize,
+}
+
+impl<T: Copy, const N: usize> Few<T, N> {
+    pub(super) const EMPTY: Self = Self {
+        things: [None; N],
+        count: 0,
+    };
+
+    /// Whether it fitted.
+    pub(super) fn push(&mut self, thing: T) -> bool {
+        let fits = self.count < N;
+        if fits {
+            self.things[self.count] = Some(thing);
+            self.count += 1;
+        }
+        fits
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
+        self.things[..self.count].iter().map(|thing| {
+            // Below the count all are there.
+            thing.as_ref().unwrap_or_else(|| unreachable!())
+        })
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        self.things[..self.count].get(index)?.as_ref()
+    }
+}

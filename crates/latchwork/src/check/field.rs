@@ -1,0 +1,176 @@
+//! Who there is: the threads of this process, and the tasks of the regions that the caller is a task of.
+//!
+//! What another process's task holds of that process's own locks stands in the region, too. So a chain goes from
+//! one process's private lock on to a shared one, and on to another's private one. What a thread of another
+//! process holds that is no task of a region in common is not seen.
+
+use super::board::{self, Board};
+use super::circle::{Field, keeps};
+use super::layout::{PLACES, Place};
+use super::own::Own;
+use crate::atomic::Ordering;
+use crate::hook::record::unpack;
+use crate::hook::{Kind, Lock, Mode, TaskRecord};
+use crate::region;
+use crate::task::Me;
+
+/// A task, and where its record stands.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'f> {
+    pub(super) record: &'f TaskRecord,
+    /// Of this process only.
+    place: Option<&'static Place>,
+    pub(super) process: u32,
+    pub(super) thread: u32,
+}
+
+impl PartialEq for Who<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        (self.process, self.thread) == (other.process, other.thread)
+    }
+}
+
+impl<'f> Who<'f> {
+    fn new(record: &'f TaskRecord, place: Option<&'static Place>) -> Option<Self> {
+        // Acquire: pairs with `TaskRecord::begin`.
+        let thread = record.thread.load(Ordering::Acquire);
+        (thread != 0).then(|| Self {
+            record,
+            place,
+            process: record.process.load(Ordering::Relaxed),
+            thread,
+        })
+    }
+
+    /// What it holds of a lock.
+    pub(super) fn held(&self, address: u64) -> Option<crate::hook::Held> {
+        let more = self.place.map_or(&[][..], |place| &place.more);
+        let all = self.record.held.iter().chain(more);
+        all.filter_map(|entry| entry.view())
+            .find(|held| held.lock.address as u64 == address)
+    }
+}
+
+/// See the head of this file.
+pub(super) struct Here {
+    board: Board,
+    process: u32,
+}
+
+impl Here {
+    pub(super) fn new(own: &Own) -> Option<Self> {
+        Some(Self {
+            board: board::board()?,
+            process: own.identity().0,
+        })
+    }
+
+    /// The calling task.
+    pub(super) fn me(&self, own: &Own) -> Option<Who<'_>> {
+        Who::new(own.record(), Some(own.place()))
+    }
+
+    /// Whoever holds a lock, beside the calling task.
+    pub(super) fn holder(&self, own: &Own, lock: Lock) -> Option<Who<'_>> {
+        let me = self.me(own)?;
+        self.candidates(me, lock)
+            .find(|other| self.as_field().blocks(*other, me, lock, Mode::Exclusive))
+    }
+
+    fn as_field(&self) -> &Self {
+        self
+    }
+
+    /// The threads of this process.
+    pub(super) fn locals(&self) -> impl Iterator<Item = Who<'_>> {
+        self.board
+            .places()
+            .filter_map(|place| Who::new(&place.record, Some(place)))
+    }
+
+    /// The tasks of other processes, in the regions of the calling thread that `wanted` selects.
+    fn others(
+        &self,
+        wanted: impl Fn(core::ops::Range<usize>) -> bool,
+    ) -> impl Iterator<Item = Who<'_>> {
+        Me::whoever()
+            .attachments()
+            .filter(move |attachment| wanted(attachment.base..attachment.end))
+            .flat_map(|attachment| region::check_records(&attachment))
+            .filter_map(|record| Who::new(record, None))
+            .filter(|who| who.process != self.process)
+    }
+
+    /// Who can hold a lock that a task wants: the tasks of the region that it lies in, or of the process.
+    fn candidates(&self, waiter: Who<'_>, lock: Lock) -> impl Iterator<Item = Who<'_>> {
+        let is_common = region_of(lock.address);
+        let is_local = waiter.process == self.process;
+        let locals = self.locals().filter(move |_| is_local || is_common);
+        let others = self.others(move |range| {
+            if is_common {
+                range.contains(&lock.address)
+            } else {
+                !is_local
+            }
+        });
+        let others = others.filter(move |who| is_common || who.process == waiter.process);
+        locals.chain(others)
+    }
+}
+
+/// Whether an address lies in a region that the calling thread is a task of.
+fn region_of(address: usize) -> bool {
+    Me::whoever()
+        .attachments()
+        .any(|attachment| (attachment.base..attachment.end).contains(&address))
+}
+
+impl<'h> Field for &'h Here {
+    type Task = Who<'h>;
+
+    fn record(&self, task: Who<'h>) -> &TaskRecord {
+        task.record
+    }
+
+    fn blocks(&self, other: Who<'h>, waiter: Who<'h>, lock: Lock, mode: Mode) -> bool {
+        let more = || {
+            let place = other.place?;
+            let entry = place
+                .more
+                .iter()
+                .find(|entry| entry.lock.load(Ordering::Acquire) == lock.address as u64)?;
+            let held = unpack(0, entry.what.load(Ordering::Relaxed)).1;
+            Some(mode == Mode::Exclusive || held == Mode::Exclusive)
+        };
+        other != waiter && (keeps(other.record, lock, mode) || more() == Some(true))
+    }
+
+    fn any_that_blocks(
+        &self,
+        waiter: Who<'h>,
+        lock: Lock,
+        mode: Mode,
+        visit: &mut dyn FnMut(Who<'h>) -> bool,
+    ) -> bool {
+        if !lock.kind.has_owner() {
+            return false;
+        }
+        // The holder says so itself, before it waits for anything, and until it is about to release. So where
+        // there can be only one, and it does not say so, it is at work.
+        if waiter.process == self.process
+            && lock.kind != Kind::RwLock
+            && !region_of(lock.address)
+            && let Some(entry) = self.board.lock(lock.address)
+        {
+            let holder = entry.holder.load(Ordering::Relaxed).checked_sub(1);
+            let place = holder.map(|holder| self.board.place(holder as usize % PLACES));
+            let holder = place.and_then(|place| Who::new(&place.record, Some(place)));
+            return holder
+                .filter(|other| self.blocks(*other, waiter, lock, mode))
+                .is_some_and(visit);
+        }
+        self.candidates(waiter, lock)
+            .filter(|other| self.blocks(*other, waiter, lock, mode))
+            .any(visit)
+    }
+}

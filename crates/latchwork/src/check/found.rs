@@ -1,0 +1,313 @@
+//! The findings, one function for each kind.
+
+use super::circle::Circle;
+use super::few::Text;
+use super::field::Who;
+use super::finding::{Confidence, Finding, TaskText, Use};
+use super::order;
+use super::own::{Mine, Own};
+use super::rule::Rule;
+use super::sink::report;
+use super::words;
+use crate::atomic::Ordering;
+use crate::hook::record::unpack;
+use crate::hook::{Lock, Mode, Site};
+use core::fmt::{self, Write};
+
+/// A task by name and number.
+struct WhoIs<'a>(&'a TaskText);
+
+impl fmt::Display for WhoIs<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write_who(to)
+    }
+}
+
+/// What the calling task holds.
+fn use_of_mine(own: &Own, mine: &Mine) -> Use {
+    let (lock, mode) = mine.lock();
+    words::use_of(own.identity().0, lock, mode, mine.site, mine.since)
+}
+
+/// The calling task, with a lock that it asks something of.
+fn me_at(own: &Own, lock: Lock, mode: Mode, site: Site) -> TaskText {
+    let process = own.identity().0;
+    TaskText {
+        wants: Some(words::use_of(process, lock, mode, site, 0)),
+        ..words::me(own)
+    }
+}
+
+/// Another task, with a lock that it holds.
+fn holder(who: Who<'_>, lock: Lock) -> TaskText {
+    let held = who.held(lock.address as u64);
+    TaskText {
+        holds: held.map(|held| words::use_of_held(who.process, &held)),
+        does: words::doing(who.process, who.thread),
+        ..words::task(who)
+    }
+}
+
+/// A rule of use was broken by the calling task; `other` holds the lock, if anybody does.
+pub(super) fn misuse(
+    own: &Own,
+    rule: Rule,
+    lock: Lock,
+    site: Site,
+    other: Option<Who<'_>>,
+    what: fmt::Arguments<'_>,
+) {
+    report(rule, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, Mode::Exclusive, site);
+        if let Some((_, mine)) = own.find(lock.address) {
+            me.holds = Some(use_of_mine(own, &mine));
+        }
+        summarise(finding, &me, format_args!("{what}"));
+        finding.tasks.push(me);
+        if let Some(other) = other {
+            finding.tasks.push(holder(other, lock));
+        }
+    });
+}
+
+fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
+    let lock = me.wants.as_ref().or(me.holds.as_ref());
+    let _ = write!(finding.summary, "{} {what}", WhoIs(me));
+    if let Some(of) = lock {
+        let _ = write!(
+            finding.summary,
+            " {} {} ({})",
+            of.lock.kind.name(),
+            of.lock.name,
+            of.at
+        );
+    }
+}
+
+/// The calling task wants a lock that it holds.
+pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
+    report(Rule::NoRecursion, seen_unless(timed), |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        me.holds = Some(use_of_mine(own, mine));
+        let how = match (mine.lock().1, mode) {
+            (Mode::Shared, Mode::Exclusive) => "holds to read and now wants alone",
+            _ => "wants again",
+        };
+        summarise(finding, &me, format_args!("{how}"));
+        let held = own.locks().count();
+        finding.note = Text::new(format_args!(
+            "it waits for itself; it holds {held} lock(s) in all{}",
+            if timed {
+                ", and its wait ends at a deadline"
+            } else {
+                ""
+            }
+        ));
+        finding.tasks.push(me);
+        add_others_of_mine(own, lock, finding);
+    });
+}
+
+/// The other locks that the calling task holds, as far as there is room.
+fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
+    for mine in own.locks().filter(|mine| mine.address != but.address) {
+        let of = use_of_mine(own, &mine);
+        let _ = write!(finding.note, "; {} ({})", of.lock.name, of.at);
+    }
+}
+
+const fn seen_unless(timed: bool) -> Confidence {
+    if timed {
+        Confidence::Follows
+    } else {
+        Confidence::Seen
+    }
+}
+
+/// Tasks wait for each other.
+pub(super) fn deadlock(circle: &Circle<Who<'_>>) {
+    report(Rule::NoDeadlock, seen_unless(circle.ends()), |finding| {
+        let before = circle.links().last();
+        let mut previous = before.map(|link| link.task);
+        for link in circle.links() {
+            let who = link.task;
+            let mut task = words::task(who);
+            // What it holds of what the one before it waits for.
+            let needed = previous.and_then(|previous| previous.record.view().needs());
+            if let Some(needed) = needed {
+                let held = who.held(needed);
+                task.holds = held.map(|held| words::use_of_held(who.process, &held));
+            }
+            previous = Some(who);
+            if !finding.tasks.push(task) {
+                break;
+            }
+        }
+        let tasks = finding.tasks;
+        for task in tasks.iter() {
+            if let Some(wants) = &task.wants {
+                let _ = write!(
+                    finding.summary,
+                    "{} wants {} -> ",
+                    WhoIs(task),
+                    wants.lock.name
+                );
+            }
+        }
+        if let Some(first) = tasks.get(0) {
+            let _ = write!(finding.summary, "{}", WhoIs(first));
+        }
+        finding.note = Text::new(format_args!(
+            "each of these {} tasks waits for what the next one holds, and the last for the first{}",
+            tasks.len(),
+            if circle.ends() {
+                "; until a deadline passes"
+            } else {
+                ""
+            }
+        ));
+    });
+}
+
+/// Locks were taken in more than one order.
+pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
+    report(Rule::OneOrder, Confidence::Follows, |finding| {
+        let process = own.identity().0;
+        for (edge, thread) in circle.edges() {
+            let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
+            let of = |address: u64, what: u32, site: u64| {
+                let (lock, mode) = unpack(address, what);
+                words::use_of(process, lock, mode, Site(site), 0)
+            };
+            let held_what = edge.held_what.load(Ordering::Relaxed);
+            let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
+            let mut name = Text::EMPTY;
+            for chunk in edge.name().utf8_chunks() {
+                let text = chunk.valid().trim_end_matches('\0');
+                let _ = name.write_str(text);
+            }
+            let task = TaskText {
+                process,
+                thread,
+                name,
+                priority: 0,
+                holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
+                wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
+                does: Text::EMPTY,
+            };
+            if !finding.tasks.push(task) {
+                break;
+            }
+        }
+        let tasks = finding.tasks;
+        let _ = finding.summary.write_str("order ");
+        for task in tasks.iter() {
+            if let Some(holds) = &task.holds {
+                let _ = write!(finding.summary, "{} -> ", holds.lock.name);
+            }
+        }
+        if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
+            let _ = write!(finding.summary, "{}", holds.lock.name);
+        }
+        finding.note = Text::new(format_args!(
+            "{} different tasks, no lock in common around it, and modes that exclude each other",
+            tasks.len()
+        ));
+    });
+}
+
+/// The calling task waits, or has waited, for one of lower priority.
+pub(super) fn inversion(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+    blocker: &Blocker,
+    nanoseconds: u64,
+) {
+    report(Rule::NoInversion, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        me.priority = blocker.mine;
+        if let Some(wants) = &mut me.wants {
+            wants.nanoseconds = nanoseconds;
+        }
+        let other = blocker.text();
+        let _ = write!(
+            finding.summary,
+            "{} of priority {} waits for {} of priority {}",
+            WhoIs(&me),
+            me.priority,
+            WhoIs(&other),
+            other.priority
+        );
+        finding.note = Text::new(format_args!(
+            "for {} µs so far, and the lock's protocol neither lends its holder a priority nor has a ceiling",
+            nanoseconds / 1000
+        ));
+        finding.tasks.push(me);
+        finding.tasks.push(other);
+    });
+}
+
+/// The calling task waits, or has waited, for too long.
+pub(super) fn long_wait(
+    own: &Own,
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+    blocker: Option<&Blocker>,
+    nanoseconds: u64,
+) {
+    report(Rule::NoLongWait, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, mode, site);
+        if let Some(wants) = &mut me.wants {
+            wants.nanoseconds = nanoseconds;
+        }
+        let milliseconds = nanoseconds / 1_000_000;
+        summarise(
+            finding,
+            &me,
+            format_args!("has waited {milliseconds} ms for"),
+        );
+        finding.tasks.push(me);
+        if let Some(blocker) = blocker {
+            finding.tasks.push(blocker.text());
+        }
+    });
+}
+
+/// Whom a task has found in its way.
+#[derive(Clone, Copy)]
+pub(super) struct Blocker {
+    pub(super) process: u32,
+    pub(super) thread: u32,
+    /// The waiter's priority, and the other's.
+    pub(super) mine: u32,
+    pub(super) priority: u32,
+    pub(super) lock: Lock,
+    pub(super) mode: Mode,
+    /// Where it took the lock, and when.
+    pub(super) site: Site,
+    pub(super) since: u64,
+}
+
+impl Blocker {
+    fn text(&self) -> TaskText {
+        let Self {
+            lock,
+            mode,
+            site,
+            since,
+            ..
+        } = *self;
+        TaskText {
+            process: self.process,
+            thread: self.thread,
+            name: words::thread_name(self.process, self.thread),
+            priority: self.priority,
+            holds: Some(words::use_of(self.process, lock, mode, site, since)),
+            wants: None,
+            does: words::doing(self.process, self.thread),
+        }
+    }
+}

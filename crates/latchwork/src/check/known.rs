@@ -1,0 +1,212 @@
+//! What is known of each lock: its kind, where it was initialised, its class and its name.
+
+use super::board::{self, Board};
+use super::few::Text;
+use super::layout::{Entry, GONE, MADE};
+use super::order;
+use super::own::Own;
+use super::tag::Tag;
+use crate::atomic::{AtomicU8, Ordering};
+use crate::hook::record::pack;
+use crate::hook::{Lock, Mode, Site};
+use crate::sys::look;
+use core::ops::Range;
+
+/// What is known of a lock; makes it known first. `None` if there is no room.
+#[inline]
+pub(super) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> {
+    own.know_site(site);
+    let board = board::board()?;
+    match board.lock(lock.address) {
+        // Relaxed: changed with all else.
+        Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
+        _ => enter(board, lock, None, site, 0),
+    }
+}
+
+/// A lock was made by the interface.
+pub(super) fn made(own: &Own, lock: Lock, name: Option<&str>, site: Site) {
+    own.know_site(site);
+    if let Some(board) = board::board() {
+        enter(board, lock, name, site, MADE);
+    }
+}
+
+#[cold]
+fn enter(
+    board: Board,
+    lock: Lock,
+    name: Option<&str>,
+    site: Site,
+    marks: u32,
+) -> Option<&'static Entry> {
+    note_page(lock.address);
+    let tag = Tag::of(lock).filter(|tag| tag.is_live());
+    if let Some(tag) = tag {
+        return enter_tagged(board, lock, tag);
+    }
+    // A lock that nobody has seen made: a static one is known by its own place; one on the heap, where it was
+    // zeroed, by that of its first use. Not looked up under the lock: files are read for that.
+    let mut symbol = Text::<120>::EMPTY;
+    let is_static = name.is_none()
+        && marks & MADE == 0
+        && look::write_static(lock.address, &mut symbol).is_some();
+    let name = if is_static { Some(&*symbol) } else { name };
+    board::alone(|_| {
+        let mut is_new = false;
+        let entry = board.enter_lock(lock.address, |entry| {
+            is_new = true;
+            describe(board, entry, lock, name, site, marks);
+        })?;
+        if !is_new && (marks & MADE != 0 || entry.what.load(Ordering::Relaxed) & GONE != 0) {
+            describe(board, entry, lock, name, site, marks);
+        }
+        Some(entry)
+    })
+    .flatten()
+}
+
+/// Sees to it that others can read where a lock was made that says so itself.
+pub(super) fn enter_place(tag: &Tag) -> Site {
+    let site = tag.site();
+    let mut place = Text::<120>::EMPTY;
+    let _ = tag.write_place(&mut place);
+    enter_text(site.0, format_args!("{place}"));
+    site
+}
+
+/// Enters a lock that says of itself what it is called and where it was made; anew, if it is settled anew.
+pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'static Entry> {
+    let site = enter_place(tag);
+    note_page(lock.address);
+    board::alone(|_| {
+        let is_settled_anew = tag.settle();
+        let known = board.lock(lock.address);
+        let is_gone = |entry: &Entry| entry.what.load(Ordering::Relaxed) & GONE != 0;
+        let describe = |entry: &Entry| describe(board, entry, lock, tag.name(), site, MADE);
+        match known {
+            Some(entry) => {
+                if is_settled_anew || is_gone(entry) {
+                    describe(entry);
+                }
+                Some(entry)
+            }
+            None => board.enter_lock(lock.address, describe),
+        }
+    })
+    .flatten()
+}
+
+/// Under the lock.
+fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: Site, marks: u32) {
+    let mut class = site.0;
+    entry.name.store(0, Ordering::Relaxed);
+    if let Some(name) = name {
+        class = key_of(name);
+        board.enter_text(class, format_args!("{name}"));
+        entry.name.store(class, Ordering::Relaxed);
+    }
+    order::retire(entry.node.load(Ordering::Relaxed));
+    entry.node.store(order::node_for(class), Ordering::Relaxed);
+    entry.site.store(site.0, Ordering::Relaxed);
+    entry.holder.store(0, Ordering::Relaxed);
+    entry.waiters.store(0, Ordering::Relaxed);
+    entry.generation.fetch_add(1, Ordering::Relaxed);
+    let what = pack(lock, Mode::Exclusive) | marks;
+    entry.what.store(what, Ordering::Relaxed);
+}
+
+/// A lock is no more.
+pub(super) fn gone(entry: &Entry) {
+    entry.what.fetch_or(GONE, Ordering::Relaxed);
+}
+
+/// Pages in which there was a lock at some time, by hash: most memory that is given back holds none.
+static PAGES: [AtomicU8; 1 << 16] = [const { AtomicU8::new(0) }; 1 << 16];
+
+fn page_of(address: usize) -> &'static AtomicU8 {
+    let page = (address >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+    &PAGES[page >> (usize::BITS - 16)]
+}
+
+fn note_page(address: usize) {
+    // Relaxed: whoever gives memory back has been told of the lock in it.
+    page_of(address).store(1, Ordering::Relaxed);
+}
+
+/// The locks in a range of memory.
+pub(super) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Entry> {
+    const PAGE: usize = 4096;
+    let board = board::board();
+    let pages = (range.start & !(PAGE - 1)..range.end).step_by(PAGE);
+    pages
+        .filter(|page| page_of(*page).load(Ordering::Relaxed) != 0)
+        .flat_map(move |page| {
+            let start = page.max(range.start).next_multiple_of(4);
+            (start..range.end.min(page + PAGE)).step_by(4)
+        })
+        .filter_map(move |address| board?.lock(address))
+}
+
+/// The key of a name: its hash, which is even and not 0.
+pub(super) fn key_of(name: &str) -> u64 {
+    hash(name.as_bytes()) << 1 | 2
+}
+
+/// FNV-1a: names and sites are short.
+pub(super) const fn hash(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
+}
+
+impl Own {
+    /// Sees to it that others can read what a place in a source is.
+    #[inline]
+    pub(super) fn know_site(&self, site: Site) {
+        let seen = &self.sites[(site.0 >> 3) as usize % self.sites.len()];
+        if site.is_location() && seen.get() != site.0 {
+            seen.set(site.0);
+            enter_site(site);
+        }
+    }
+}
+
+#[cold]
+fn enter_site(site: Site) {
+    if let Some(board) = board::board()
+        && !board.has_text(site.0)
+        // SAFETY: sites that this process is told come from `from_location` here.
+        && let Some(location) = (unsafe { site.location() })
+    {
+        board::alone(|_| {
+            let (line, column) = (location.line(), location.column());
+            board.enter_text(
+                site.0,
+                format_args!("{}:{line}:{column}", tail(location.file())),
+            );
+        });
+    }
+}
+
+/// Enters a text that is not known by an address.
+pub(super) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
+    if let Some(board) = board::board()
+        && !board.has_text(key)
+    {
+        board::alone(|_| board.enter_text(key, text));
+    }
+}
+
+/// The end of a path that is too long for a text.
+fn tail(path: &str) -> &str {
+    let mut from = path.len().saturating_sub(96);
+    while !path.is_char_boundary(from) {
+        from += 1;
+    }
+    &path[from..]
+}

@@ -1,0 +1,158 @@
+//! The board: what one process says of its locks, in a memory file that anybody may read who may look
+//! at the process's descriptors (`/proc/PID/fd`, by the name `memfd:latchwork-board`). Nobody needs to ask
+//! the process, which may hang, or be stopped.
+//!
+//! | part | at | what |
+//! | --- | --- | --- |
+//! | [`Header`] | 0 | what it is, whose, how much is used |
+//! | [`Place`] × [`PLACES`] | [`PLACES_AT`] | a record for each thread, and what does not fit into it |
+//! | [`Text`] × [`TEXTS`] | [`TEXTS_AT`] | places in sources, and names, by key: a hash set, probed linearly |
+//! | [`Entry`] × [`LOCKS`] | [`LOCKS_AT`] | the locks, by address: a hash table, probed linearly |
+//!
+//! The file is sparse: a page takes memory when something is written to it. A reader trusts nothing: all
+//! positions follow from the constants, and any string of bytes is a value of each type.
+//!
+//! *Frozen within a [`VERSION`].*
+
+use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use crate::hook::{HeldLock, TaskRecord};
+
+/// The name of the memory file.
+pub const BOARD: &str = "latchwork-board";
+
+/// What a board begins with.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lwboard\0");
+/// Changes with every change of what the bytes mean.
+pub const VERSION: u32 = 1;
+
+/// Threads that a board has room for.
+pub const PLACES: usize = 4096;
+/// Locks of a thread beyond those in its [`TaskRecord`].
+pub const MORE: usize = 48;
+/// Texts that it has room for.
+pub const TEXTS: usize = 8192;
+/// Bytes of a text, whole characters.
+pub const TEXT_BYTES: usize = 120;
+/// Locks that it has room for.
+pub const LOCKS: usize = 1 << 18;
+
+/// Where the parts lie.
+pub const PLACES_AT: usize = 4096;
+/// See [`PLACES_AT`].
+pub const TEXTS_AT: usize = PLACES_AT + PLACES * size_of::<Place>();
+/// See [`PLACES_AT`].
+pub const LOCKS_AT: usize = TEXTS_AT + TEXTS * size_of::<Text>();
+/// Bytes of the whole file.
+pub const BYTES: usize = LOCKS_AT + LOCKS * size_of::<Entry>();
+
+/// The beginning of a board.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`], once all else is there.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// The process. In the child of a fork an inherited descriptor leads to its parent's.
+    pub process: AtomicU32,
+    /// Places from here on were never used.
+    pub places: AtomicU32,
+    /// Locks that were seen so far.
+    pub locks: AtomicU32,
+    /// Locks that found no room, and are not checked.
+    pub unchecked: AtomicU32,
+    /// Findings that were reported so far, by how bad they are: deadlocks, potential ones, long waits,
+    /// inversions, misuse.
+    pub findings: [AtomicU32; 5],
+}
+
+/// A thread's place.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Place {
+    /// What regions have a copy of.
+    pub record: TaskRecord,
+    /// What the thread holds beyond that: [`TaskRecord`]'s count goes on counting here.
+    pub more: [HeldLock; MORE],
+    /// How many of those are in use, empty ones among them included.
+    pub more_count: AtomicU32,
+    /// 0 free, 1 taken.
+    pub taken: AtomicU32,
+}
+
+/// A text under its key.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Text {
+    /// 0: free. A [`Site`](crate::hook::Site) that is a place in a source; or, even, a name's.
+    pub key: AtomicU64,
+    /// UTF-8, up to the first 0.
+    pub bytes: [AtomicU8; TEXT_BYTES],
+}
+
+/// What is known of a lock.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Entry {
+    /// Its address; 0: free.
+    pub address: AtomicU64,
+    /// Where it was initialised, or first taken: a [`Site`](crate::hook::Site).
+    pub site: AtomicU64,
+    /// The key of its name in [`Text`]s; 0: none.
+    pub name: AtomicU64,
+    /// Kind and traits, as in [`HeldLock`]; [`GONE`] and others below.
+    pub what: AtomicU32,
+    /// Its class: locks that were initialised in the same place.
+    pub class: AtomicU32,
+    /// Which node of the order graph it is: its class's, or its own.
+    pub node: AtomicU32,
+    /// Moves on when it is initialised anew.
+    pub generation: AtomicU32,
+    /// Place + 1 of who is believed to hold it. A hint, to be checked with that place's record.
+    pub holder: AtomicU32,
+    /// How many wait for it with the same mutex, if it is a condition variable.
+    pub waiters: AtomicU32,
+    /// That mutex.
+    pub mutex: AtomicU64,
+}
+
+/// In [`Entry::what`]: it was destroyed, or its memory given back.
+pub const GONE: u32 = 1 << 24;
+/// It was made by the interface: its initialisation was seen.
+pub const MADE: u32 = 1 << 25;
+
+const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
+
+impl Text {
+    /// The text, as far as it is one.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.copy().to_string()
+    }
+
+    pub(super) fn copy(&self) -> super::few::Text<128> {
+        // Relaxed: a text that is read while it is written is cut short.
+        let bytes: [u8; TEXT_BYTES] =
+            core::array::from_fn(|index| self.bytes[index].load(Ordering::Relaxed));
+        let length = bytes.iter().position(|byte| *byte == 0);
+        let mut text = super::few::Text::EMPTY;
+        for chunk in bytes[..length.unwrap_or(TEXT_BYTES)].utf8_chunks() {
+            let _ = core::fmt::Write::write_str(&mut text, chunk.valid());
+        }
+        text
+    }
+}
+
+/// Where the search for a lock begins in the table of locks.
+#[inline]
+#[must_use]
+pub const fn lock_slot(address: u64) -> usize {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOCKS.ilog2())) as usize
+}
+
+/// Where the search for a text begins in the table of texts.
+#[inline]
+#[must_use]
+pub const fn text_slot(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - TEXTS.ilog2())) as usize
+}

@@ -1,0 +1,595 @@
+//! The order in which locks are taken, and what would be a deadlock in another order of events.
+//!
+//! An *edge* A → B says that a task wanted B while it held A. Nodes are classes of locks (those of one name, or
+//! that were initialised in one place), until two of a class are held together: then its locks are nodes of
+//! their own. A circle of edges is a potential deadlock, but for the following.
+//!
+//! | harmless | how it is told |
+//! | --- | --- |
+//! | B was taken by a call that never waits | no edge |
+//! | all edges were made under one more lock | each edge keeps the locks that were held each time: its *gates* |
+//! | too few tasks to have one in each place of the circle | each edge keeps up to three tasks |
+//! | readers, of whom one does not keep the other out | each edge keeps the modes; a circle needs a pair that exclude each other at each lock |
+//! | locks of one class, taken in one order | nodes of their own |
+//! | an address that another lock had before | a node ends with its lock |
+//!
+//! *Steady state:* nothing is held: nothing is done. A chain of held locks that this thread has had before is
+//! found by its hash in memory of its own. Otherwise each edge is looked up, without a lock, and is changed
+//! under the one lock only if something about it is new. Then a search goes from B back to A: no order is kept
+//! up for that, since a new edge is rare, and stays known for ever.
+//!
+//! *Fork:* edges are copied. One that was being entered in that moment by another thread is whole, or not there.
+#![allow(unsafe_code)]
+
+use super::board::{self, Board};
+use super::layout::Entry;
+use super::own::{Mine, Own};
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::hook::{Kind, Lock, Mode, Site};
+use crate::sys::board as memory;
+use core::ptr::{self, NonNull};
+
+/// Edges that there is room for.
+pub(super) const EDGES: usize = 1 << 15;
+/// Nodes that there is room for.
+pub(super) const NODES: usize = 1 << 16;
+/// The longest circle that is looked for.
+pub(super) const LONGEST: usize = 12;
+/// How many edges a search looks at.
+const BUDGET: u32 = 20_000;
+
+const TASKS: usize = 3;
+const GATES: usize = 4;
+
+/// In [`Node::flags`]: the locks of this class are nodes of their own.
+const SPLIT: u32 = 1;
+/// The lock is no more, or never was: a class that is split.
+const RETIRED: u32 = 2;
+/// In [`Edge::modes`]: more tasks than fit have made this edge.
+const MANY: u32 = 1 << 8;
+
+/// A class, or a lock of its own.
+#[repr(C)]
+pub(super) struct Node {
+    /// What a class is known by: the key of its name, or a site.
+    key: AtomicU64,
+    /// The first edge that begins here, + 1.
+    first: AtomicU32,
+    flags: AtomicU32,
+    /// Of a lock of its own: its class's node.
+    pub(super) class: AtomicU32,
+    /// The search that found nothing behind it.
+    dead: AtomicU32,
+}
+
+/// See the head of this file.
+#[repr(C, align(64))]
+pub(super) struct Edge {
+    /// Both nodes; 0: free.
+    key: AtomicU64,
+    /// The next edge from the same node, + 1.
+    next: AtomicU32,
+    /// A bit for each pair of modes: how the one was held, and the other wanted.
+    modes: AtomicU32,
+    /// The locks that were held each time, beside.
+    gates: [AtomicU64; GATES],
+    tasks: [AtomicU32; TASKS],
+    /// How many edges were made of locks that were the same two.
+    pub(super) seen: AtomicU32,
+    pub(super) held_at: AtomicU64,
+    pub(super) wanted_at: AtomicU64,
+    /// The two locks, and what they are, when it was made.
+    pub(super) held: AtomicU64,
+    pub(super) wanted: AtomicU64,
+    pub(super) held_what: AtomicU32,
+    pub(super) wanted_what: AtomicU32,
+    name: [AtomicU64; 2],
+}
+
+/// The graph, in an arena that a fork copies.
+#[derive(Clone, Copy)]
+pub(super) struct Graph(NonNull<u8>);
+
+// SAFETY: atomics, in memory that stays.
+unsafe impl Send for Graph {}
+// SAFETY: as above.
+unsafe impl Sync for Graph {}
+
+#[repr(C)]
+struct Head {
+    nodes: AtomicU32,
+    searches: AtomicU32,
+    /// Edges that found no room.
+    lost: AtomicU32,
+}
+
+const NODES_AT: usize = 4096;
+const EDGES_AT: usize = NODES_AT + NODES * size_of::<Node>();
+/// Twice the edges, so that searches are short.
+const SLOTS: usize = EDGES * 2;
+const BYTES: usize = EDGES_AT + SLOTS * size_of::<Edge>();
+
+static GRAPH: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+
+/// The graph; made at its first use. Under the lock when `make`.
+fn graph(make: bool) -> Option<Graph> {
+    // Acquire: pairs with the Release below.
+    match NonNull::new(GRAPH.load(Ordering::Acquire)) {
+        Some(base) => Some(Graph(base)),
+        None if make => {
+            let base = memory::arena(BYTES).ok()?;
+            GRAPH.store(base.as_ptr(), Ordering::Release);
+            Some(Graph(base))
+        }
+        None => None,
+    }
+}
+
+impl Graph {
+    fn at<T>(self, offset: usize) -> &'static T {
+        // SAFETY: within the arena, which stays; atomics, for which zero is a value.
+        unsafe { self.0.add(offset).cast().as_ref() }
+    }
+
+    fn head(self) -> &'static Head {
+        self.at(0)
+    }
+
+    pub(super) fn node(self, number: u32) -> &'static Node {
+        self.at(NODES_AT + (number as usize % NODES) * size_of::<Node>())
+    }
+
+    fn slot(self, index: usize) -> &'static Edge {
+        self.at(EDGES_AT + (index % SLOTS) * size_of::<Edge>())
+    }
+
+    /// The edge, or the place for it.
+    fn find(self, key: u64) -> (Option<usize>, Option<usize>) {
+        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2())) as usize;
+        for index in first..first + 256 {
+            // Acquire: pairs with the Release in `enter`.
+            match self.slot(index).key.load(Ordering::Acquire) {
+                0 => return (None, Some(index % SLOTS)),
+                found if found == key => return (Some(index % SLOTS), None),
+                _ => {}
+            }
+        }
+        (None, None)
+    }
+
+    /// All edges, for whoever saves them.
+    pub(super) fn edges(self) -> impl Iterator<Item = &'static Edge> {
+        (0..SLOTS)
+            .map(move |index| self.slot(index))
+            .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
+    }
+
+    /// A new node. Under the lock.
+    fn new_node(self, key: u64, class: u32) -> Option<u32> {
+        let number = self.head().nodes.load(Ordering::Relaxed) + 1;
+        if number as usize >= NODES {
+            return None;
+        }
+        self.head().nodes.store(number, Ordering::Relaxed);
+        let node = self.node(number);
+        node.class.store(class, Ordering::Relaxed);
+        node.key.store(key, Ordering::Relaxed);
+        Some(number)
+    }
+
+    /// The node of a class. Under the lock.
+    fn class(self, key: u64) -> Option<u32> {
+        let known = self.head().nodes.load(Ordering::Relaxed);
+        let is_it = |number: &u32| {
+            let node = self.node(*number);
+            node.class.load(Ordering::Relaxed) == 0 && node.key.load(Ordering::Relaxed) == key
+        };
+        // Locks are met once; classes are few.
+        (1..=known).find(is_it).or_else(|| self.new_node(key, 0))
+    }
+
+    fn is_retired(self, number: u32) -> bool {
+        self.node(number).flags.load(Ordering::Relaxed) & RETIRED != 0
+    }
+}
+
+/// The saved graph, if there is one.
+pub(super) fn current() -> Option<Graph> {
+    graph(false)
+}
+
+/// The node for a lock of a class that is known by `key`. Under the lock.
+pub(super) fn node_for(key: u64) -> u32 {
+    let node = graph(true).and_then(|graph| {
+        let class = graph.class(key)?;
+        let is_split = graph.node(class).flags.load(Ordering::Relaxed) & SPLIT != 0;
+        if is_split {
+            graph.new_node(key, class)
+        } else {
+            Some(class)
+        }
+    });
+    node.unwrap_or(0)
+}
+
+/// A lock is no more: what was learned of it alone does not count for the next one there.
+pub(super) fn retire(node: u32) {
+    if let Some(graph) = graph(false)
+        && graph.node(node).class.load(Ordering::Relaxed) != 0
+    {
+        graph.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed);
+    }
+}
+
+/// Whether locks of this kind are taken in some order.
+const fn is_ordered(kind: Kind) -> bool {
+    matches!(kind, Kind::Mutex | Kind::RwLock | Kind::Spin)
+}
+
+/// The calling task wants, or has just got, a lock by a call that may wait: notes the order, and returns a
+/// circle that is one edge longer now.
+#[inline]
+pub(super) fn note(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
+    if own.is_free() || !is_ordered(lock.kind) {
+        return None;
+    }
+    let step = |hash: u64, address: usize, mode: Mode| {
+        (hash ^ address as u64 ^ (mode as u64) << 63)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+    };
+    let chain = own
+        .locks()
+        .fold(1, |hash, mine| step(hash, mine.address, mine.lock().1));
+    let chain = step(chain, lock.address, mode) | 1;
+    let known = &own.chains[(chain >> 32) as usize % own.chains.len()];
+    if known.get() == chain {
+        return None;
+    }
+    let circle = note_chain(own, lock, mode, site);
+    known.set(chain);
+    circle
+}
+
+#[cold]
+fn note_chain(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
+    let board = board::board()?;
+    let wanted = board.lock(lock.address)?;
+    let mut found = None;
+    for mine in own.locks() {
+        let (held, held_mode) = mine.lock();
+        if held.address == lock.address || !is_ordered(held.kind) {
+            continue;
+        }
+        let Some(entry) = board.lock(held.address) else {
+            continue;
+        };
+        if entry.node.load(Ordering::Relaxed) == wanted.node.load(Ordering::Relaxed) {
+            board::alone(|_| split(board, entry, wanted));
+        }
+        let new = New {
+            from: entry.node.load(Ordering::Relaxed),
+            to: wanted.node.load(Ordering::Relaxed),
+            modes: 1 << (held_mode as u32 * 2 + mode as u32),
+            mine,
+            lock,
+            mode,
+            site,
+        };
+        if new.from == 0 || new.to == 0 || new.from == new.to || new.is_known(own) {
+            continue;
+        }
+        let circle = board::alone(|_| {
+            let graph = graph(true)?;
+            new.enter(graph, own)
+                .then(|| search(graph, new.from, new.to))
+                .flatten()
+        });
+        found = found.or(circle.flatten());
+    }
+    found
+}
+
+/// Makes locks of one class nodes of their own. Under the lock.
+fn split(board: Board, one: &Entry, other: &Entry) {
+    let Some(graph) = graph(true) else { return };
+    let class = one.node.load(Ordering::Relaxed);
+    if class == 0 || class != other.node.load(Ordering::Relaxed) {
+        return;
+    }
+    let node = graph.node(class);
+    node.flags.fetch_or(SPLIT | RETIRED, Ordering::Relaxed);
+    let key = node.key.load(Ordering::Relaxed);
+    for entry in board.locks() {
+        if entry.node.load(Ordering::Relaxed) == class {
+            let own = graph.new_node(key, class).unwrap_or(0);
+            entry.node.store(own, Ordering::Relaxed);
+        }
+    }
+}
+
+/// An edge that may be new.
+struct New {
+    from: u32,
+    to: u32,
+    modes: u32,
+    mine: Mine,
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+}
+
+impl New {
+    fn key(&self) -> u64 {
+        u64::from(self.from) << 32 | u64::from(self.to)
+    }
+
+    /// The locks that the task holds alone, beside the two.
+    fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
+        let held = self.mine.address;
+        let wanted = self.lock.address;
+        own.locks()
+            .filter(move |mine| mine.address != held && mine.address != wanted)
+            .filter(|mine| mine.lock().1 == Mode::Exclusive)
+            .map(|mine| mine.address as u64)
+    }
+
+    /// Whether nothing about it is new. (Gates only ever go, tasks and modes only ever come: what is found
+    /// is true, if not the latest.)
+    fn is_known(&self, own: &Own) -> bool {
+        let Some(graph) = graph(false) else {
+            return false;
+        };
+        let (Some(index), _) = graph.find(self.key()) else {
+            return false;
+        };
+        let edge = graph.slot(index);
+        let modes = edge.modes.load(Ordering::Relaxed);
+        let me = own.thread.get();
+        let tasks = edge.tasks.iter().map(|task| task.load(Ordering::Relaxed));
+        modes & self.modes != 0
+            && (modes & MANY != 0 || tasks.into_iter().any(|task| task == me))
+            && edge.gates.iter().all(|gate| {
+                let gate = gate.load(Ordering::Relaxed);
+                gate == 0 || self.gates(own).any(|held| held == gate)
+            })
+    }
+
+    /// Enters what is new; whether anything is. Under the lock.
+    fn enter(&self, graph: Graph, own: &Own) -> bool {
+        let (known, free) = graph.find(self.key());
+        let Some(index) = known.or(free) else {
+            graph.head().lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        };
+        let edge = graph.slot(index);
+        let mut is_new = false;
+        if known.is_none() {
+            is_new = true;
+            let gates = self.gates(own).chain(core::iter::repeat(0));
+            for (place, gate) in edge.gates.iter().zip(gates) {
+                place.store(gate, Ordering::Relaxed);
+            }
+            edge.held_at.store(self.mine.site.0, Ordering::Relaxed);
+            edge.wanted_at.store(self.site.0, Ordering::Relaxed);
+            edge.held.store(self.mine.address as u64, Ordering::Relaxed);
+            edge.wanted
+                .store(self.lock.address as u64, Ordering::Relaxed);
+            edge.held_what.store(self.mine.what, Ordering::Relaxed);
+            let what = crate::hook::record::pack(self.lock, self.mode);
+            edge.wanted_what.store(what, Ordering::Relaxed);
+            for (place, task_name) in edge.name.iter().zip(&own.record().name) {
+                place.store(task_name.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        } else {
+            for place in &edge.gates {
+                let gate = place.load(Ordering::Relaxed);
+                if gate != 0 && !self.gates(own).any(|held| held == gate) {
+                    place.store(0, Ordering::Relaxed);
+                    is_new = true;
+                }
+            }
+        }
+        is_new |= edge.modes.fetch_or(self.modes, Ordering::Relaxed) & self.modes == 0;
+        is_new |= edge.add_task(own.thread.get());
+        if known.is_none() {
+            edge.seen.store(1, Ordering::Relaxed);
+            let from = graph.node(self.from);
+            edge.next
+                .store(from.first.load(Ordering::Relaxed), Ordering::Relaxed);
+            // Release: who finds it by its key finds all of it. The list is gone along under the lock.
+            edge.key.store(self.key(), Ordering::Release);
+            from.first.store(index as u32 + 1, Ordering::Relaxed);
+        }
+        is_new
+    }
+}
+
+impl Edge {
+    /// Whether the task is a new one.
+    fn add_task(&self, task: u32) -> bool {
+        if self.modes.load(Ordering::Relaxed) & MANY != 0 {
+            return false;
+        }
+        for place in &self.tasks {
+            match place.load(Ordering::Relaxed) {
+                0 => {
+                    place.store(task, Ordering::Relaxed);
+                    return true;
+                }
+                known if known == task => return false,
+                _ => {}
+            }
+        }
+        self.modes.fetch_or(MANY, Ordering::Relaxed);
+        true
+    }
+
+    pub(super) fn ends(&self) -> (u32, u32) {
+        let key = self.key.load(Ordering::Relaxed);
+        ((key >> 32) as u32, key as u32)
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = u32> {
+        self.tasks
+            .iter()
+            .map(|task| task.load(Ordering::Relaxed))
+            .filter(|task| *task != 0)
+    }
+
+    fn has_many_tasks(&self) -> bool {
+        self.modes.load(Ordering::Relaxed) & MANY != 0
+    }
+
+    /// The thread's name that made it first.
+    pub(super) fn name(&self) -> [u8; 16] {
+        let mut name = [0; 16];
+        for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {
+            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
+        }
+        name
+    }
+}
+
+/// Edges of which each begins where the last one ends, in a circle; with a task for each.
+#[derive(Clone, Copy)]
+pub(super) struct Circle {
+    edges: [usize; LONGEST],
+    tasks: [u32; LONGEST],
+    length: usize,
+}
+
+impl Circle {
+    /// The edges, with a task that has made each.
+    pub(super) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
+        let graph = graph(false);
+        let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
+        pairs.filter_map(move |(edge, task)| Some((graph?.slot(*edge), *task)))
+    }
+}
+
+/// A circle through an edge that is not harmless. Under the lock.
+fn search(graph: Graph, from: u32, to: u32) -> Option<Circle> {
+    let number = graph.head().searches.fetch_add(1, Ordering::Relaxed) + 1;
+    let (Some(first), _) = graph.find(u64::from(from) << 32 | u64::from(to)) else {
+        return None;
+    };
+    let mut search = Search {
+        graph,
+        number,
+        goal: from,
+        budget: BUDGET,
+        path: [0; LONGEST],
+        length: 1,
+        result: None,
+    };
+    search.path[0] = first;
+    search.go(to);
+    search.result
+}
+
+struct Search {
+    graph: Graph,
+    number: u32,
+    goal: u32,
+    budget: u32,
+    path: [usize; LONGEST],
+    length: usize,
+    result: Option<Circle>,
+}
+
+impl Search {
+    /// Goes on from a node; whether the goal lies behind it at all.
+    fn go(&mut self, at: u32) -> bool {
+        if at == self.goal {
+            self.result = self.judge();
+            return true;
+        }
+        let node = self.graph.node(at);
+        if node.dead.load(Ordering::Relaxed) == self.number
+            || self.graph.is_retired(at)
+            || self.length == LONGEST
+        {
+            return false;
+        }
+        let mut leads = false;
+        let mut next = node.first.load(Ordering::Relaxed);
+        while next != 0 && self.budget > 0 && self.result.is_none() {
+            self.budget -= 1;
+            let index = next as usize - 1;
+            let edge = self.graph.slot(index);
+            let to = edge.ends().1;
+            let is_on_path = self.path[..self.length]
+                .iter()
+                .any(|known| self.graph.slot(*known).ends().0 == to && to != self.goal);
+            if !is_on_path {
+                self.path[self.length] = index;
+                self.length += 1;
+                leads |= self.go(to);
+                self.length -= 1;
+            }
+            next = edge.next.load(Ordering::Relaxed);
+        }
+        if !leads && self.budget > 0 && self.length < LONGEST / 2 {
+            node.dead.store(self.number, Ordering::Relaxed);
+        }
+        leads
+    }
+
+    /// The path as a circle, unless it is harmless.
+    fn judge(&self) -> Option<Circle> {
+        let edges = || {
+            self.path[..self.length]
+                .iter()
+                .map(|index| self.graph.slot(*index))
+        };
+        let first = edges().next()?;
+        let gate = |gate: u64| {
+            gate != 0
+                && edges().all(|edge| {
+                    edge.gates
+                        .iter()
+                        .any(|other| other.load(Ordering::Relaxed) == gate)
+                })
+        };
+        if first
+            .gates
+            .iter()
+            .any(|one| gate(one.load(Ordering::Relaxed)))
+        {
+            return None;
+        }
+        let next = edges().skip(1).chain(edges().take(1));
+        // At each lock: wanted by the one in a mode that the other's hold excludes.
+        let excludes = edges().zip(next).all(|(edge, next)| {
+            let wanted_alone = edge.modes.load(Ordering::Relaxed) & 0b0101 != 0;
+            let held_alone = next.modes.load(Ordering::Relaxed) & 0b0011 != 0;
+            wanted_alone || held_alone
+        });
+        let mut circle = Circle {
+            edges: self.path,
+            tasks: [0; LONGEST],
+            length: self.length,
+        };
+        (excludes && self.assign(&mut circle.tasks, 0)).then_some(circle)
+    }
+
+    /// Finds a task for each edge, no two the same.
+    fn assign(&self, tasks: &mut [u32; LONGEST], at: usize) -> bool {
+        if at == self.length {
+            return true;
+        }
+        let edge = self.graph.slot(self.path[at]);
+        for task in edge.tasks() {
+            if !tasks[..at].contains(&task) {
+                tasks[at] = task;
+                if self.assign(tasks, at + 1) {
+                    return true;
+                }
+            }
+        }
+        // There are others, whose names were not kept.
+        tasks[at] = 0;
+        edge.has_many_tasks() && self.assign(tasks, at + 1)
+    }
+}

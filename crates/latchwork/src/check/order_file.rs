@@ -1,0 +1,108 @@
+//! The order of locks as a file: one JSON object a line, for each edge between two classes.
+//!
+//! Files of several runs may be appended to one another. What a run of another program, or of a later version,
+//! adds is what `latchwork order diff` tells.
+
+use super::board::board;
+use super::few::Text;
+use super::json::string;
+use super::order::{self, Edge};
+use super::{settings, words};
+use crate::atomic::Ordering;
+use crate::hook::Site;
+use crate::hook::record::unpack;
+use crate::sys::{look, thread};
+use core::fmt::{self, Write};
+
+/// The schema's name, which changes when a field does.
+pub const SCHEMA: &str = "latchwork-order-1";
+
+/// Appends the order that was seen so far to a file, which is made if it is not there; how many edges.
+///
+/// # Errors
+/// If the file cannot be opened.
+pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
+    let file = look::append_to(path).ok_or(CannotOpen)?;
+    let mut count = 0;
+    if let Some(graph) = order::current() {
+        for edge in graph.edges() {
+            let mut line = Line(Text::EMPTY);
+            if line
+                .write(edge)
+                .is_ok_and(|is_between_classes| is_between_classes)
+            {
+                look::write(file, line.0.as_bytes());
+                count += 1;
+            }
+        }
+    }
+    look::close(file);
+    Ok(count)
+}
+
+/// The file for the order of locks cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the file for the order of locks cannot be opened")]
+pub struct CannotOpen;
+
+pub(super) extern "C" fn save_at_exit() {
+    if let Some(path) = settings::order_path()
+        && save_order(path).is_err()
+    {
+        super::sink::complain(format_args!("cannot save the order of locks to {path}"));
+    }
+}
+
+struct Line(Text<1024>);
+
+impl Line {
+    fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {
+        let to = &mut self.0;
+        let process = thread::process_id();
+        let ends = [
+            (&edge.held, &edge.held_what, &edge.held_at),
+            (&edge.wanted, &edge.wanted_what, &edge.wanted_at),
+        ];
+        let [held, wanted] = ends.map(|(address, what, site)| {
+            let address = address.load(Ordering::Relaxed);
+            let (lock, mode) = unpack(address, what.load(Ordering::Relaxed));
+            let site = Site(site.load(Ordering::Relaxed));
+            (lock, mode, words::place(process, site))
+        });
+        let (from, to_name) = (class_name(held.0.address), class_name(wanted.0.address));
+        if *from == *to_name {
+            return Ok(false);
+        }
+        write!(to, "{{\"schema\":\"{SCHEMA}\"")?;
+        for (name, value) in [
+            ("from", &*from),
+            ("to", &*to_name),
+            ("from_kind", held.0.kind.name()),
+            ("to_kind", wanted.0.kind.name()),
+            ("held_at", &*held.2),
+            ("wanted_at", &*wanted.2),
+        ] {
+            write!(to, ",\"{name}\":")?;
+            string(to, value)?;
+        }
+        to.write_str("}\n")?;
+        Ok(true)
+    }
+}
+
+/// What a lock's class is called in every run: its name, or where it was made.
+fn class_name(address: usize) -> Text<128> {
+    let process = thread::process_id();
+    let known = board().and_then(|board| board.lock(address));
+    let mut name = Text::EMPTY;
+    if let Some(entry) = known {
+        let key = entry.name.load(Ordering::Relaxed);
+        if let Some(text) = (key != 0).then(|| board()?.text_of(key)).flatten() {
+            let _ = name.write_str(&text.copy());
+        } else {
+            let site = Site(entry.site.load(Ordering::Relaxed));
+            let _ = name.write_str(&words::place(process, site));
+        }
+    }
+    name
+}

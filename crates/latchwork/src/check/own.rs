@@ -1,0 +1,408 @@
+//! What the calling thread knows of itself: the locks that it holds, and the orders that it has seen.
+//!
+//! The truth lies in memory of the thread's own, which nobody else reads; each change is published at once, on
+//! the thread's [`Place`] of the board, and in its slot of each region that it is a task of.
+//!
+//! *Fork:* the child's thread finds this copy as it was, and that it is another process's. It keeps what it
+//! holds of locks that are the child's now (private, not robust), and begins to publish anew.
+//!
+//! *Signals:* a handler that locks while the checker is at work in the same thread is not watched
+//! ([`Own::enter`]).
+#![allow(unsafe_code)]
+
+use super::board::{self, Board};
+use super::layout::{MORE, Place};
+use super::settings;
+use super::waits::{self, Wait};
+use crate::atomic::Ordering;
+use crate::hook::record::{DEEPER, pack, unpack};
+use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
+use crate::region;
+use crate::sys::{board as sys, clock, scheduling, thread};
+use crate::task::Me;
+use core::cell::Cell;
+use core::ptr::{self, NonNull};
+
+/// Locks of one thread that are checked at a time.
+pub(super) const MOST: usize = HELD + MORE;
+
+/// Bytes of an [`Own`]: two pages.
+const BYTES: usize = 8192;
+
+/// A lock that the thread holds.
+#[derive(Clone, Copy)]
+pub(super) struct Mine {
+    pub(super) address: usize,
+    /// As in the record.
+    pub(super) what: u32,
+    /// Its node of the order graph.
+    pub(super) node: u32,
+    pub(super) site: Site,
+    pub(super) since: u64,
+}
+
+impl Mine {
+    const NONE: Self = Self {
+        address: 0,
+        what: 0,
+        node: 0,
+        site: Site::UNKNOWN,
+        since: 0,
+    };
+
+    /// What it is, and how it is held.
+    pub(super) fn lock(&self) -> (Lock, Mode) {
+        unpack(self.address as u64, self.what)
+    }
+}
+
+/// See the head of this file. Zero is nobody's.
+pub(super) struct Own {
+    pub(super) thread: Cell<u32>,
+    process: Cell<u32>,
+    place: Cell<Option<&'static Place>>,
+    pub(super) index: Cell<u32>,
+    busy: Cell<bool>,
+    /// Entries of `held` in use, empty ones among them included.
+    count: Cell<usize>,
+    /// Locks that found no room there.
+    pub(super) unseen: Cell<u32>,
+    /// When the wait began that is under way, to the nanosecond, and for what.
+    pub(super) wait_began: Cell<u64>,
+    pub(super) wanted: Cell<usize>,
+    pub(super) wait: Cell<Option<Wait>>,
+    held: [Cell<Mine>; MOST],
+    /// Chains of held locks that are known to be in order, by hash.
+    pub(super) chains: [Cell<u64>; 256],
+    /// Places in sources that stand on the board.
+    pub(super) sites: [Cell<u64>; 32],
+}
+
+const _: () = assert!(size_of::<Own>() <= BYTES);
+
+thread_local! {
+    /// Survives a fork, unlike what leads to it otherwise.
+    static KNOWN: Cell<Option<NonNull<Own>>> = const { Cell::new(None) };
+}
+
+/// The calling thread at work in the checker; until it is dropped the thread is not watched.
+pub(super) struct Busy(&'static Own);
+
+impl Drop for Busy {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.busy.set(false);
+    }
+}
+
+impl core::ops::Deref for Busy {
+    type Target = Own;
+    #[inline]
+    fn deref(&self) -> &Own {
+        self.0
+    }
+}
+
+impl Own {
+    /// The calling thread, unless it is at work here already, about to end, or cannot be known.
+    #[inline]
+    pub(super) fn enter() -> Option<Busy> {
+        let known = Me::whoever().checked();
+        // SAFETY: set by `begin`, to memory that stays until the thread ends.
+        let own = match unsafe { (known as *const Self).as_ref() } {
+            Some(own) => own,
+            None => Self::begin()?,
+        };
+        (!own.busy.replace(true)).then_some(Busy(own))
+    }
+
+    /// As [`Self::enter`], of a thread that is known already.
+    pub(super) fn enter_if_known() -> Option<Busy> {
+        (Me::whoever().checked() != 0).then(Self::enter).flatten()
+    }
+
+    #[cold]
+    fn begin() -> Option<&'static Self> {
+        settings::read();
+        if settings::has(settings::OFF) {
+            return None;
+        }
+        let me = Me::get().ok()?;
+        if me.is_ending() {
+            return None;
+        }
+        super::listen();
+        // What follows may itself lock, in an allocator for instance.
+        let own = match KNOWN.get() {
+            Some(own) => own,
+            None => {
+                let own = sys::arena(BYTES).ok()?.cast();
+                KNOWN.set(Some(own));
+                own
+            }
+        };
+        // SAFETY: zeroed memory, or what this thread has made of it; see `Own`.
+        let own: &'static Self = unsafe { own.as_ref() };
+        if own.place.get().is_some() && own.process.get() == thread::process_id() {
+            // The record was wiped by something else than a fork of ours.
+            me.set_checked(ptr::from_ref(own).addr());
+            return Some(own);
+        }
+        own.busy.set(true);
+        let board = board::board();
+        let claimed = board.and_then(Board::claim);
+        own.busy.set(false);
+        let (index, place) = claimed?;
+        own.process.set(thread::process_id());
+        own.thread.set(me.tid());
+        own.index.set(index as u32);
+        own.place.set(Some(place));
+        let priority = scheduling::own_priority().unwrap_or(0).into();
+        waits::saw_priority(priority);
+        place
+            .record
+            .begin(own.process.get(), me.tid(), priority, &thread::name());
+        own.keep_private_ones();
+        me.set_checked(ptr::from_ref(own).addr());
+        Some(own)
+    }
+
+    /// After a fork: what is shared, or robust, is the parent's still.
+    fn keep_private_ones(&self) {
+        let held: [Mine; MOST] = core::array::from_fn(|place| self.held[place].get());
+        let count = self.count.replace(0);
+        self.unseen.set(0);
+        self.wanted.set(0);
+        self.wait.set(None);
+        for mine in &held[..count] {
+            let traits = mine.lock().0.traits;
+            if mine.address != 0 && !traits.intersects(Traits::SHARED | Traits::ROBUST) {
+                self.push(*mine);
+                let entry = board::board().and_then(|board| board.lock(mine.address));
+                if let Some(entry) = entry {
+                    let me = self.index.get() + 1;
+                    entry.holder.store(me, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// The thread's record on the board.
+    pub(super) fn record(&self) -> &'static TaskRecord {
+        &self.place().record
+    }
+
+    pub(super) fn place(&self) -> &'static Place {
+        // Set before anybody gets an `Own`.
+        self.place.get().unwrap_or_else(|| unreachable!())
+    }
+
+    /// Does something to each published copy.
+    #[inline]
+    pub(super) fn publish(&self, change: impl Fn(&TaskRecord)) {
+        change(self.record());
+        let me = Me::whoever();
+        if me.first_attachment().is_some() {
+            for attachment in me.attachments() {
+                let record = region::check_record(&attachment);
+                // Relaxed: written by this thread.
+                if record.thread.load(Ordering::Relaxed) != self.thread.get() {
+                    self.begin_copy(record);
+                }
+                change(record);
+            }
+        }
+    }
+
+    /// The thread has become a task of one more region: what it holds is published there, too.
+    #[cold]
+    fn begin_copy(&self, copy: &TaskRecord) {
+        let priority = self.record().priority.load(Ordering::Relaxed);
+        copy.begin(
+            self.process.get(),
+            self.thread.get(),
+            priority,
+            &thread::name(),
+        );
+        for (place, mine) in self.held().enumerate().take(HELD) {
+            publish_at(copy, place, place + 1, &mine);
+        }
+    }
+
+    /// All entries, empty ones included.
+    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = Mine> + ExactSizeIterator {
+        self.held[..self.count.get()].iter().map(Cell::get)
+    }
+
+    /// What the thread holds.
+    pub(super) fn locks(&self) -> impl DoubleEndedIterator<Item = Mine> {
+        self.held().filter(|mine| mine.address != 0)
+    }
+
+    /// Whether it holds nothing.
+    #[inline]
+    pub(super) fn is_free(&self) -> bool {
+        self.count.get() == 0
+    }
+
+    /// Where a lock stands that the thread holds; the latest, if it holds it more than once.
+    #[inline]
+    pub(super) fn find(&self, address: usize) -> Option<(usize, Mine)> {
+        let count = self.count.get();
+        (0..count)
+            .rev()
+            .map(|place| (place, self.held[place].get()))
+            .find(|(_, mine)| mine.address == address)
+    }
+
+    /// The thread has taken a lock.
+    #[inline]
+    pub(super) fn push(&self, mine: Mine) {
+        let place = self.count.get();
+        if place == MOST {
+            return self.push_into_gap(mine);
+        }
+        self.held[place].set(mine);
+        self.count.set(place + 1);
+        self.put(place, &mine);
+    }
+
+    #[cold]
+    fn push_into_gap(&self, mine: Mine) {
+        match self.held.iter().position(|place| place.get().address == 0) {
+            Some(place) => {
+                self.held[place].set(mine);
+                self.put(place, &mine);
+            }
+            None => self.unseen.set(self.unseen.get() + 1),
+        }
+    }
+
+    /// Publishes an entry.
+    #[inline]
+    fn put(&self, place: usize, mine: &Mine) {
+        if place < HELD {
+            let count = self.count.get();
+            self.publish(|record| publish_at(record, place, count, mine));
+        } else {
+            self.put_more(place - HELD, mine);
+        }
+    }
+
+    #[cold]
+    fn put_more(&self, place: usize, mine: &Mine) {
+        let more = &self.place().more[place];
+        mine.write(more);
+        let count = &self.place().more_count;
+        count.store((self.count.get() - HELD) as u32, Ordering::Release);
+    }
+
+    /// The thread is about to release what stands at a place.
+    #[inline]
+    pub(super) fn pop(&self, place: usize) {
+        self.held[place].set(Mine::NONE);
+        let mut count = self.count.get();
+        while count > 0 && self.held[count - 1].get().address == 0 {
+            count -= 1;
+        }
+        self.count.set(count);
+        if place < HELD {
+            self.publish(|record| record.pop(place, count));
+        } else {
+            self.pop_more(place - HELD);
+        }
+    }
+
+    #[cold]
+    fn pop_more(&self, place: usize) {
+        let board = self.place();
+        board.more[place].lock.store(0, Ordering::Relaxed);
+        let left = self.count.get().saturating_sub(HELD) as u32;
+        board.more_count.store(left, Ordering::Relaxed);
+    }
+
+    /// Changes how often a recursive lock is held, or where it was taken.
+    pub(super) fn change(&self, place: usize, change: impl FnOnce(&mut Mine)) {
+        let mut mine = self.held[place].get();
+        change(&mut mine);
+        self.held[place].set(mine);
+        self.put(place, &mine);
+    }
+
+    /// Says that the thread is about to wait.
+    pub(super) fn begin_wait(&self, lock: Lock, what: u32, site: Site) {
+        self.begin_wait_with(lock, what, site, Lock::new(0, Kind::Unknown));
+    }
+
+    /// As above, for a condition: it will need the mutex, too.
+    pub(super) fn begin_wait_with(&self, lock: Lock, what: u32, site: Site, mutex: Lock) {
+        let now = clock::monotonic();
+        self.wait_began.set(now);
+        self.wanted.set(lock.address);
+        let (address, also) = (lock.address as u64, mutex.address as u64);
+        self.publish(|record| record.wanted.begin(address, site.0, now, what, also));
+    }
+
+    /// Says that it waits no more.
+    #[inline]
+    pub(super) fn end_wait(&self) {
+        if self.wanted.replace(0) != 0 {
+            self.publish(|record| record.wanted.end());
+        }
+    }
+
+    /// The thread ends: nothing of it is told any more.
+    pub(super) fn end(busy: Busy) {
+        let own = busy.0;
+        own.publish(TaskRecord::end);
+        let place = own.place();
+        place.more_count.store(0, Ordering::Relaxed);
+        // Release: pairs with the claim of the next one.
+        place.taken.store(0, Ordering::Release);
+        Me::whoever().set_checked(0);
+        KNOWN.set(None);
+        core::mem::forget(busy);
+        // SAFETY: nothing leads to it any more.
+        unsafe { sys::leave_arena(NonNull::from(own).cast(), BYTES) };
+    }
+
+    /// Which thread of which process this is.
+    pub(super) fn identity(&self) -> (u32, u32) {
+        (self.process.get(), self.thread.get())
+    }
+}
+
+#[inline]
+fn publish_at(record: &TaskRecord, place: usize, count: usize, mine: &Mine) {
+    record.push(place, count, |entry| mine.write(entry));
+}
+
+impl Mine {
+    /// One that was taken just now.
+    #[inline]
+    pub(super) fn new(lock: Lock, mode: Mode, site: Site, node: u32) -> Self {
+        Self {
+            address: lock.address,
+            what: pack(lock, mode),
+            node,
+            site,
+            since: clock::coarse(),
+        }
+    }
+
+    #[inline]
+    fn write(&self, entry: &HeldLock) {
+        entry.write(
+            self.address as u64,
+            self.site.0,
+            self.since,
+            self.what,
+            self.node,
+        );
+    }
+
+    /// How often it is held, beyond once.
+    pub(super) fn depth(&self) -> u32 {
+        self.what / DEEPER
+    }
+}

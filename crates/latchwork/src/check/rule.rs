@@ -1,0 +1,162 @@
+//! The rules, by name.
+
+use core::fmt;
+
+/// A rule that locks and their users keep.
+///
+/// The first nine are those of the debugging mutexes of Linux, which this checker enforces for all locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// Only one task at a time holds it.
+    OneHolder,
+    /// Only the owner unlocks it.
+    OwnerUnlocks,
+    /// It is not unlocked twice.
+    NoDoubleUnlock,
+    /// Its owner does not lock it again.
+    NoRecursion,
+    /// It is initialised by the interface: not by zeroing memory, and not used after its end.
+    InitialisedByInterface,
+    /// It is not initialised, zeroed, or destroyed while it is held.
+    NotRemadeWhileHeld,
+    /// It is not copied or moved once it is in use.
+    NotCopied,
+    /// No task ends with a lock held.
+    NoExitHolding,
+    /// Memory with a held lock in it is not given back.
+    NoFreeHolding,
+    /// All who wait for a condition at a time do so with the same mutex.
+    OneMutexPerCondition,
+    /// Who waits for a condition holds the mutex.
+    WaitsWithMutex,
+    /// No circle of tasks wait for each other.
+    NoDeadlock,
+    /// Locks are taken in one order.
+    OneOrder,
+    /// Nobody waits for a task of lower priority that does not run at the waiter's.
+    NoInversion,
+    /// No wait lasts too long.
+    NoLongWait,
+}
+
+/// What kind of finding it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Severity {
+    /// Tasks wait for each other, at this moment, and for good.
+    Deadlock,
+    /// They would, in another order of events.
+    Potential,
+    /// A wait has lasted too long.
+    LongWait,
+    /// A task waits for one of lower priority.
+    Inversion,
+    /// A rule of use was broken.
+    Misuse,
+}
+
+impl Rule {
+    /// All rules.
+    pub const ALL: [Self; 15] = [
+        Self::OneHolder,
+        Self::OwnerUnlocks,
+        Self::NoDoubleUnlock,
+        Self::NoRecursion,
+        Self::InitialisedByInterface,
+        Self::NotRemadeWhileHeld,
+        Self::NotCopied,
+        Self::NoExitHolding,
+        Self::NoFreeHolding,
+        Self::OneMutexPerCondition,
+        Self::WaitsWithMutex,
+        Self::NoDeadlock,
+        Self::OneOrder,
+        Self::NoInversion,
+        Self::NoLongWait,
+    ];
+
+    /// Its name, in reports and suppression files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OneHolder => "one-holder",
+            Self::OwnerUnlocks => "owner-unlocks",
+            Self::NoDoubleUnlock => "no-double-unlock",
+            Self::NoRecursion => "no-recursion",
+            Self::InitialisedByInterface => "initialised-by-interface",
+            Self::NotRemadeWhileHeld => "not-remade-while-held",
+            Self::NotCopied => "not-copied",
+            Self::NoExitHolding => "no-exit-holding",
+            Self::NoFreeHolding => "no-free-holding",
+            Self::OneMutexPerCondition => "one-mutex-per-condition",
+            Self::WaitsWithMutex => "waits-with-mutex",
+            Self::NoDeadlock => "no-deadlock",
+            Self::OneOrder => "one-order",
+            Self::NoInversion => "no-inversion",
+            Self::NoLongWait => "no-long-wait",
+        }
+    }
+
+    /// What it asks for, in a sentence.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::OneHolder => "only one task at a time can hold a lock",
+            Self::OwnerUnlocks => "only the owner can unlock a lock",
+            Self::NoDoubleUnlock => "a lock that nobody holds cannot be unlocked",
+            Self::NoRecursion => "a task cannot take a lock again that it holds",
+            Self::InitialisedByInterface => {
+                "a lock must be initialised by the interface, and not be used after its end"
+            }
+            Self::NotRemadeWhileHeld => {
+                "a lock that is held must not be initialised, overwritten or destroyed"
+            }
+            Self::NotCopied => "a lock must not be copied or moved once it was used",
+            Self::NoExitHolding => "a task must not end with a lock held",
+            Self::NoFreeHolding => "memory with a held lock in it must not be given back",
+            Self::OneMutexPerCondition => {
+                "all who wait for a condition at a time must do so with the same mutex"
+            }
+            Self::WaitsWithMutex => "who waits for a condition must hold the mutex",
+            Self::NoDeadlock => "tasks must not wait for each other in a circle",
+            Self::OneOrder => "locks must be taken in one order by all tasks",
+            Self::NoInversion => {
+                "a task should not wait for one of lower priority that does not run at its own"
+            }
+            Self::NoLongWait => "a wait should not last that long",
+        }
+    }
+
+    /// What kind of finding its breach is.
+    #[must_use]
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::NoDeadlock | Self::NoRecursion => Severity::Deadlock,
+            Self::OneOrder => Severity::Potential,
+            Self::NoInversion => Severity::Inversion,
+            Self::NoLongWait => Severity::LongWait,
+            _ => Severity::Misuse,
+        }
+    }
+}
+
+impl Severity {
+    /// What a report begins with.
+    #[must_use]
+    pub const fn verdict(self) -> &'static str {
+        match self {
+            Self::Deadlock => "DEADLOCK NOW",
+            Self::Potential => "POTENTIAL DEADLOCK",
+            Self::LongWait => "LONG WAIT",
+            Self::Inversion => "PRIORITY INVERSION",
+            Self::Misuse => "MISUSE",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}

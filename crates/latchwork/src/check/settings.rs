@@ -1,0 +1,250 @@
+//! What the checker is to do with what it finds: by the variable `LATCHWORK_CHECK`, or by calls.
+//!
+//! The variable is a list, separated by commas:
+//!
+//! | word | meaning |
+//! | --- | --- |
+//! | `off` | nothing is checked |
+//! | `fatal` | the first finding that is not suppressed aborts the program, after its report |
+//! | `refuse` | an interposed call that would close a circle fails with `EDEADLK` |
+//! | `quiet` | no text on standard error |
+//! | `json=PATH` | findings are appended to a file, one JSON object a line |
+//! | `suppress=PATH` | a file of suppression lines, as reports end with |
+//! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
+//! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
+//! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
+#![allow(unsafe_code)]
+
+use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sys::{board as memory, look};
+use core::ptr;
+use core::time::Duration;
+
+/// Nothing is checked.
+pub(super) const OFF: u32 = 1;
+/// See the head of this file, here and below.
+pub(super) const FATAL: u32 = 2;
+pub(super) const REFUSE: u32 = 4;
+pub(super) const QUIET: u32 = 8;
+
+/// The variable was read.
+const READ: u32 = 1 << 31;
+
+static FLAGS: AtomicU32 = AtomicU32::new(0);
+static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
+static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
+/// Descriptor + 1.
+static JSON: AtomicU32 = AtomicU32::new(0);
+/// Suppressed IDs, in an arena, as many as fit.
+static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
+const MOST_SUPPRESSIONS: usize = 4096;
+
+/// The path of the order file, in an arena.
+static ORDER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static ORDER_LENGTH: AtomicU32 = AtomicU32::new(0);
+const PATH_BYTES: usize = 4096;
+
+/// Whether a flag is set. Relaxed, here and below: settings are made before they matter.
+#[inline]
+pub(super) fn has(flag: u32) -> bool {
+    FLAGS.load(Ordering::Relaxed) & flag != 0
+}
+
+/// Reads the variable, once.
+pub(super) fn read() {
+    if FLAGS.fetch_or(READ, Ordering::Relaxed) & READ == 0 {
+        look::with_variable(c"LATCHWORK_CHECK", |list| {
+            list.split(',').map(str::trim).for_each(apply);
+        });
+    }
+}
+
+fn set(flag: u32, on: bool) {
+    if on {
+        FLAGS.fetch_or(flag, Ordering::Relaxed);
+    } else {
+        FLAGS.fetch_and(!flag, Ordering::Relaxed);
+    }
+}
+
+fn apply(word: &str) {
+    let (name, value) = word.split_once('=').unwrap_or((word, ""));
+    match name {
+        "" | "on" | "report" => {}
+        "off" => set(OFF, true),
+        "fatal" => set(FATAL, true),
+        "refuse" => set(REFUSE, true),
+        "quiet" => set(QUIET, true),
+        "json" => {
+            if let Some(descriptor) = look::append_to(value) {
+                JSON.store(descriptor + 1, Ordering::Relaxed);
+            }
+        }
+        "suppress" => suppress_file(value),
+        "order" => keep_order_path(value),
+        "long" => set_milliseconds(&LONG_WAIT, value),
+        "inversion" => set_milliseconds(&INVERSION, value),
+        _ => super::sink::complain(format_args!("LATCHWORK_CHECK: unknown word {word:?}")),
+    }
+}
+
+fn set_milliseconds(limit: &AtomicU64, value: &str) {
+    match value.parse::<u64>() {
+        Ok(milliseconds) => {
+            limit.store(milliseconds.saturating_mul(1_000_000), Ordering::Relaxed);
+        }
+        Err(_) => super::sink::complain(format_args!(
+            "LATCHWORK_CHECK: {value:?} is no number of milliseconds"
+        )),
+    }
+}
+
+fn suppress_file(path: &str) {
+    const BYTES: usize = 1 << 18;
+    let Ok(memory) = memory::arena(BYTES) else {
+        return;
+    };
+    // SAFETY: an arena of that size, which is this function's alone.
+    let buffer = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), BYTES) };
+    match look::read_beginning(format_args!("{path}"), buffer) {
+        Some(text) => {
+            let lines = str::from_utf8(text).unwrap_or("").lines();
+            lines.filter_map(id_of_line).for_each(suppress);
+        }
+        None => super::sink::complain(format_args!(
+            "LATCHWORK_CHECK: cannot read suppressions from {path}"
+        )),
+    }
+    // SAFETY: as above; it is not used any more.
+    unsafe { memory::leave_arena(memory, BYTES) };
+}
+
+/// `rule id`, with a comment behind `#`.
+fn id_of_line(line: &str) -> Option<u64> {
+    let line = line.split('#').next()?.trim();
+    let id = line.split_ascii_whitespace().next_back()?;
+    u64::from_str_radix(id, 16).ok()
+}
+
+/// Findings with this ID are not reported from now on.
+///
+/// The last number of the last line of a report. At most 4,096 are kept.
+pub fn suppress(id: u64) {
+    if SUPPRESSED.load(Ordering::Acquire).is_null() {
+        let Ok(memory) = memory::arena(MOST_SUPPRESSIONS * 8) else {
+            return;
+        };
+        // Release: pairs with the Acquire above. (Two threads at once: one page is lost.)
+        SUPPRESSED.store(memory.as_ptr().cast(), Ordering::Release);
+    }
+    let place = SUPPRESSIONS.fetch_add(1, Ordering::Relaxed) as usize;
+    if let Some(place) = suppressed().get(place) {
+        place.store(id, Ordering::Relaxed);
+    }
+}
+
+fn suppressed() -> &'static [AtomicU64] {
+    let memory = SUPPRESSED.load(Ordering::Acquire);
+    if memory.is_null() {
+        return &[];
+    }
+    // SAFETY: an arena of that many, which stays.
+    unsafe { core::slice::from_raw_parts(memory, MOST_SUPPRESSIONS) }
+}
+
+pub(super) fn is_suppressed(id: u64) -> bool {
+    let count = SUPPRESSIONS.load(Ordering::Relaxed) as usize;
+    let all = suppressed().iter().take(count);
+    all.into_iter()
+        .any(|suppressed| suppressed.load(Ordering::Relaxed) == id)
+}
+
+fn keep_order_path(path: &str) {
+    if path.len() > PATH_BYTES {
+        return;
+    }
+    if let Ok(memory) = memory::arena(PATH_BYTES) {
+        // SAFETY: a fresh arena of at least that size.
+        unsafe { ptr::copy_nonoverlapping(path.as_ptr(), memory.as_ptr(), path.len()) };
+        ORDER_LENGTH.store(path.len() as u32, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `order_path`.
+        ORDER.store(memory.as_ptr(), Ordering::Release);
+        crate::sys::process::at_exit(super::order_file::save_at_exit);
+    }
+}
+
+/// Where the order is to be kept.
+pub(super) fn order_path() -> Option<&'static str> {
+    let memory = ORDER.load(Ordering::Acquire);
+    if memory.is_null() {
+        return None;
+    }
+    let length = ORDER_LENGTH.load(Ordering::Relaxed) as usize;
+    // SAFETY: written by `keep_order_path`, from text; it stays.
+    Some(unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(memory, length)) })
+}
+
+/// The descriptor that JSON goes to.
+pub(super) fn json() -> Option<u32> {
+    JSON.load(Ordering::Relaxed).checked_sub(1)
+}
+
+/// Nanoseconds after which a wait is long; 0: none is.
+pub(super) fn long_wait() -> u64 {
+    LONG_WAIT.load(Ordering::Relaxed)
+}
+
+/// Nanoseconds for which a task may wait for one of lower priority.
+pub(super) fn inversion() -> u64 {
+    INVERSION.load(Ordering::Relaxed)
+}
+
+/// Switches checking on or off, from now on. What is held then is not known of afterwards: for the
+/// beginning of a program.
+pub fn set_on(on: bool) {
+    read();
+    set(OFF, !on);
+}
+
+/// Whether locks that can be are checked.
+#[must_use]
+pub fn is_on() -> bool {
+    read();
+    !has(OFF)
+}
+
+/// Whether the first finding aborts the program, after its report. By default it goes on.
+pub fn set_fatal(fatal: bool) {
+    read();
+    set(FATAL, fatal);
+}
+
+/// Whether interposed calls that would close a circle fail instead of waiting.
+#[must_use]
+pub fn refuses() -> bool {
+    read();
+    has(REFUSE)
+}
+
+/// Whether reports go to standard error as text. By default they do.
+pub fn set_text(text: bool) {
+    read();
+    set(QUIET, !text);
+}
+
+/// After how long a wait is reported; none is if that is zero. By default 10 s.
+pub fn set_long_wait(limit: Duration) {
+    read();
+    LONG_WAIT.store(nanoseconds(limit), Ordering::Relaxed);
+}
+
+/// For how long a task may wait for one of lower priority that does not run at the waiter's. By default 1 ms.
+pub fn set_inversion(limit: Duration) {
+    read();
+    INVERSION.store(nanoseconds(limit), Ordering::Relaxed);
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,147 @@
+//! Where findings go.
+#![allow(unsafe_code)]
+
+use super::board::board;
+use super::few::Few;
+use super::finding::{Confidence, Finding};
+use super::json::Json;
+use super::rule::Rule;
+use super::settings;
+use super::words;
+use crate::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::sys::{board as memory, look};
+use core::fmt::{self, Write};
+
+/// Standard error.
+const ERRORS: u32 = 2;
+/// Room for a finding, and for its text, which is written in one piece.
+const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
+const TEXT: usize = 32 << 10;
+
+static REPORTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The findings that were reported, by ID: each is reported once.
+static REPORTED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+/// Has `reporter` called with each finding that is not suppressed, before it is written anywhere; `None` ends
+/// that.
+///
+/// It is called by the thread that broke the rule, within its lock call: it must not unwind, and what it locks
+/// is not checked.
+pub fn set_reporter(reporter: Option<fn(&Finding)>) {
+    let reporter = reporter.map_or(core::ptr::null_mut(), |reporter| reporter as *mut ());
+    // Release: pairs with the Acquire in `report`.
+    REPORTER.store(reporter, Ordering::Release);
+}
+
+/// Reports each finding anew, should it come again: for tests.
+#[doc(hidden)]
+pub fn forget_reported() {
+    for place in &REPORTED {
+        // Relaxed: tests take their turns.
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Makes a finding of a rule, and reports it.
+pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut Finding)) {
+    let Ok(room) = memory::arena(BYTES) else {
+        return complain(format_args!("no memory to report a breach of {rule}"));
+    };
+    let finding = room.cast::<Finding>();
+    // SAFETY: a fresh arena, large enough and aligned to a page, which is this function's alone.
+    let finding = unsafe {
+        finding.write(Finding {
+            rule,
+            confidence,
+            id: 0,
+            summary: super::few::Text::EMPTY,
+            tasks: Few::EMPTY,
+            note: super::few::Text::EMPTY,
+            stack: Few::EMPTY,
+        });
+        &mut *finding.as_ptr()
+    };
+    fill(finding);
+    finding.id = words::id_of(finding);
+    if !settings::is_suppressed(finding.id) && is_new(finding.id) {
+        words::add_stack(finding);
+        // SAFETY: the rest of the arena.
+        let text = unsafe {
+            let text = room.add(BYTES - TEXT);
+            core::slice::from_raw_parts_mut(text.as_ptr(), TEXT)
+        };
+        deliver(finding, text);
+    }
+    // SAFETY: nothing refers to it any more.
+    unsafe { memory::leave_arena(room, BYTES) };
+}
+
+fn is_new(id: u64) -> bool {
+    for step in 0..REPORTED.len() as u64 {
+        let place = &REPORTED[(id.wrapping_add(step) % REPORTED.len() as u64) as usize];
+        // Relaxed: an ID stands for itself.
+        match place.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(known) if known == id => return false,
+            Err(_) => {}
+        }
+    }
+    true
+}
+
+fn deliver(finding: &Finding, text: &mut [u8]) {
+    if let Some(board) = board() {
+        let counts = &board.header().findings;
+        if let Some(count) = counts.get(finding.severity() as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    // Acquire: pairs with `set_reporter`.
+    let reporter = REPORTER.load(Ordering::Acquire);
+    if !reporter.is_null() {
+        // SAFETY: only `set_reporter` stores here, and only functions of this type.
+        let reporter: fn(&Finding) = unsafe { core::mem::transmute(reporter) };
+        reporter(finding);
+    }
+    if let Some(descriptor) = settings::json() {
+        write(descriptor, text, format_args!("{}\n", Json(finding)));
+    }
+    let fatal = settings::has(settings::FATAL);
+    if fatal || !settings::has(settings::QUIET) {
+        write(ERRORS, text, format_args!("{finding}"));
+    }
+    if fatal {
+        crate::fatal(format_args!(
+            "LATCHWORK_CHECK=fatal: {} [{}]",
+            finding.verdict(),
+            finding.rule
+        ));
+    }
+}
+
+struct Buffer<'a> {
+    room: &'a mut [u8],
+    length: usize,
+}
+
+impl Write for Buffer<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let text = crate::text::whole_characters(text, self.room.len() - self.length);
+        self.room[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
+    let mut buffer = Buffer { room, length: 0 };
+    let _ = fmt::write(&mut buffer, text);
+    look::write(descriptor, &buffer.room[..buffer.length]);
+}
+
+/// Says on standard error what could not be done.
+pub(super) fn complain(text: fmt::Arguments<'_>) {
+    let mut room = [0; 256];
+    write(ERRORS, &mut room, format_args!("latchwork: {text}\n"));
+}

@@ -1,0 +1,175 @@
+//! What a checked lock carries in front of itself: a magic number, its own address, its name, and where it was
+//! made.
+//!
+//! | `magic` | `address` | the lock is |
+//! | --- | --- | --- |
+//! | [`LIVE`] | 0 | made, and not used yet: it may move |
+//! | [`LIVE`] | its own | in use, or was |
+//! | [`LIVE`] | another | a copy, or moved |
+//! | [`ENDED`] | – | dropped |
+//! | 0 | – | zeroed memory |
+//! | else | – | overwritten |
+//!
+//! Name and place are kept as text, since a pointer to them would mean nothing to the other processes of a region.
+#![allow(unsafe_code)]
+
+use super::known::hash;
+use super::rule::Rule;
+use super::tell;
+use crate::atomic::{AtomicU64, Ordering};
+use crate::hook::{Kind, Lock, Site, Traits};
+use core::fmt::{self, Write};
+use core::panic::Location;
+
+const LIVE: u64 = u64::from_le_bytes(*b"lwcheck1");
+const ENDED: u64 = u64::from_le_bytes(*b"lwended1");
+
+const NAME: usize = 24;
+const FILE: usize = 48;
+
+/// See the head of this file.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Tag {
+    magic: AtomicU64,
+    address: AtomicU64,
+    name: [u8; NAME],
+    file: [u8; FILE],
+    line: u32,
+    column: u32,
+}
+
+/// The end of a text, and zeros.
+const fn kept<const N: usize>(text: &str, from_end: bool) -> [u8; N] {
+    let bytes = text.as_bytes();
+    let mut start = if from_end && bytes.len() > N {
+        bytes.len() - N
+    } else {
+        0
+    };
+    // Not in the middle of a character.
+    while start < bytes.len() && bytes[start] & 0xc0 == 0x80 {
+        start += 1;
+    }
+    let mut kept = [0; N];
+    let mut at = 0;
+    while at < N && start + at < bytes.len() {
+        kept[at] = bytes[start + at];
+        at += 1;
+    }
+    kept
+}
+
+impl Tag {
+    pub(super) const fn new(name: &str, made_at: &Location<'_>) -> Self {
+        Self {
+            magic: AtomicU64::new(LIVE),
+            address: AtomicU64::new(0),
+            name: kept(name, false),
+            file: kept(made_at.file(), true),
+            line: made_at.line(),
+            column: made_at.column(),
+        }
+    }
+
+    /// The lock that begins with this tag.
+    #[inline]
+    pub(super) fn lock(&self, kind: Kind, traits: Traits) -> Lock {
+        Lock {
+            has_tag: true,
+            ..Lock::new(core::ptr::from_ref(self).expose_provenance(), kind).with(traits)
+        }
+    }
+
+    /// The tag of a lock that has one, and says so.
+    pub(super) fn of(lock: Lock) -> Option<&'static Self> {
+        // SAFETY: only `Tag::lock` says so, of a lock that is in use while this is. (All fields may be read whatever
+        // the memory holds.)
+        lock.has_tag
+            .then(|| unsafe { &*core::ptr::with_exposed_provenance(lock.address) })
+    }
+
+    /// Makes sure that it is what it says, before each use of its lock.
+    #[inline]
+    pub(super) fn verify(&self, lock: impl FnOnce() -> Lock, site: Site) {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        // Relaxed, in all of this file: each word stands for itself.
+        let magic = self.magic.load(Ordering::Relaxed);
+        if magic != LIVE || self.address.load(Ordering::Relaxed) != here {
+            self.explain(lock(), site);
+        }
+    }
+
+    #[cold]
+    fn explain(&self, lock: Lock, site: Site) {
+        let (rule, why) = match self.magic.load(Ordering::Relaxed) {
+            LIVE if self.address.load(Ordering::Relaxed) == 0 => {
+                return tell::introduced(lock, self);
+            }
+            LIVE => (
+                Rule::NotCopied,
+                "uses what is a copy of, or was moved from, another place:",
+            ),
+            0 => (
+                Rule::InitialisedByInterface,
+                "uses zeroed memory, not initialised by the interface, as",
+            ),
+            ENDED => (Rule::InitialisedByInterface, "uses, after its end,"),
+            _ => (Rule::InitialisedByInterface, "uses overwritten memory as"),
+        };
+        tell::not_a_lock(lock, rule, why, site);
+    }
+
+    /// Whether it is as its maker left it.
+    pub(super) fn is_live(&self) -> bool {
+        self.magic.load(Ordering::Relaxed) == LIVE
+    }
+
+    /// From here on it stays where it is; whether that is new. Under the lock of the board.
+    pub(super) fn settle(&self) -> bool {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        self.address
+            .compare_exchange(0, here, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whether it has been used.
+    pub(super) fn is_settled(&self) -> bool {
+        self.address.load(Ordering::Relaxed) != 0
+    }
+
+    /// The name that it was given, if any.
+    pub(super) fn name(&self) -> Option<&str> {
+        let end = self.name.iter().position(|byte| *byte == 0);
+        let name = &self.name[..end.unwrap_or(NAME)];
+        let name = name.utf8_chunks().next().map_or("", |name| name.valid());
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// The number of the place where it was made.
+    pub(super) fn site(&self) -> Site {
+        let key = hash(&self.file)
+            .wrapping_mul(31)
+            .wrapping_add(u64::from(self.line))
+            .wrapping_mul(31)
+            .wrapping_add(u64::from(self.column));
+        Site::of_text(key)
+    }
+
+    /// That place, in words.
+    pub(super) fn write_place(&self, to: &mut impl Write) -> fmt::Result {
+        let end = self.file.iter().position(|byte| *byte == 0);
+        let file = &self.file[..end.unwrap_or(FILE)];
+        let file = str::from_utf8(file).unwrap_or("?");
+        write!(to, "{file}:{}:{}", self.line, self.column)
+    }
+
+    /// The lock is about to go; whether it was in use.
+    pub(super) fn end(&self, lock: Lock) {
+        let here = core::ptr::from_ref(self).addr() as u64;
+        let known = self.address.load(Ordering::Relaxed) == here;
+        if self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known {
+            tell::destroyed(lock, Site::UNKNOWN);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! What the checker does with what it is told.
+
+use super::circle;
+use super::field::Here;
+use super::known;
+use super::layout::{Entry, GONE};
+use super::order;
+use super::own::{Mine, Own};
+use super::rule::Rule;
+use super::tag::Tag;
+use super::waits::Wait;
+use super::{board, found};
+use crate::atomic::Ordering;
+use crate::hook::record::{DEEPER, TIMED, TRIED, pack};
+use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
+use crate::region;
+use core::ops::Range;
+
+/// A lock was made at this address, by the interface.
+pub fn initialised(lock: Lock, name: Option<&str>, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    if is_known(lock) {
+        refuse_if_held(&own, lock, site, "initialises again, while it is held,");
+    }
+    known::made(&own, lock, name, site);
+}
+
+/// A lock that says of itself what it is called is used for the first time.
+pub(super) fn introduced(lock: Lock, tag: &Tag) {
+    let Some(own) = Own::enter() else {
+        tag.settle();
+        return;
+    };
+    let Some(board) = board::board() else { return };
+    join_region(lock);
+    let here = Here::new(&own);
+    // What was there before it, and is held, was overwritten. Nobody can have taken the new one while its tag is
+    // not settled, which is looked at under the lock.
+    let held = board::alone(|_| {
+        let entry = board.lock(lock.address)?;
+        let is_old = !tag.is_settled() && entry.what.load(Ordering::Relaxed) & GONE == 0;
+        let other = here.as_ref().and_then(|here| here.holder(&own, lock));
+        (is_old && (other.is_some() || own.find(lock.address).is_some())).then_some(other)
+    });
+    if let Some(other) = held.flatten() {
+        let rule = Rule::NotRemadeWhileHeld;
+        let what = format_args!("uses what overwrote, while it was held,");
+        let site = known::enter_place(tag);
+        found::misuse(&own, rule, lock, site, other, what);
+    }
+    known::enter_tagged(board, lock, tag);
+}
+
+/// A lock is about to be destroyed, by the interface.
+pub fn destroyed(lock: Lock, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    let Some(entry) = board::board().and_then(|board| board.lock(lock.address)) else {
+        return;
+    };
+    own.know_site(site);
+    if let Some((place, _)) = own.find(lock.address) {
+        refuse_if_held(&own, lock, site, "destroys, and holds,");
+        own.pop(place);
+    } else {
+        refuse_if_held(&own, lock, site, "destroys, while it is held,");
+    }
+    known::gone(entry);
+}
+
+fn is_known(lock: Lock) -> bool {
+    board::board().is_some_and(|board| board.lock(lock.address).is_some())
+}
+
+fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
+    join_region(lock);
+    let here = Here::new(own);
+    let other = here.as_ref().and_then(|here| here.holder(own, lock));
+    if other.is_some() || own.find(lock.address).is_some() {
+        let rule = Rule::NotRemadeWhileHeld;
+        found::misuse(own, rule, lock, site, other, format_args!("{what}"));
+    }
+}
+
+/// What is at this address is no lock that the interface made: its memory was zeroed, overwritten or copied.
+/// `why` is the end of a sentence that begins with the task.
+pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    own.know_site(site);
+    let here = Here::new(&own);
+    let other = here.as_ref().and_then(|here| here.holder(&own, lock));
+    let rule = if other.is_some() || own.find(lock.address).is_some() {
+        Rule::NotRemadeWhileHeld
+    } else {
+        rule
+    };
+    found::misuse(&own, rule, lock, site, other, format_args!("{why}"));
+}
+
+/// The calling task cannot have a lock at once, and is about to wait for it: for at most some time, if
+/// `timed`.
+pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
+    let Some(own) = Own::enter() else {
+        return Verdict::Go;
+    };
+    join_region(lock);
+    known::know(&own, lock, site);
+    let flag = if timed { TIMED } else { 0 };
+    if lock.kind.has_owner()
+        && !lock.traits.contains(Traits::RECURSIVE)
+        && let Some((_, mine)) = own.find(lock.address)
+        && (mode == Mode::Exclusive || mine.lock().1 == Mode::Exclusive)
+    {
+        own.begin_wait(lock, pack(lock, mode) | flag, site);
+        found::recursion(&own, lock, mode, timed, &mine, site);
+        return if timed {
+            Verdict::Go
+        } else {
+            Verdict::Deadlock
+        };
+    }
+    own.begin_wait(lock, pack(lock, mode) | flag, site);
+    let Some(here) = Here::new(&own) else {
+        return Verdict::Go;
+    };
+    let Some(me) = here.me(&own) else {
+        return Verdict::Go;
+    };
+    let look = circle::look(&&here, me);
+    if let Some(other) = look.blocker {
+        let name = u64::from(other.process) << 32 | u64::from(other.thread);
+        own.publish(|record| record.wanted.waits_for.store(name, Ordering::Relaxed));
+    }
+    own.wait
+        .set(Some(Wait::begin(&own, lock, mode, site, look.blocker)));
+    let wrong_order = order::note(&own, lock, mode, site);
+    match look.circle {
+        Some(circle) => {
+            found::deadlock(&circle);
+            if circle.ends() {
+                Verdict::Go
+            } else {
+                Verdict::Deadlock
+            }
+        }
+        None => {
+            // Who closes the circle at this very moment says so itself.
+            if let Some(circle) = wrong_order
+                && circle::look(&&here, me).circle.is_none()
+            {
+                found::wrong_order(&own, &circle);
+            }
+            Verdict::Go
+        }
+    }
+}
+
+/// When the wait that is under way will deserve a word, in nanoseconds on CLOCK_MONOTONIC: a call that can is
+/// to call [`still_waits`] then, and to go on waiting.
+#[must_use]
+pub fn patience() -> Option<u64> {
+    Own::enter()?.wait.get()?.next()
+}
+
+/// The wait that is under way has lasted until [`patience`].
+pub fn still_waits() {
+    if let Some(own) = Own::enter()
+        && let Some(mut wait) = own.wait.get()
+    {
+        wait.look(&own);
+        own.wait.set(Some(wait));
+    }
+}
+
+/// The calling task has taken a lock.
+#[inline]
+pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    if own.wanted.get() != 0 {
+        end_wait(&own);
+    } else {
+        join_region(lock);
+    }
+    let entry = known::know(&own, lock, site);
+    let again = lock.traits.contains(Traits::RECURSIVE) || mode == Mode::Shared;
+    if again && let Some((place, _)) = own.find(lock.address) {
+        return own.change(place, |mine| mine.what += DEEPER);
+    }
+    if how != How::Tried
+        && let Some(circle) = order::note(&own, lock, mode, site)
+    {
+        found::wrong_order(&own, &circle);
+    }
+    let node = entry.map_or(0, |entry| entry.node.load(Ordering::Relaxed));
+    let mut mine = Mine::new(lock, mode, site, node);
+    if how == How::Tried {
+        mine.what |= TRIED;
+    }
+    own.push(mine);
+    if let Some(entry) = entry
+        && mode == Mode::Exclusive
+    {
+        let me = own.index.get() + 1;
+        // Relaxed: the lock orders it; it is changed by who holds that.
+        let last = entry.holder.load(Ordering::Relaxed);
+        entry.holder.store(me, Ordering::Relaxed);
+        if last != 0 && last != me {
+            two_holders(&own, lock, site);
+        }
+    }
+}
+
+/// The one who held it last has not released it, or has gone.
+#[cold]
+fn two_holders(own: &Own, lock: Lock, site: Site) {
+    let here = Here::new(own);
+    let other = here.as_ref().and_then(|here| here.holder(own, lock));
+    // The death of a robust lock's owner is its successor's to see.
+    if other.is_some() && !lock.traits.contains(Traits::ROBUST) {
+        let what = format_args!("has got, while another task holds it,");
+        found::misuse(own, Rule::OneHolder, lock, site, other, what);
+    }
+}
+
+/// The wait that [`wants`] began is over without the lock.
+pub fn gave_up(_lock: Lock) {
+    if let Some(own) = Own::enter() {
+        end_wait(&own);
+    }
+}
+
+fn end_wait(own: &Own) {
+    if let Some(mut wait) = own.wait.take() {
+        wait.look(own);
+    }
+    own.end_wait();
+}
+
+/// The calling task is about to release a lock.
+#[inline]
+pub fn releasing(lock: Lock, site: Site) -> Verdict {
+    let Some(own) = Own::enter() else {
+        return Verdict::Go;
+    };
+    match own.find(lock.address) {
+        Some((place, mine)) if mine.depth() > 0 => own.change(place, |mine| mine.what -= DEEPER),
+        Some((place, mine)) => {
+            own.pop(place);
+            if mine.lock().1 == Mode::Exclusive {
+                forget_holder(&own, lock);
+            }
+        }
+        None => return not_mine(&own, lock, site),
+    }
+    Verdict::Go
+}
+
+#[inline]
+fn forget_holder(own: &Own, lock: Lock) {
+    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address))
+        && entry.holder.load(Ordering::Relaxed) == own.index.get() + 1
+    {
+        // Relaxed: the release that follows orders it.
+        entry.holder.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
+    own.know_site(site);
+    // One that was taken before anybody looked, or where no room was left.
+    if own.unseen.get() > 0 {
+        own.unseen.set(own.unseen.get() - 1);
+        return Verdict::Go;
+    }
+    join_region(lock);
+    if lock.has_tag {
+        known::know(own, lock, site);
+    }
+    if !is_known(lock) || !lock.kind.has_owner() {
+        return Verdict::Go;
+    }
+    let here = Here::new(own);
+    match here.as_ref().and_then(|here| here.holder(own, lock)) {
+        Some(other) => {
+            let what = format_args!("unlocks what {} holds:", other.thread);
+            found::misuse(own, Rule::OwnerUnlocks, lock, site, Some(other), what);
+            Verdict::NotOwner
+        }
+        None => {
+            let what = format_args!("unlocks what nobody holds:");
+            found::misuse(own, Rule::NoDoubleUnlock, lock, site, None, what);
+            Verdict::NotHeld
+        }
+    }
+}
+
+/// The calling task is about to release a mutex and wait for a condition.
+pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
+    let Some(own) = Own::enter() else {
+        return Verdict::Go;
+    };
+    let entry = known::know(&own, condvar, site);
+    if let Some(entry) = entry {
+        count_in(&own, entry, condvar, mutex, site);
+    }
+    let verdict = match own.find(mutex.address) {
+        Some((place, _)) => {
+            own.pop(place);
+            forget_holder(&own, mutex);
+            Verdict::Go
+        }
+        None if own.unseen.get() > 0 || !is_known(mutex) => Verdict::Go,
+        None => {
+            let here = Here::new(&own);
+            let other = here.as_ref().and_then(|here| here.holder(&own, mutex));
+            let what = format_args!("waits for a condition without holding");
+            found::misuse(&own, Rule::WaitsWithMutex, mutex, site, other, what);
+            Verdict::NotHeld
+        }
+    };
+    let timed = if timed { TIMED } else { 0 };
+    own.begin_wait_with(condvar, pack(condvar, Mode::Exclusive) | timed, site, mutex);
+    verdict
+}
+
+/// Counts a waiter of a condition variable in, and compares its mutex with the others'.
+fn count_in(own: &Own, entry: &Entry, condvar: Lock, mutex: Lock, site: Site) {
+    let address = mutex.address as u64;
+    // Relaxed: two that come first at the same time may both be believed.
+    if entry.waiters.fetch_add(1, Ordering::Relaxed) == 0 {
+        entry.mutex.store(address, Ordering::Relaxed);
+    } else if entry.mutex.load(Ordering::Relaxed) != address {
+        let what = format_args!("waits, with another mutex than others, for");
+        found::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
+    }
+}
+
+/// That wait is over, and the mutex taken again, unless it could not be.
+pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
+    if let Some(own) = Own::enter() {
+        own.end_wait();
+        let entry = board::board().and_then(|board| board.lock(condvar.address));
+        if let Some(entry) = entry {
+            entry.waiters.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    if has_mutex {
+        taken(mutex, Mode::Exclusive, How::Again, site);
+    }
+}
+
+/// As [`condvar_ends`], of the wait that the task is known to be in.
+pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
+    let wait = Own::enter().map(|own| {
+        let site = own.record().wanted.site.load(Ordering::Relaxed);
+        (own.wanted.get(), Site(site))
+    });
+    let (condvar, site) = wait.unwrap_or((0, Site::UNKNOWN));
+    condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);
+}
+
+/// The calling task is about to sleep for an object that has no owner.
+pub fn waits(object: Lock, timed: bool, site: Site) {
+    if let Some(own) = Own::enter() {
+        known::know(&own, object, site);
+        let timed = if timed { TIMED } else { 0 };
+        own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
+    }
+}
+
+/// That sleep is over.
+pub fn has_waited(_object: Lock) {
+    if let Some(own) = Own::enter() {
+        own.end_wait();
+    }
+}
+
+/// The calling thread is about to end.
+pub fn task_ends(site: Site) {
+    let Some(own) = Own::enter_if_known() else {
+        return;
+    };
+    let (process, thread) = own.identity();
+    // A process that ends takes its locks with it.
+    if process != thread {
+        for mine in own.locks() {
+            let (lock, _) = mine.lock();
+            let site = if site == Site::UNKNOWN {
+                mine.site
+            } else {
+                site
+            };
+            let what = format_args!("ends, and holds");
+            found::misuse(&own, Rule::NoExitHolding, lock, site, None, what);
+        }
+    }
+    Own::end(own);
+}
+
+/// Memory is about to be given back, or its mapping to end.
+pub fn freed(range: Range<usize>, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    for entry in known::in_range(range) {
+        let what = entry.what.load(Ordering::Relaxed);
+        let address = entry.address.load(Ordering::Relaxed);
+        let (lock, _) = crate::hook::record::unpack(address, what);
+        let here = Here::new(&own);
+        let other = here.as_ref().and_then(|here| here.holder(&own, lock));
+        let mine = own.find(lock.address);
+        if other.is_some() || mine.is_some() {
+            own.know_site(site);
+            let what = format_args!("gives memory back in which somebody holds");
+            found::misuse(&own, Rule::NoFreeHolding, lock, site, other, what);
+        }
+        if let Some((place, _)) = mine {
+            own.pop(place);
+        }
+        known::gone(entry);
+    }
+}
+
+/// For the child of a fork, as its first step: it keeps the forking thread's stack, and begins a board of
+/// its own. (Without this call that happens at its first lock.)
+pub fn forked() {
+    drop(Own::enter());
+}
+
+/// A lock that the calling task holds was really taken elsewhere: by who called a wrapper.
+pub fn re_site(lock: Lock, site: Site) {
+    if let Some(own) = Own::enter()
+        && let Some((place, _)) = own.find(lock.address)
+    {
+        own.know_site(site);
+        own.change(place, |mine| mine.site = site);
+    }
+}
+
+/// Who uses a lock of a region becomes a task of it, so that others see what it holds.
+#[inline]
+fn join_region(lock: Lock) {
+    if lock.is_shared() {
+        region::join_at(lock.address);
+    }
+}

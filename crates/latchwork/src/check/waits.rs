@@ -1,0 +1,130 @@
+//! Waits that last, and waits for a task of lower priority.
+//!
+//! Priorities are those that the kernel has at the beginning of a wait, where any task is known to be a
+//! real-time one, and again when the wait has lasted for the limit: so a change of priority meanwhile, of
+//! either task, is seen. To ask for them costs a system call each, which short waits of ordinary tasks do not
+//! pay.
+
+use super::field::Who;
+use super::found::{self, Blocker};
+use super::own::Own;
+use super::settings;
+use crate::atomic::{AtomicBool, Ordering};
+use crate::hook::{Lock, Mode, Site, Traits};
+use crate::sys::{clock, look};
+
+/// Some task of this process has, or had, a real-time priority.
+static REAL_TIME: AtomicBool = AtomicBool::new(false);
+
+/// A wait that is under way.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    lock: Lock,
+    mode: Mode,
+    site: Site,
+    began: u64,
+    blocker: Option<Blocker>,
+    told_inversion: bool,
+    told_long: bool,
+}
+
+/// A task has this priority.
+pub(super) fn saw_priority(priority: u32) {
+    // Relaxed, here and below: a hint; who waits for long looks anyway.
+    if priority > 0 && !REAL_TIME.load(Ordering::Relaxed) {
+        REAL_TIME.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Wait {
+    /// Begins now. `blocker` is one of those whom it is for.
+    pub(super) fn begin(
+        own: &Own,
+        lock: Lock,
+        mode: Mode,
+        site: Site,
+        blocker: Option<Who<'_>>,
+    ) -> Self {
+        let blocker = blocker.and_then(|who| {
+            let held = who.held(lock.address as u64)?;
+            Some(Blocker {
+                process: who.process,
+                thread: who.thread,
+                mine: 0,
+                priority: 0,
+                lock,
+                mode: held.mode,
+                site: held.site,
+                since: held.since,
+            })
+        });
+        let mut wait = Self {
+            lock,
+            mode,
+            site,
+            began: own.wait_began.get(),
+            blocker,
+            told_inversion: false,
+            told_long: false,
+        };
+        if REAL_TIME.load(Ordering::Relaxed) {
+            wait.look_at_priorities(own);
+        }
+        wait
+    }
+
+    /// Notes both priorities, if they are in the wrong order; whether they are, or were.
+    fn look_at_priorities(&mut self, own: &Own) -> bool {
+        let Some(blocker) = &mut self.blocker else {
+            return false;
+        };
+        let mine = look::priority_of(own.thread.get()).map_or(0, u32::from);
+        let theirs = look::priority_of(blocker.thread).map_or(u32::MAX, u32::from);
+        own.publish(|record| record.priority.store(mine, Ordering::Relaxed));
+        saw_priority(mine);
+        if mine > theirs {
+            (blocker.mine, blocker.priority) = (mine, theirs);
+        }
+        blocker.mine > blocker.priority
+    }
+
+    /// Nanoseconds on CLOCK_MONOTONIC at which there will be something to say; `None` if never.
+    pub(super) fn next(&self) -> Option<u64> {
+        let lends = self.lock.traits.contains(Traits::LENDS);
+        let inverted = !self.told_inversion
+            && !lends
+            && self
+                .blocker
+                .is_some_and(|blocker| blocker.mine > blocker.priority);
+        let inversion = inverted.then(settings::inversion);
+        let long = (!self.told_long).then(settings::long_wait);
+        let limits = [inversion, long].into_iter().flatten();
+        let next = limits.filter(|limit| *limit > 0).min()?;
+        Some(self.began.saturating_add(next))
+    }
+
+    /// Says what there is to say by now.
+    pub(super) fn look(&mut self, own: &Own) {
+        let Self {
+            lock, mode, site, ..
+        } = *self;
+        let lasted = clock::monotonic().saturating_sub(self.began);
+        let lends = lock.traits.contains(Traits::LENDS);
+        let limit = settings::inversion();
+        if !self.told_inversion
+            && !lends
+            && limit > 0
+            && lasted >= limit
+            && self.look_at_priorities(own)
+            && let Some(blocker) = self.blocker
+        {
+            self.told_inversion = true;
+            found::inversion(own, lock, mode, site, &blocker, lasted);
+        }
+        let limit = settings::long_wait();
+        if !self.told_long && limit > 0 && lasted >= limit {
+            self.told_long = true;
+            found::long_wait(own, lock, mode, site, self.blocker.as_ref(), lasted);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Addresses and sites in words, for findings.
+
+use super::board::board;
+use super::few::Text;
+use super::field::Who;
+use super::finding::{Finding, LockText, PlaceText, TaskText, Use};
+use super::foreign;
+use super::known::hash;
+use super::own::Own;
+use crate::atomic::Ordering;
+use crate::hook::{Held, Lock, Mode, Site};
+use crate::sys::{clock, look, thread};
+use core::fmt::Write;
+
+/// A place in a program.
+pub(super) fn place(process: u32, site: Site) -> PlaceText {
+    let mut text = PlaceText::EMPTY;
+    let _ = match site {
+        Site::UNKNOWN => text.write_str("at an unknown place"),
+        site if !site.is_location() => look::write_place(process, site.0, &mut text),
+        site => match text_of(process, site.0) {
+            Some(known) => text.write_str(&known),
+            None => write!(text, "at an unreadable place of process {process}"),
+        },
+    };
+    text
+}
+
+/// A text of a process's board.
+fn text_of(process: u32, key: u64) -> Option<Text<128>> {
+    if process == thread::process_id() {
+        return Some(board()?.text_of(key)?.copy());
+    }
+    foreign::text(process, key)
+}
+
+/// A lock, as a task of a process knows it.
+pub(super) fn lock(process: u32, lock: Lock) -> LockText {
+    let mut name = Text::EMPTY;
+    let mut made_at = PlaceText::EMPTY;
+    let known = if process == thread::process_id() {
+        board()
+            .and_then(|board| board.lock(lock.address))
+            .map(|entry| {
+                let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
+                (load(&entry.name), Site(load(&entry.site)))
+            })
+    } else {
+        foreign::lock(process, lock.address as u64)
+    };
+    if let Some((key, site)) = known {
+        made_at = place(process, site);
+        if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
+            let _ = name.write_str(&given);
+        }
+    }
+    if name.is_empty() {
+        crate::region::write_object_name(lock.address, &mut name);
+    }
+    if name.is_empty() && !made_at.is_empty() {
+        let _ = write!(name, "<{made_at}>");
+    }
+    if name.is_empty() {
+        let _ = write!(name, "{:#x}", lock.address);
+    }
+    LockText {
+        name,
+        kind: lock.kind,
+        address: lock.address as u64,
+        made_at,
+    }
+}
+
+/// A use of a lock by a task of a process.
+pub(super) fn use_of(process: u32, lock_used: Lock, mode: Mode, site: Site, since: u64) -> Use {
+    let now = clock::monotonic();
+    Use {
+        lock: lock(process, lock_used),
+        mode,
+        at: place(process, site),
+        nanoseconds: if since == 0 {
+            0
+        } else {
+            now.saturating_sub(since).max(1)
+        },
+    }
+}
+
+/// As [`use_of`], of what a record says.
+pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
+    use_of(process, held.lock, held.mode, held.site, held.since)
+}
+
+/// The calling task.
+pub(super) fn me(own: &Own) -> TaskText {
+    let (process, thread) = own.identity();
+    TaskText {
+        process,
+        thread,
+        name: clean(&thread::name()),
+        priority: own.record().priority.load(Ordering::Relaxed),
+        holds: None,
+        wants: None,
+        does: Text::EMPTY,
+    }
+}
+
+/// A task by its record.
+pub(super) fn task(who: Who<'_>) -> TaskText {
+    let view = who.record.view();
+    TaskText {
+        process: who.process,
+        thread: who.thread,
+        name: clean(view.name()),
+        priority: view.priority,
+        holds: None,
+        wants: view.wants.map(|wants| use_of_held(who.process, &wants)),
+        does: Text::EMPTY,
+    }
+}
+
+/// What a task does at this moment.
+pub(super) fn doing(process: u32, thread: u32) -> Text<48> {
+    let does = match look::thread_state(process, thread) {
+        Some('R') => "runs",
+        Some('S' | 'D') => "sleeps",
+        Some('T' | 't') => "is stopped",
+        Some(_) => "is ending",
+        None => "is gone",
+    };
+    Text::new(format_args!("{does}"))
+}
+
+/// The name of a thread that may be another process's.
+pub(super) fn thread_name(process: u32, thread: u32) -> Text<16> {
+    let mut buffer = [0; 16];
+    let comm = look::read_beginning(
+        format_args!("/proc/{process}/task/{thread}/comm"),
+        &mut buffer,
+    );
+    let name = comm.and_then(|comm| comm.utf8_chunks().next());
+    clean(name.map_or("", |name| name.valid()).trim_end())
+}
+
+/// A name without what a terminal would act on.
+fn clean(name: &str) -> Text<16> {
+    let mut text = Text::EMPTY;
+    for character in name.chars() {
+        let shown = if character.is_control() {
+            '?'
+        } else {
+            character
+        };
+        let _ = text.write_char(shown);
+    }
+    text
+}
+
+/// The same number for the same rule, places and names; in whatever order the tasks are named.
+pub(super) fn id_of(finding: &Finding) -> u64 {
+    let of_use = |of: &Use| {
+        // Names that are addresses change from run to run.
+        let name = if of.lock.name.starts_with("0x") {
+            0
+        } else {
+            hash(of.lock.name.as_bytes())
+        };
+        name.rotate_left(7) ^ hash(of.at.as_bytes())
+    };
+    let of_task = |task: &TaskText| {
+        let holds = task.holds.as_ref().map_or(1, of_use);
+        let wants = task.wants.as_ref().map_or(2, of_use);
+        holds.wrapping_mul(31) ^ wants
+    };
+    let sum = finding
+        .tasks
+        .iter()
+        .map(of_task)
+        .fold(0_u64, u64::wrapping_add);
+    hash(finding.rule.name().as_bytes()) ^ sum
+}
+
+/// The calling task's stack, without the checker's own part of it.
+pub(super) fn add_stack(finding: &mut Finding) {
+    let mut frames = [0; 24];
+    let count = look::stack(&mut frames);
+    let process = thread::process_id();
+    for frame in frames[..count].iter().filter(|frame| **frame != 0) {
+        // The instruction before is in the call.
+        let mut text = PlaceText::EMPTY;
+        let _ = look::write_place(process, frame - 1, &mut text);
+        if !finding.stack.push(text) {
+            break;
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! What locks tell whoever watches them, in one narrow interface of addresses.
+//!
+//! The words of that interface stand here, on the ground, so that a region can carry a task's
+//! [`TaskRecord`] in its slot and a lock can say who it is without knowing who listens. The listener is
+//! `check`, at the top; it puts itself in through [`listen`], and until it does so nothing here costs more
+//! than one load on a path that is slow anyway.
+#![allow(unsafe_code)]
+
+pub(crate) mod record;
+#[cfg(not(loom))]
+mod seam;
+
+pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
+#[cfg(not(loom))]
+pub(crate) use seam::{Hooks, Waiting, freed, listen, task_ends};
+
+use core::panic::Location;
+
+/// Models have no listener.
+#[cfg(loom)]
+pub(crate) struct Waiting;
+#[cfg(loom)]
+impl Waiting {
+    pub(crate) fn begin(_: Kind, _: usize, _: bool) -> Self {
+        Self
+    }
+}
+
+/// What kind of object an address is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Kind {
+    /// Not known.
+    #[default]
+    Unknown = 0,
+    /// A mutex of any protocol, pthread's included.
+    Mutex = 1,
+    /// A reader/writer lock.
+    RwLock = 2,
+    /// A spinlock.
+    Spin = 3,
+    /// A condition variable.
+    Condvar = 4,
+    /// A semaphore that counts: nobody owns it.
+    Semaphore = 5,
+    /// A binary semaphore that its owner releases.
+    OwnedSemaphore = 6,
+    /// A barrier.
+    Barrier = 7,
+    /// A completion.
+    Completion = 8,
+    /// Something that runs once.
+    Once = 9,
+    /// A message queue, of any kind.
+    Queue = 10,
+    /// A task's events.
+    Events = 11,
+    /// The end of a thread or coproc.
+    Join = 12,
+}
+
+impl Kind {
+    const ALL: [Self; 13] = [
+        Self::Unknown,
+        Self::Mutex,
+        Self::RwLock,
+        Self::Spin,
+        Self::Condvar,
+        Self::Semaphore,
+        Self::OwnedSemaphore,
+        Self::Barrier,
+        Self::Completion,
+        Self::Once,
+        Self::Queue,
+        Self::Events,
+        Self::Join,
+    ];
+
+    /// From its number; [`Kind::Unknown`] for one that has no kind.
+    #[must_use]
+    pub fn from_number(number: u8) -> Self {
+        *Self::ALL.get(usize::from(number)).unwrap_or(&Self::Unknown)
+    }
+
+    /// Whether who takes it owns it until releasing it.
+    #[must_use]
+    pub const fn has_owner(self) -> bool {
+        matches!(
+            self,
+            Self::Mutex | Self::RwLock | Self::Spin | Self::OwnedSemaphore
+        )
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "lock",
+            Self::Mutex => "mutex",
+            Self::RwLock => "rwlock",
+            Self::Spin => "spinlock",
+            Self::Condvar => "condvar",
+            Self::Semaphore => "semaphore",
+            Self::OwnedSemaphore => "binary semaphore",
+            Self::Barrier => "barrier",
+            Self::Completion => "completion",
+            Self::Once => "once",
+            Self::Queue => "queue",
+            Self::Events => "events",
+            Self::Join => "join",
+        }
+    }
+}
+
+bitflags::bitflags! {
+    /// What is special about a lock.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Traits: u8 {
+        /// Tasks of other processes use it, too.
+        const SHARED = 1;
+        /// The death of its owner is reported to the next one.
+        const ROBUST = 2;
+        /// Its owner runs at the priority of who waits, or at a ceiling.
+        const LENDS = 4;
+        /// Its owner may take it again.
+        const RECURSIVE = 8;
+        /// Readers wait while a writer waits.
+        const WRITERS_FIRST = 16;
+    }
+}
+
+/// A lock, or anything that tasks wait for, as its address and what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lock {
+    /// Its first byte, in the calling process.
+    pub address: usize,
+    /// What it is.
+    pub kind: Kind,
+    /// What is special about it.
+    pub traits: Traits,
+    /// A checked lock's tag stands there.
+    pub(crate) has_tag: bool,
+}
+
+impl Lock {
+    /// A lock of one process without anything special.
+    #[must_use]
+    pub const fn new(address: usize, kind: Kind) -> Self {
+        Self {
+            address,
+            kind,
+            traits: Traits::empty(),
+            has_tag: false,
+        }
+    }
+
+    /// The same with other traits.
+    #[must_use]
+    pub const fn with(mut self, traits: Traits) -> Self {
+        self.traits = traits;
+        self
+    }
+
+    /// Whether other processes use it, too.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.traits.contains(Traits::SHARED)
+    }
+}
+
+/// How a lock is held or wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Mode {
+    /// By one task alone.
+    #[default]
+    Exclusive = 0,
+    /// As one of several readers.
+    Shared = 1,
+}
+
+/// How a lock was come by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum How {
+    /// By a call that waits, if it has to.
+    #[default]
+    Locked = 0,
+    /// By a call that never waits: no order follows from what was held before.
+    Tried = 1,
+    /// Again, after a wait for a condition.
+    Again = 2,
+}
+
+/// A place in a program: a return address, or a place in a source.
+///
+/// One word, which is 0 for an unknown place, odd for the address of a [`Location`] (which is even) and
+/// one, and else the address of an instruction; both are addresses of the process that they come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Site(pub u64);
+
+impl Site {
+    /// An unknown place.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// The instruction that a call returns to.
+    #[must_use]
+    pub fn from_return_address(address: usize) -> Self {
+        // Code may begin at an odd address; the one before is in the same call then.
+        Self(address as u64 & !1)
+    }
+
+    /// A place in a source.
+    #[inline]
+    #[must_use]
+    pub fn from_location(location: &'static Location<'static>) -> Self {
+        Self(core::ptr::from_ref(location).expose_provenance() as u64 | 1)
+    }
+
+    /// The caller, as `#[track_caller]` tells it.
+    #[inline]
+    #[must_use]
+    #[track_caller]
+    pub fn caller() -> Self {
+        Self::from_location(Location::caller())
+    }
+
+    /// A place that is known by its text alone, which stands on the board under this number.
+    pub(crate) const fn of_text(key: u64) -> Self {
+        Self(key | TEXT_ONLY | 1)
+    }
+
+    /// Whether it is a place in a source.
+    #[must_use]
+    pub const fn is_location(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The place in the source, of a site that this very process made.
+    ///
+    /// # Safety
+    /// [`Self::from_location`] made it in this process, or in one that this is a copy of.
+    #[must_use]
+    pub unsafe fn location(self) -> Option<&'static Location<'static>> {
+        let address = (self.0 & !1) as usize;
+        // SAFETY: by the contract.
+        (self.is_location() && self.0 & TEXT_ONLY == 0)
+            .then(|| unsafe { &*core::ptr::with_exposed_provenance(address) })
+    }
+}
+
+/// No address of a process has this bit.
+const TEXT_ONLY: u64 = 1 << 63;
+
+/// What a watched call is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Go on: nothing is wrong, or it was reported and the program is to go on as it would.
+    Go,
+    /// To wait would close a circle of waits, or has its own task wait for itself. It was reported; a call
+    /// that can is to fail with it.
+    Deadlock,
+    /// The calling task does not hold the lock, nor does anybody: to release it would release nothing.
+    NotHeld,
+    /// Another task holds it.
+    NotOwner,
+    /// No lock was made there by the interface.
+    NotALock,
+}

@@ -1,0 +1,288 @@
+//! A look round for reports, without memory of the allocator's.
+#![allow(unsafe_code)]
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::fmt::{self, Write};
+use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Result;
+
+/// A path of /proc, or any short one.
+struct Path {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Write for Path {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        // One byte stays 0.
+        let room = self.bytes.len() - 1 - self.length;
+        if text.len() > room {
+            return Err(fmt::Error);
+        }
+        self.bytes[self.length..][..text.len()].copy_from_slice(text.as_bytes());
+        self.length += text.len();
+        Ok(())
+    }
+}
+
+impl Path {
+    fn new(path: fmt::Arguments<'_>) -> Result<Self> {
+        let mut this = Self {
+            bytes: [0; 256],
+            length: 0,
+        };
+        fmt::write(&mut this, path).map_err(|_| rustix::io::Errno::NAMETOOLONG)?;
+        Ok(this)
+    }
+
+    fn text(&self) -> &str {
+        str::from_utf8(&self.bytes[..self.length]).unwrap_or_default()
+    }
+
+    fn as_c_str(&self) -> Result<&CStr> {
+        CStr::from_bytes_until_nul(&self.bytes).map_err(|_| rustix::io::Errno::INVAL)
+    }
+}
+
+/// Reads the beginning of a file of /proc.
+pub(crate) fn read_beginning<'a>(
+    path: fmt::Arguments<'_>,
+    buffer: &'a mut [u8],
+) -> Option<&'a [u8]> {
+    let path = Path::new(path).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, Mode::empty()).ok()?;
+    let mut count = 0;
+    while count < buffer.len() {
+        match rustix::io::read(&file, &mut buffer[count..]) {
+            Ok(0) => break,
+            Ok(more) => count += more,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+    }
+    Some(&buffer[..count])
+}
+
+/// The state of a thread, as ps shows it; `None` if it is not there.
+pub(crate) fn thread_state(process: u32, thread: u32) -> Option<char> {
+    let mut buffer = [0; 128];
+    let stat = read_beginning(
+        format_args!("/proc/{process}/task/{thread}/stat"),
+        &mut buffer,
+    )?;
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    stat.get(name_end + 2).map(|state| char::from(*state))
+}
+
+/// The real-time priority of a thread; 0 if it has none.
+pub(crate) fn priority_of(thread: u32) -> Option<u8> {
+    let mut priority = 0_i32;
+    // SAFETY: the kernel writes a `sched_param`, which is one int.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getparam, thread, &raw mut priority) };
+    (result == 0).then_some(priority as u8)
+}
+
+/// Writes `module+offset` of an instruction, or the bare address if it is in no file: the offset is one
+/// in the file.
+pub(crate) fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
+    let mut found = false;
+    let path = Path::new(format_args!("/proc/{process}/maps"));
+    if let Ok(path) = path {
+        each_line(&path, |line| {
+            let Some(mapping) = Mapping::parse(line) else {
+                return false;
+            };
+            if !(mapping.start..mapping.end).contains(&address) {
+                return false;
+            }
+            if let Some(file) = mapping.file {
+                let name = file.rsplit('/').next().unwrap_or(file);
+                let offset = address - mapping.start + mapping.offset;
+                found = write!(to, "{name}+{offset:#x}").is_ok();
+            }
+            true
+        });
+    }
+    if found {
+        return Ok(());
+    }
+    write!(to, "{address:#x}")
+}
+
+/// Writes the module of a static variable, and where in it that lies; `None` if it lies in none.
+///
+/// By `/proc/self/maps`, not by the loader, whose lock may be held by a task that waits for the caller. What is
+/// zero at first lies in memory without a file, behind that of its module.
+pub(crate) fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
+    let path = Path::new(format_args!("/proc/self/maps")).ok()?;
+    let mut module = Path::new(format_args!("")).ok()?;
+    let (mut base, mut last_end, mut found) = (0, 0, false);
+    each_line(&path, |line| {
+        let Some(mapping) = Mapping::parse(line) else {
+            return false;
+        };
+        match mapping.file {
+            Some(file) if file.starts_with('/') => {
+                if module.text() != file {
+                    module.length = 0;
+                    base = mapping.start;
+                    if module.write_str(file).is_err() {
+                        module.length = 0;
+                    }
+                }
+            }
+            None if mapping.start == last_end && module.length > 0 => {}
+            _ => module.length = 0,
+        }
+        last_end = mapping.end;
+        found = (mapping.start..mapping.end).contains(&(address as u64));
+        found
+    });
+    if !found || module.length == 0 || is_memory(module.text()) {
+        return None;
+    }
+    let name = module.text().rsplit('/').next().unwrap_or_default();
+    write!(to, "{name}+{:#x}", address as u64 - base).ok()
+}
+
+/// Whether a file is shared memory, and no module.
+fn is_memory(path: &str) -> bool {
+    ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"]
+        .iter()
+        .any(|start| path.starts_with(start))
+}
+
+/// A line of a process's maps.
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    offset: u64,
+    file: Option<&'a str>,
+}
+
+impl<'a> Mapping<'a> {
+    fn parse(line: &'a str) -> Option<Self> {
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let offset = fields.nth(1).and_then(hex)?;
+        Some(Self {
+            start: hex(start)?,
+            end: hex(end)?,
+            offset,
+            file: fields.nth(2),
+        })
+    }
+}
+
+/// The lines of a file, until one is the last that is wanted.
+fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let Ok(file) = path
+        .as_c_str()
+        .and_then(|path| rustix::fs::openat(CWD, path, flags, Mode::empty()))
+    else {
+        return;
+    };
+    let mut buffer = [0; 1024];
+    let mut filled = 0;
+    while let Ok(more) = rustix::io::read(&file, &mut buffer[filled..]) {
+        filled += more;
+        let mut from = 0;
+        while let Some(length) = buffer[from..filled].iter().position(|byte| *byte == b'\n') {
+            if str::from_utf8(&buffer[from..from + length]).is_ok_and(&mut is_last) {
+                return;
+            }
+            from += length + 1;
+        }
+        buffer.copy_within(from..filled, 0);
+        filled -= from;
+        if more == 0 || filled == buffer.len() {
+            return;
+        }
+    }
+}
+
+/// Calls `read` with the value of a variable of the environment, if it is set and text.
+pub(crate) fn with_variable<R>(name: &CStr, read: impl FnOnce(&str) -> R) -> Option<R> {
+    // SAFETY: a C string. (A program that changes its environment while another thread reads it has a race
+    // of its own.)
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: not null, hence a C string, which is read before anybody can change it.
+    let value = unsafe { CStr::from_ptr(value.cast::<c_char>()) };
+    value.to_str().ok().map(read)
+}
+
+/// Opens a file, to append to; it is made if it is not there. The descriptor stays open.
+pub(crate) fn append_to(path: &str) -> Option<u32> {
+    let path = Path::new(format_args!("{path}")).ok()?;
+    let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    let file = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, mode).ok()?;
+    let high = rustix::io::fcntl_dupfd_cloexec(&file, 900);
+    Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
+}
+
+/// Closes a descriptor of [`append_to`].
+pub(crate) fn close(descriptor: u32) {
+    // SAFETY: opened by `append_to`, and not used any more.
+    drop(unsafe { rustix::fd::OwnedFd::from_raw_fd(descriptor.cast_signed()) });
+}
+
+/// Writes all of it, or as much as can be.
+pub(crate) fn write(descriptor: u32, mut bytes: &[u8]) {
+    // SAFETY: a number; if nothing is open there, or something else is by now, the write fails or goes
+    // where the program has put it: memory is not touched.
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The return addresses on the calling thread's stack, innermost first; how many there are.
+pub(crate) fn stack(frames: &mut [u64]) -> usize {
+    struct Walk<'a> {
+        frames: &'a mut [u64],
+        count: usize,
+    }
+
+    #[repr(C)]
+    struct Context([u8; 0]);
+
+    unsafe extern "C" {
+        fn _Unwind_Backtrace(
+            trace: extern "C" fn(*mut Context, *mut c_void) -> c_int,
+            argument: *mut c_void,
+        ) -> c_int;
+        fn _Unwind_GetIP(context: *mut Context) -> usize;
+    }
+
+    extern "C" fn note(context: *mut Context, argument: *mut c_void) -> c_int {
+        const GO_ON: c_int = 0;
+        const STOP: c_int = 4;
+        // SAFETY: what `_Unwind_Backtrace` was given below.
+        let walk = unsafe { &mut *argument.cast::<Walk<'_>>() };
+        let Some(frame) = walk.frames.get_mut(walk.count) else {
+            return STOP;
+        };
+        // SAFETY: a context of the unwinder's, during its call.
+        *frame = unsafe { _Unwind_GetIP(context) } as u64;
+        walk.count += 1;
+        GO_ON
+    }
+
+    let mut walk = Walk { frames, count: 0 };
+    // SAFETY: the unwinder of the C++ runtime, which Rust programs are linked with; it calls `note` only, with
+    // the pointer that lives until it returns.
+    unsafe { _Unwind_Backtrace(note, (&raw mut walk).cast()) };
+    walk.count
+}

@@ -1,0 +1,49 @@
+//! Planted faults, and harmless programs that look like faults: each real one is found, with its tasks, locks and
+//! places, and nothing else is.
+//!
+//! Each row of the table is a program of its own, in a process that is killed when it has been found out, or
+//! that ends by itself.
+
+mod harmless;
+mod kinds;
+mod live;
+mod misuse;
+mod order;
+mod processes;
+mod run;
+
+use run::Row;
+
+fn table() -> Vec<Row> {
+    let parts = [
+        misuse::rows(),
+        live::rows(),
+        order::rows(),
+        processes::rows(),
+        harmless::rows(),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+#[test]
+fn every_planted_fault_is_found_and_nothing_harmless_is() {
+    let table = table();
+    let only = std::env::var("LATCHWORK_FAULT").ok();
+    let rows = || {
+        table
+            .iter()
+            .filter(|row| only.as_ref().is_none_or(|only| row.name.contains(only)))
+    };
+    let mut wrong = Vec::new();
+    for row in rows() {
+        if let Err(why) = row.run() {
+            println!("{}: {why}", row.name);
+            wrong.push(&row.name);
+        }
+    }
+    let faults = rows().filter(|row| row.is_fault()).count();
+    let harmless = rows().filter(|row| !row.is_fault()).count();
+    println!("{faults} faults, {harmless} harmless programs");
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(only.is_some() || faults >= 60 && harmless >= 20);
+}
