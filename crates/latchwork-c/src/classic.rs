@@ -310,7 +310,9 @@ unsafe extern "C" fn rtems_message_queue_receive(
     timeout: Interval,
 ) -> u32 {
     // As long as RTEMS wants it. An id that is none is told by the directive itself.
-    let room = table().ok().and_then(|table| table.message_queue_max_message_size(id));
+    let room = table()
+        .ok()
+        .and_then(|table| table.message_queue_max_message_size(id));
     // SAFETY: as there.
     unsafe { lw_message_queue_receive(id, buffer, room.unwrap_or(0), size, options, timeout) }
 }

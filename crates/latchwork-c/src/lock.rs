@@ -52,7 +52,10 @@ const SHARED: u32 = 8;
 pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
     let address: *const T = address.cast();
     // SAFETY: by the caller's contract.
-    address.is_aligned().then(|| unsafe { address.as_ref() }).flatten()
+    address
+        .is_aligned()
+        .then(|| unsafe { address.as_ref() })
+        .flatten()
 }
 
 /// The lock of this kind at an address.
@@ -143,7 +146,9 @@ unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
     // SAFETY: as above.
-    unsafe { lock_at(mutex, kind) }.is_some_and(Foreign::is_locked).into()
+    unsafe { lock_at(mutex, kind) }
+        .is_some_and(Foreign::is_locked)
+        .into()
 }
 
 #[unsafe(no_mangle)]
@@ -156,7 +161,10 @@ unsafe fn set_ceiling<S: Sharing>(mutex: *mut c_void, ceiling: c_int, old: *mut 
     let Some(mutex) = (unsafe { at::<Mutex<(), Protect<S>>>(mutex) }) else {
         return EINVAL;
     };
-    let Some(ceiling) = u8::try_from(ceiling).ok().filter(|ceiling| (1..=99).contains(ceiling)) else {
+    let Some(ceiling) = u8::try_from(ceiling)
+        .ok()
+        .filter(|ceiling| (1..=99).contains(ceiling))
+    else {
         return EINVAL;
     };
     let before = mutex.set_ceiling(ceiling);
@@ -253,7 +261,9 @@ unsafe extern "C" fn latchwork_rwlock(
             1 => enter::<Shared, WritersFirst>(lock, writes, how),
             2 => enter::<Private, ReadersFirst>(lock, writes, how),
             3 => enter::<Shared, ReadersFirst>(lock, writes, how),
-            4 => robust(lock).map_or(EINVAL, |lock| foreign::robust_rwlock_enter(lock, writes, how)),
+            4 => robust(lock).map_or(EINVAL, |lock| {
+                foreign::robust_rwlock_enter(lock, writes, how)
+            }),
             _ => EINVAL,
         }
     }
@@ -310,4 +320,3 @@ unsafe extern "C" fn latchwork_barrier_wait(
         }
     }
 }
-

@@ -118,7 +118,9 @@ unsafe extern "C" fn latchwork_pause_call(storage: *mut Storage, call: *mut Call
         call.write(Call {
             word: how.word.cast(),
             target: how.target.cast(),
-            deadline: how.deadline.map_or(u64::MAX, |deadline| deadline.as_nanoseconds()),
+            deadline: how
+                .deadline
+                .map_or(u64::MAX, |deadline| deadline.as_nanoseconds()),
             operation: how.operation,
             expected: how.expected,
         });

@@ -30,13 +30,23 @@ fn locks_behave_alike_in_c_and_in_cpp_with_each_compiler() {
 
 #[test]
 fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
-    check("cancel.c", &[GCC_OPTIMISED, CLANG.statically()], GNU, "cancelled");
+    check(
+        "cancel.c",
+        &[GCC_OPTIMISED, CLANG.statically()],
+        GNU,
+        "cancelled",
+    );
 }
 
 /// In a program of one thread, which is linked statically, too.
 #[test]
 fn deaths_are_told_and_forked_children_hold_nothing() {
-    check("robust.c", &[GCC_OPTIMISED.statically(), GCC, CLANG_OPTIMISED], GNU, "survived");
+    check(
+        "robust.c",
+        &[GCC_OPTIMISED.statically(), GCC, CLANG_OPTIMISED],
+        GNU,
+        "survived",
+    );
 }
 
 #[test]
@@ -46,7 +56,12 @@ fn cpp_classes_serve_the_standard_library() {
 
 #[test]
 fn coprocs_are_what_their_attributes_say_and_end_as_they_should() {
-    check("coproc.c", &[GCC, CLANG_OPTIMISED.statically()], GNU, "joined");
+    check(
+        "coproc.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "joined",
+    );
     check("coproc.c", &[GPP], &[], "joined");
 }
 
@@ -65,7 +80,12 @@ fn semaphores_become_mutexes_type_by_type() {
 
 #[test]
 fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
-    check("classic.c", &[GCC, CLANG_OPTIMISED.statically()], GNU, "directed");
+    check(
+        "classic.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "directed",
+    );
     check("classic.c", &[GPP], &[], "directed");
 }
 
@@ -86,7 +106,11 @@ fn a_call_that_does_not_fit_its_type_is_refused_with_a_reason() {
     let cases = [
         ("DECLARE_MUTEX(sem)", "mutex_lock(&sem)", semaphore_reason),
         ("DECLARE_MUTEX(sem)", "mutex_unlock(&sem)", semaphore_reason),
-        ("DECLARE_ARCH_MUTEX(sem)", "mutex_trylock(&sem)", semaphore_reason),
+        (
+            "DECLARE_ARCH_MUTEX(sem)",
+            "mutex_trylock(&sem)",
+            semaphore_reason,
+        ),
         ("DEFINE_MUTEX(mutex)", "down(&mutex)", mutex_reason),
         ("DEFINE_MUTEX(mutex)", "up(&mutex)", mutex_reason),
         ("DEFINE_MUTEX(mutex)", "down_trylock(&mutex)", mutex_reason),
@@ -97,20 +121,33 @@ fn a_call_that_does_not_fit_its_type_is_refused_with_a_reason() {
             continue;
         }
         for (define, call, reason) in cases {
-            let text = format!("#include \"migrate.h\"\n{define};\nvoid f(void) {{ (void){call}; }}\n");
+            let text =
+                format!("#include \"migrate.h\"\n{define};\nvoid f(void) {{ (void){call}; }}\n");
             let said = refused(how, &text);
             assert!(said.contains(reason), "{}: {said}", how.compiler);
         }
         // An arch_ call takes nothing else, and a lock call no semaphore.
-        refused(how, "#include \"migrate.h\"\nDEFINE_MUTEX(m);\nvoid f(void) { arch_down(&m); }\n");
-        refused(how, "#include \"latchwork.h\"\nLW_DEFINE_SEM(s, 1);\nvoid f(void) { lw_mutex_lock(&s); }\n");
+        refused(
+            how,
+            "#include \"migrate.h\"\nDEFINE_MUTEX(m);\nvoid f(void) { arch_down(&m); }\n",
+        );
+        refused(
+            how,
+            "#include \"latchwork.h\"\nLW_DEFINE_SEM(s, 1);\nvoid f(void) { lw_mutex_lock(&s); }\n",
+        );
     }
 }
 
 /// No feature macro is needed, and nothing is defined twice.
 #[test]
 fn the_headers_compile_by_themselves_in_every_standard() {
-    let headers = ["latchwork.h", "migrate.h", "latchwork.hpp", "coproc.h", "classic.h"];
+    let headers = [
+        "latchwork.h",
+        "migrate.h",
+        "latchwork.hpp",
+        "coproc.h",
+        "classic.h",
+    ];
     let c: &[&[&str]] = &[&["-std=c11"], &["-std=gnu11"], &["-std=c17"], &["-std=c2x"]];
     let cpp: &[&[&str]] = &[&["-std=c++17"], &["-std=c++20"]];
     for (compiler_name, standards) in [("gcc", c), ("clang", c), ("g++", cpp), ("clang++", cpp)] {
@@ -136,7 +173,10 @@ fn the_headers_compile_by_themselves_in_every_standard() {
                 .output()
                 .unwrap();
             let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{compiler_name} {standard:?}: {errors}");
+            assert!(
+                output.status.success(),
+                "{compiler_name} {standard:?}: {errors}"
+            );
         }
     }
 }
@@ -154,7 +194,9 @@ fn static_analysis_finds_what_is_planted() {
         let analysed = |text: &str| {
             std::fs::write(&file, text).unwrap();
             let mut command = compiler(CLANG);
-            command.args(["-Wthread-safety", "-fsyntax-only"]).arg(&file);
+            command
+                .args(["-Wthread-safety", "-fsyntax-only"])
+                .arg(&file);
             command.output().unwrap()
         };
         let output = analysed(text);
@@ -162,7 +204,10 @@ fn static_analysis_finds_what_is_planted() {
         assert!(output.status.success(), "{said}");
         let output = analysed(&(text.to_owned() + bad));
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("reading variable 'data' requires holding mutex 'lock'"), "{said}");
+        assert!(
+            said.contains("reading variable 'data' requires holding mutex 'lock'"),
+            "{said}"
+        );
         assert!(said.contains("mutex 'lock' is still held"), "{said}");
     }
     if has("sparse") {
@@ -182,10 +227,15 @@ fn static_analysis_finds_what_is_planted() {
 /// behind.
 fn straight(assembly: &str, function: &str) -> Vec<String> {
     let label = format!("{function}:");
-    let lines = assembly.lines().skip_while(|line| !line.starts_with(&label));
+    let lines = assembly
+        .lines()
+        .skip_while(|line| !line.starts_with(&label));
     let mut instructions = Vec::new();
     for line in lines.skip(1).map(str::trim) {
-        let is_label = line.split_whitespace().next().is_none_or(|word| word.ends_with(':'));
+        let is_label = line
+            .split_whitespace()
+            .next()
+            .is_none_or(|word| word.ends_with(':'));
         // "lock" may stand on a line of its own, before its instruction.
         if is_label || line.starts_with(['.', '#']) || line == "lock" {
             continue;
@@ -216,7 +266,10 @@ const PAIRS: [(&str, usize, usize); 10] = [
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
-    for how in [by("gcc", &["-std=c11", "-O2"]), by("clang", &["-std=c11", "-O2"])] {
+    for how in [
+        by("gcc", &["-std=c11", "-O2"]),
+        by("clang", &["-std=c11", "-O2"]),
+    ] {
         if !how.is_there() {
             continue;
         }
@@ -232,8 +285,15 @@ fn a_free_pair_is_inlined_with_one_atomic_instruction_each_way_and_no_call() {
                 };
                 // A spinlock is released by a plain store.
                 let expected = usize::from(name != "lw_spin_pair_unlock");
-                assert_eq!(path.iter().filter(atomic).count(), expected, "{name}: {path:#?}");
-                assert!(!path.iter().any(|line| line.starts_with("call")), "{name}: {path:#?}");
+                assert_eq!(
+                    path.iter().filter(atomic).count(),
+                    expected,
+                    "{name}: {path:#?}"
+                );
+                assert!(
+                    !path.iter().any(|line| line.starts_with("call")),
+                    "{name}: {path:#?}"
+                );
                 assert!(path.len() <= most, "{name} has {}: {path:#?}", path.len());
             }
         }
@@ -248,7 +308,9 @@ fn exported() -> Vec<String> {
     let listed = run(command);
     let defined = listed.lines().filter(|line| !line.contains("*UND*"));
     let names = defined.filter(|line| line.contains("LATCHWORK_0.1"));
-    names.filter_map(|line| Some(line.split_whitespace().last()?.to_owned())).collect()
+    names
+        .filter_map(|line| Some(line.split_whitespace().last()?.to_owned()))
+        .collect()
 }
 
 #[test]
@@ -269,11 +331,17 @@ fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
         "coproc_create",
         "mutex_debug_lock",
     ] {
-        assert!(exported.iter().any(|known| known == name), "{name} is missing");
+        assert!(
+            exported.iter().any(|known| known == name),
+            "{name} is missing"
+        );
     }
     let ours = ["lw_", "coproc_", "mutex_debug_", "rtems_", "LATCHWORK_"];
     for name in &exported {
-        assert!(ours.iter().any(|start| name.starts_with(start)), "{name} is exported");
+        assert!(
+            ours.iter().any(|start| name.starts_with(start)),
+            "{name} is exported"
+        );
     }
 }
 
@@ -281,11 +349,28 @@ fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
 fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
     let destination = scratch().join("removed");
     let library = support::static_library();
-    let prefix = ["--prefix", "/opt/latchwork", "--destdir", destination.to_str().unwrap()];
-    let with_library = [&prefix[..], &["--static-library", library.to_str().unwrap()]].concat();
+    let prefix = [
+        "--prefix",
+        "/opt/latchwork",
+        "--destdir",
+        destination.to_str().unwrap(),
+    ];
+    let with_library = [
+        &prefix[..],
+        &["--static-library", library.to_str().unwrap()],
+    ]
+    .concat();
     support::install(&with_library);
-    assert!(destination.join("opt/latchwork/lib/liblatchwork.so.0.1").exists());
-    assert!(destination.join("opt/latchwork/include/latchwork/mutex.h").exists());
+    assert!(
+        destination
+            .join("opt/latchwork/lib/liblatchwork.so.0.1")
+            .exists()
+    );
+    assert!(
+        destination
+            .join("opt/latchwork/include/latchwork/mutex.h")
+            .exists()
+    );
     support::install(&[&["--uninstall"], &prefix[..]].concat());
     let left: Vec<_> = walk(&destination);
     assert!(left.is_empty(), "{left:?}");
@@ -297,7 +382,10 @@ fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
     command.env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"));
     command.args(["--cflags", "--libs", "latchwork"]);
     let flags = run(command);
-    assert!(flags.contains("-llatchwork") && flags.contains("/include"), "{flags}");
+    assert!(
+        flags.contains("-llatchwork") && flags.contains("/include"),
+        "{flags}"
+    );
 }
 
 /// The files below a folder.
@@ -324,10 +412,17 @@ fn the_manual_is_sound() {
     assert!(!pages.is_empty());
     for page in pages {
         let mut command = Command::new("man");
-        command.args(["--warnings", "-l"]).arg(&page).env("MANWIDTH", "80");
+        command
+            .args(["--warnings", "-l"])
+            .arg(&page)
+            .env("MANWIDTH", "80");
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.is_empty() && output.status.success(), "{}: {said}", page.display());
+        assert!(
+            said.is_empty() && output.status.success(),
+            "{}: {said}",
+            page.display()
+        );
     }
 }
 
@@ -345,7 +440,10 @@ fn the_examples_run() {
         for how in hows.iter().filter(|how| how.is_there()) {
             let mut command = Command::new(compile(&file, *how, &[]));
             // A short run, of those that have a longer one.
-            if file.to_str().is_some_and(|path| path.contains("test-mutex")) {
+            if file
+                .to_str()
+                .is_some_and(|path| path.contains("test-mutex"))
+            {
                 command.args(["V", "4", "1"]).current_dir(scratch());
             }
             let said = run(command);

@@ -75,18 +75,27 @@ fn c_and_rust_exclude_each_other() {
         let _held = PLAIN.lock();
         count_once();
     });
-    contend(in_c!(&THROUGHPUT, lw_tp_mutex_lock, lw_tp_mutex_unlock), || {
-        let _held = THROUGHPUT.lock();
-        count_once();
-    });
-    contend(in_c!(&INHERIT, lw_pi_mutex_lock, lw_pi_mutex_unlock), || {
-        let _held = INHERIT.lock().unwrap();
-        count_once();
-    });
-    contend(in_c!(&ROBUST, lw_robust_mutex_lock, lw_robust_mutex_unlock), || {
-        let _held = Pin::static_ref(&ROBUST).lock().unwrap();
-        count_once();
-    });
+    contend(
+        in_c!(&THROUGHPUT, lw_tp_mutex_lock, lw_tp_mutex_unlock),
+        || {
+            let _held = THROUGHPUT.lock();
+            count_once();
+        },
+    );
+    contend(
+        in_c!(&INHERIT, lw_pi_mutex_lock, lw_pi_mutex_unlock),
+        || {
+            let _held = INHERIT.lock().unwrap();
+            count_once();
+        },
+    );
+    contend(
+        in_c!(&ROBUST, lw_robust_mutex_lock, lw_robust_mutex_unlock),
+        || {
+            let _held = Pin::static_ref(&ROBUST).lock().unwrap();
+            count_once();
+        },
+    );
     contend(in_c!(&TABLE, lw_rwlock_wrlock, lw_rwlock_unlock), || {
         let _held = TABLE.write();
         count_once();
@@ -139,7 +148,10 @@ fn a_thread_that_ends_with_a_lock_of_cs_is_told_to_rust() {
     static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
     thread::spawn(|| {
         // SAFETY: a lock of that kind, which stays where it is.
-        assert_eq!(unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) }, 0);
+        assert_eq!(
+            unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) },
+            0
+        );
     })
     .join()
     .unwrap();

@@ -6,9 +6,12 @@
 mod bench;
 mod doctor;
 mod gc;
+mod live;
+mod locks;
 mod process;
 mod ps;
 mod style;
+mod top;
 mod tour;
 
 use clap::{Parser, Subcommand};
@@ -31,6 +34,10 @@ enum Verb {
     Doctor(doctor::Args),
     /// Show regions, their tasks, and the processes that these run in
     Ps(ps::Args),
+    /// Show who has which lock and who waits for it, in all processes
+    Locks(locks::Args),
+    /// Watch tasks, locks, queues and regions on the whole screen
+    Top(top::Args),
     /// Remove the named regions that no process has any more
     Gc(gc::Args),
     /// Measure this library against others
@@ -79,6 +86,8 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
     match verb {
         Some(Verb::Doctor(args)) => Ok(doctor::run(&args, out)?),
         Some(Verb::Ps(args)) => Ok(ps::run(&args, out)?),
+        Some(Verb::Locks(args)) => Ok(locks::run(&args, out)?),
+        Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Bench(args)) => bench::run(&args),
         Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),

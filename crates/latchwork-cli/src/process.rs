@@ -12,13 +12,15 @@ pub(crate) struct Process {
     pub(crate) state: char,
     /// Memory of its own and shared, regions included.
     pub(crate) rss_bytes: u64,
+    /// It ends without a signal to anybody, as coprocs do.
+    pub(crate) ends_silently: bool,
     /// Its command line, or its name in brackets.
     pub(crate) command: String,
 }
 
 /// The fields of a `stat` file that follow the name, from `state` on.
-struct Stat {
-    name: String,
+pub(crate) struct Stat {
+    pub(crate) name: String,
     fields: Vec<String>,
 }
 
@@ -27,9 +29,10 @@ const PARENT: usize = 1;
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const RSS_PAGES: usize = 21;
+const EXIT_SIGNAL: usize = 35;
 
 impl Stat {
-    fn read(path: &str) -> Option<Self> {
+    pub(crate) fn read(path: &str) -> Option<Self> {
         let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
         // The name can contain parentheses and spaces itself.
         let (before, after) = text.rsplit_once(')')?;
@@ -40,8 +43,24 @@ impl Stat {
         })
     }
 
-    fn number(&self, field: usize) -> Option<u64> {
+    pub(crate) fn number(&self, field: usize) -> Option<u64> {
         self.fields.get(field)?.parse().ok()
+    }
+
+    pub(crate) fn signed(&self, field: usize) -> Option<i64> {
+        self.fields.get(field)?.parse().ok()
+    }
+
+    /// Processor time, in the kernel's ticks.
+    pub(crate) fn ticks(&self) -> Option<u64> {
+        Some(
+            self.number(USER_TICKS)?
+                .saturating_add(self.number(SYSTEM_TICKS)?),
+        )
+    }
+
+    pub(crate) fn state(&self) -> Option<char> {
+        self.fields.get(STATE)?.chars().next()
     }
 }
 
@@ -58,10 +77,11 @@ impl Process {
         Some(Self {
             pid,
             parent: u32::try_from(stat.number(PARENT)?).ok()?,
-            state: stat.fields.get(STATE)?.chars().next()?,
+            state: stat.state()?,
             rss_bytes: stat
                 .number(RSS_PAGES)?
                 .saturating_mul(rustix::param::page_size() as u64),
+            ends_silently: stat.number(EXIT_SIGNAL)? == 0,
             command: if command.is_empty() {
                 format!("[{}]", stat.name)
             } else {
@@ -74,9 +94,7 @@ impl Process {
 /// The CPU time that a thread has had.
 pub(crate) fn thread_cpu_time(process: u32, thread: u32) -> Option<Duration> {
     let stat = Stat::read(&format!("/proc/{process}/task/{thread}/stat"))?;
-    let ticks = stat
-        .number(USER_TICKS)?
-        .saturating_add(stat.number(SYSTEM_TICKS)?);
+    let ticks = stat.ticks()?;
     let tick = Duration::from_secs(1)
         / u32::try_from(rustix::param::clock_ticks_per_second())
             .ok()?

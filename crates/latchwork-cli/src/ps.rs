@@ -2,9 +2,10 @@
 
 mod json;
 
+use crate::live::{self, Picture, Symbols};
 use crate::process::{Process, thread_cpu_time};
 use crate::style::{self, Align, Cell, Table};
-use latchwork::region::inspect::{self, Contents, LockState, RegionReport, TaskReport, TaskState};
+use latchwork::region::inspect::{Contents, LockState, RegionReport, TaskReport, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -27,21 +28,24 @@ struct View<'a> {
     processes: BTreeMap<u32, Process>,
     /// What each of its tasks that lives has used, by slot.
     cpu_times: BTreeMap<u16, Duration>,
+    /// What its tasks wait for, by slot.
+    waits: BTreeMap<u16, String>,
 }
 
 /// Shows what can be seen; that some cannot be is no failure.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let survey = inspect::survey();
-    let chosen =
-        |region: &&RegionReport| args.names.is_empty() || args.names.contains(&region.name);
-    let views: Vec<_> = survey
+    let mut picture = live::look();
+    Symbols::default().name_all(&mut picture);
+    let chosen = |region: &RegionReport| args.names.is_empty() || args.names.contains(&region.name);
+    let views: Vec<_> = picture
         .regions
         .iter()
-        .filter(chosen)
-        .map(View::new)
+        .enumerate()
+        .filter(|(_, region)| chosen(region))
+        .map(|(index, _)| View::new(&picture, index))
         .collect();
     if args.json {
-        json::print(&views, survey.hidden_processes, out)?;
+        json::print(&views, picture.hidden_descriptors, out)?;
         return Ok(ExitCode::SUCCESS);
     }
     if views.is_empty() {
@@ -58,9 +62,9 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         }
         view.print(out)?;
     }
-    if survey.hidden_processes > 0 {
+    if picture.hidden_descriptors > 0 {
         let hidden = style::count(
-            survey.hidden_processes,
+            picture.hidden_descriptors,
             "process of another user is",
             "processes of other users are",
         );
@@ -77,7 +81,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
 }
 
 impl<'a> View<'a> {
-    fn new(region: &'a RegionReport) -> Self {
+    fn new(picture: &'a Picture, index: usize) -> Self {
+        let region = &picture.regions[index];
         let ours = region
             .contents
             .as_ref()
@@ -99,6 +104,16 @@ impl<'a> View<'a> {
                 .collect(),
             cpu_times: living
                 .filter_map(|task| Some((task.slot, thread_cpu_time(task.process, task.thread)?)))
+                .collect(),
+            waits: picture
+                .tasks
+                .iter()
+                .enumerate()
+                .filter_map(|(task, found)| {
+                    let mut places = found.memberships.iter();
+                    let place = places.find(|place| place.region == index)?;
+                    Some((place.slot, picture.wait_text(task)?))
+                })
                 .collect(),
         }
     }
@@ -158,6 +173,7 @@ impl<'a> View<'a> {
             ("TASK", Align::Left),
             ("CPU", Align::Right),
             ("NAME", Align::Left),
+            ("WAITS FOR", Align::Left),
             ("COMMAND", Align::Left),
         ]);
         for row in rows {
@@ -242,6 +258,10 @@ impl<'a> View<'a> {
             task.map_or_else(|| Cell::new(style::FAINT, "none"), |task| state(task.state)),
             Cell::or_dash(cpu.map(|cpu| format!("{:.2} s", cpu.as_secs_f64()))),
             Cell::plain(format!("{:1$}{2}", "", 2 * depth, name.unwrap_or("-"))),
+            Cell::plain(
+                task.and_then(|task| self.waits.get(&task.slot))
+                    .map_or("", String::as_str),
+            ),
             process.map_or_else(|| Cell::plain(""), |process| Cell::plain(&process.command)),
         ]
     }

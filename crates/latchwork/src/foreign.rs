@@ -4,6 +4,7 @@
 //! *Misuse* that aborts elsewhere is an error number here where the lock knows its owner.
 #![allow(unsafe_code, missing_docs)]
 
+use crate::TaskError;
 use crate::atomic::AtomicU32;
 use crate::condvar::steps::nap;
 pub use crate::condvar::steps::{Call, Pause, Risen};
@@ -19,7 +20,6 @@ use crate::spin::Spin;
 use crate::sys::futex::Sharing as Flag;
 use crate::task::{self, Me};
 use crate::time::Deadline;
-use crate::TaskError;
 use core::convert::Infallible;
 use core::pin::Pin;
 use libc::{
@@ -418,7 +418,11 @@ pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
 
 /// 0, or `EINVAL`.
 pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
-    if lock.get_ref().declare_whole() { 0 } else { EINVAL }
+    if lock.get_ref().declare_whole() {
+        0
+    } else {
+        EINVAL
+    }
 }
 
 /// Sleeps for a moment on a word in a region, which processes share, while it holds `expected`; none if it
@@ -434,5 +438,7 @@ pub unsafe fn nap_in_region(
     // SAFETY: by the caller's contract; an atomic of the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     let watch = Watch::begin(word, Flag::Shared);
-    watch.is_of_region().then(|| nap(&watch, expected, deadline))
+    watch
+        .is_of_region()
+        .then(|| nap(&watch, expected, deadline))
 }

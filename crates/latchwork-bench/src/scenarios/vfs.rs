@@ -65,7 +65,11 @@ impl Scenario for Vfs {
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let own = [TASKS];
-        let tasks: &[u32] = if plan.tasks.is_empty() { &own } else { &plan.tasks };
+        let tasks: &[u32] = if plan.tasks.is_empty() {
+            &own
+        } else {
+            &plan.tasks
+        };
         for &tasks in tasks {
             for peer in self.available(plan) {
                 let params = Params {

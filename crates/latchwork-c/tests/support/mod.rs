@@ -50,7 +50,10 @@ impl How {
 pub fn has(program: &str) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdout(Stdio::null());
-    command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    command
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 pub fn repository() -> PathBuf {
@@ -59,7 +62,9 @@ pub fn repository() -> PathBuf {
 
 /// A file of the tests.
 pub fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/c")
+        .join(name)
 }
 
 /// A place for this run's files.
@@ -106,7 +111,11 @@ pub fn installed() -> &'static Path {
 
 fn succeed(output: &Output, what: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{what}: {}\n{errors}", output.status);
+    assert!(
+        output.status.success(),
+        "{what}: {}\n{errors}",
+        output.status
+    );
 }
 
 /// The compiler's call, up to the file: warnings are errors.
@@ -149,14 +158,20 @@ pub fn compile(file: &Path, how: How, defines: &[&str]) -> PathBuf {
 
 /// Runs a program to a good end, and returns what it wrote.
 pub fn run(mut command: Command) -> String {
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
     let mut child = child.unwrap();
     let end = Instant::now() + WATCHDOG;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > end {
             child.kill().unwrap();
             let output = child.wait_with_output().unwrap();
-            panic!("{command:?} hangs; {}", String::from_utf8_lossy(&output.stderr));
+            panic!(
+                "{command:?} hangs; {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         std::thread::sleep(Duration::from_millis(5));
     }

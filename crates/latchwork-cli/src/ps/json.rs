@@ -67,6 +67,8 @@ struct Task<'a> {
     state: &'static str,
     attached_at_ns_since_boot: u64,
     cpu_ms: Option<u64>,
+    /// In words; `null` if it waits for nothing, or that is not to be seen.
+    waits_for: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -125,7 +127,7 @@ fn region<'a>(view: &'a View<'_>) -> Region<'a> {
     }
 }
 
-fn inside<'a>(view: &View<'_>, contents: &'a Contents) -> Inside<'a> {
+fn inside<'a>(view: &'a View<'_>, contents: &'a Contents) -> Inside<'a> {
     Inside {
         base: contents.base,
         max_bytes: contents.max_bytes,
@@ -173,7 +175,7 @@ fn inside<'a>(view: &View<'_>, contents: &'a Contents) -> Inside<'a> {
     }
 }
 
-fn task<'a>(view: &View<'_>, task: &'a TaskReport) -> Task<'a> {
+fn task<'a>(view: &'a View<'_>, task: &'a TaskReport) -> Task<'a> {
     Task {
         slot: task.slot,
         generation: task.generation,
@@ -190,5 +192,6 @@ fn task<'a>(view: &View<'_>, task: &'a TaskReport) -> Task<'a> {
             .cpu_times
             .get(&task.slot)
             .map(|time| time.as_millis() as u64),
+        waits_for: view.waits.get(&task.slot).map(String::as_str),
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn lock(process: u32, address: u64) -> Option<(u64, Site)> {
 }
 
 /// The board of a process.
-fn open(process: u32) -> Option<OwnedFd> {
+pub(super) fn open(process: u32) -> Option<OwnedFd> {
     let named = format!("/memfd:{BOARD}");
     let descriptors = inspect::descriptors(process).ok()?;
     let mut boards = descriptors
@@ -66,15 +66,17 @@ fn open(process: u32) -> Option<OwnedFd> {
 ///
 /// # Safety
 /// It does.
-unsafe trait Plain {}
+pub(super) unsafe trait Plain {}
 // SAFETY: see there, here and below.
 unsafe impl Plain for Header {}
 // SAFETY: as above.
 unsafe impl Plain for Entered {}
 // SAFETY: as above.
 unsafe impl Plain for Entry {}
+// SAFETY: as above.
+unsafe impl Plain for super::layout::Place {}
 
-fn read<T: Plain>(file: &OwnedFd, offset: usize) -> Option<T> {
+pub(super) fn read<T: Plain>(file: &OwnedFd, offset: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     // SAFETY: the value's own bytes, which are zero.
     let bytes =

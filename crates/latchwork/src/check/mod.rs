@@ -22,6 +22,7 @@ pub mod layout;
 mod order;
 mod order_file;
 mod own;
+mod reader;
 mod robust;
 mod rule;
 mod rwlock;
@@ -39,6 +40,7 @@ pub use finding::{Confidence, Finding, LockText, PlaceText, TASKS, TaskText, Use
 pub use json::Json;
 pub use kinds::Checkable;
 pub use order_file::{CannotOpen, save_order};
+pub use reader::{BoardFindings, BoardLock, BoardReader, BoardTask};
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{

@@ -91,7 +91,9 @@ impl Stay<'_> {
 
     /// The watch, if the word lies in a region: its other tasks are watched, too.
     pub(super) fn watch(&self) -> Option<(&Watch<'_>, u32)> {
-        self.watch.is_of_region().then_some((&self.watch, self.ticket))
+        self.watch
+            .is_of_region()
+            .then_some((&self.watch, self.ticket))
     }
 
     pub(super) fn is_notified(&self) -> bool {

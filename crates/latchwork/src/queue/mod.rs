@@ -56,6 +56,7 @@ mod broadcast;
 mod cells;
 mod control;
 mod error;
+pub mod inspect;
 pub(crate) mod lane;
 mod layout;
 mod message;

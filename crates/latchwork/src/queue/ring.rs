@@ -70,6 +70,18 @@ pub(crate) enum Side {
 }
 
 impl Ring {
+    /// Where in it the words are that the sides sleep on, the sender's first.
+    #[cfg(not(loom))]
+    pub(super) const SLEEPERS: usize =
+        core::mem::offset_of!(Ring, rare) + core::mem::offset_of!(Rare, sleepers);
+
+    /// How many messages there are, by a copy that may be anything.
+    #[cfg(not(loom))]
+    pub(super) fn length(&self) -> u32 {
+        let [tail, head] = [Side::Sender, Side::Receiver].map(|side| self.index(side));
+        tail.wrapping_sub(head)
+    }
+
     const_unless_loom! {
         pub(crate) fn new() -> Self {
             Self {

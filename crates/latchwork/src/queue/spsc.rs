@@ -55,18 +55,18 @@ use std::sync::Arc;
 
 /// The head of a ring's block.
 #[repr(C, align(128))]
-struct Core {
-    capacity: u32,
-    max_message: u32,
+pub(super) struct Core {
+    pub(super) capacity: u32,
+    pub(super) max_message: u32,
     /// By [`Side`]: the task that has the end, or 0.
-    claims: [AtomicU64; 2],
-    ring: Ring,
+    pub(super) claims: [AtomicU64; 2],
+    pub(super) ring: Ring,
 }
 
 /// Before each message: its length. The bytes begin at a multiple of 8.
 const LENGTH: usize = 8;
 
-const FINGERPRINT: u64 = fingerprint(
+pub(super) const FINGERPRINT: u64 = fingerprint(
     "spsc queue",
     size_of::<Core>(),
     align_of::<Core>(),

@@ -251,6 +251,15 @@ impl Set {
         self.receive_asleep(condition, sleep)
     }
 
+    /// Which events the task waits for, whether for all of them, and which of them are pending; `None` if it does
+    /// not wait. For who looks at a copy.
+    #[cfg(not(loom))]
+    pub(super) fn wanted(&self) -> Option<(u32, bool, u32)> {
+        let condition = Condition::read(self.wants.load(Ordering::Relaxed))?;
+        let present = Self::present(condition, self.word.load(Ordering::Relaxed));
+        Some((condition.events, condition.all, present))
+    }
+
     #[cfg(loom)]
     fn look(&self) -> u64 {
         self.word.load(Ordering::Relaxed)

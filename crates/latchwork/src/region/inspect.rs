@@ -22,15 +22,21 @@
 #![allow(unsafe_code)]
 
 mod find;
+mod place;
+mod wait;
 
 pub use super::heap::HeapUse;
 pub use find::{Survey, survey};
+pub use place::Place as RegionPlace;
+pub use wait::TaskWait;
 
 use super::header::{Header, Identity, Layout};
 use super::names::{Entry, READY};
 use super::task_table::{Life, Slot, life_of};
+use super::wait_record::BUSY;
 use super::{AttachError, header};
 use crate::atomic::Ordering;
+use crate::hook::TaskView;
 use crate::mutex::{OWNER_DIED, Robust, TID_MASK};
 use crate::sys::inspect::{self as sys, Place};
 use crate::sys::memory;
@@ -39,6 +45,7 @@ use core::slice;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where named regions live.
 pub(crate) const DIRECTORY: &str = super::create::DIRECTORY;
@@ -105,6 +112,8 @@ pub struct Contents {
     pub heap: HeapUse,
     /// The region's own locks.
     pub locks: [LockReport; 3],
+    /// For what is asked for later, and is then of a later moment.
+    snapshot: Arc<Snapshot>,
 }
 
 /// A task of a region.
@@ -125,6 +134,14 @@ pub struct TaskReport {
     pub state: TaskState,
     /// When it became a task, in nanoseconds since boot (suspended time included).
     pub attached_at: u64,
+    /// The priority that is recorded for it, from 1, the highest, to 255; its own, without what it was lent.
+    pub priority: u32,
+    /// The recorded priority that counts.
+    pub effective_priority: u32,
+    /// What it waits for, as far as the table says; who waits for a mutex is known to the kernel alone.
+    pub waits_for: Option<TaskWait>,
+    /// What it holds and wants, if its locks are checked.
+    pub checked: Option<TaskView>,
 }
 
 /// Whether a task lives.
@@ -237,11 +254,12 @@ fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
         file: (place.device, place.inode),
         memory_bytes: place.memory,
         openings: Vec::new(),
-        contents: snapshot.and_then(|snapshot| snapshot.contents()),
+        contents: snapshot.and_then(|snapshot| Arc::new(snapshot).contents()),
     }
 }
 
 /// A file that begins like a region of this build.
+#[derive(Debug)]
 struct Snapshot {
     file: OwnedFd,
     memory: u64,
@@ -261,7 +279,7 @@ impl Snapshot {
         })
     }
 
-    fn contents(&self) -> Result<Contents, AttachError> {
+    fn contents(self: Arc<Self>) -> Result<Contents, AttachError> {
         let header = self.read::<Header>(0)?;
         let here = memory::pid_namespace().map_err(|error| AttachError::System {
             call: "stat(/proc/self/ns/pid)",
@@ -295,6 +313,7 @@ impl Snapshot {
                 LockReport::new("sweep", &header.sweep_lock),
                 LockReport::new("names", &header.names_lock),
             ],
+            snapshot: Arc::clone(&self),
         })
     }
 
@@ -349,6 +368,11 @@ impl Snapshot {
             name: slot.name(),
             state,
             attached_at: slot.attached_at.load(Ordering::Relaxed),
+            priority: slot.wait.standing.base.load(Ordering::Relaxed),
+            effective_priority: slot.wait.standing.effective.load(Ordering::Relaxed) & !BUSY,
+            waits_for: wait::of(&slot),
+            // One that is not this thread's was left by another task.
+            checked: Some(slot.check.view()).filter(|view| thread != 0 && view.thread == thread),
         }))
     }
 
@@ -398,6 +422,24 @@ impl Snapshot {
     }
 }
 
+impl Contents {
+    /// A copy of what lies at an address in every task. `None` if that is outside, or not there any more.
+    pub(crate) fn read<T: AnyBytes>(&self, address: u64) -> Option<ManuallyDrop<T>> {
+        let offset = usize::try_from(address.checked_sub(self.base)?).ok()?;
+        let end = offset.checked_add(size_of::<T>())?;
+        (end <= self.snapshot.layout.total).then_some(())?;
+        self.snapshot.read(offset).ok()
+    }
+
+    /// The task of this slot and generation.
+    #[must_use]
+    pub fn task(&self, slot: u16, generation: u32) -> Option<&TaskReport> {
+        self.tasks
+            .iter()
+            .find(|task| (task.slot, task.generation) == (slot, generation))
+    }
+}
+
 impl TaskReport {
     /// Whether the thread exists that the table names. One that is younger than the task only has the
     /// same ID.
@@ -432,7 +474,7 @@ pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
 /// # Safety
 /// It consists of integers, atomic or not, and padding, and no method that is used on a copy follows
 /// what it holds.
-unsafe trait AnyBytes {}
+pub(crate) unsafe trait AnyBytes {}
 
 // SAFETY: numbers, counters and the nodes of locks, whose links nobody follows here.
 unsafe impl AnyBytes for Header {}

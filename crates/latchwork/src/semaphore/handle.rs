@@ -12,7 +12,8 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-const FINGERPRINT: u64 = fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[3]);
+pub(super) const FINGERPRINT: u64 =
+    fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[3]);
 
 /// A semaphore that somebody means.
 #[derive(Clone, Copy)]

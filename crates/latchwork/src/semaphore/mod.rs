@@ -63,6 +63,7 @@
 //! | `mrsp.rs` `mrsp/` | ceilings of processors, and waiters that lend theirs |
 //! | `ground.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
+//! | `inspect.rs` | what is seen from outside |
 //!
 //! *Orderings:* what a task did before a release is seen by whoever obtains what was released. *Progress:*
 //! an operation that need not wait is one compare-and-swap, else it takes the object's own robust lock;
@@ -86,6 +87,8 @@ mod error;
 pub(crate) mod ground;
 #[cfg(not(loom))]
 pub(crate) mod handle;
+#[cfg(not(loom))]
+pub mod inspect;
 #[cfg(not(loom))]
 pub(crate) mod mrsp;
 pub(crate) mod object;

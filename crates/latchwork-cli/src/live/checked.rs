@@ -1,0 +1,137 @@
+//! What checked programs say of themselves: on the board of their process, and in the slots of regions.
+
+use super::gather::{Gathering, Subject};
+use super::picture::{Hold, Key, Kind, Lock, Place, Role, Spot, Waiter};
+use super::word::State;
+use latchwork::check::hook::{self, Held, Mode, Site, TaskView, Traits};
+use latchwork::check::{BoardReader, BoardTask};
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// The clock of the records.
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+fn since(then: u64) -> Duration {
+    Duration::from_nanos(now().saturating_sub(then))
+}
+
+impl Gathering {
+    /// Adds what a process's board says.
+    pub(super) fn board_of(&mut self, subject: &Subject) {
+        let Some(board) = BoardReader::of(subject.pid) else {
+            return;
+        };
+        self.picture.findings.push((subject.pid, board.findings()));
+        for BoardTask { view, held, .. } in board.tasks() {
+            let known = self.threads.get(&(subject.namespace, view.thread)).copied();
+            let Some(task) = known.filter(|task| subject.tasks.contains(task)) else {
+                continue;
+            };
+            for held in held {
+                self.add_held(subject, &board, task, &held);
+            }
+            self.add_wanted(subject, &board, task, &view);
+        }
+    }
+
+    fn add_held(&mut self, subject: &Subject, board: &BoardReader, task: usize, held: &Held) {
+        let Some(lock) = self.checked_lock(subject, board, held) else {
+            return;
+        };
+        let at = self.spot(subject, board, held.site);
+        let entry = &mut self.picture.locks[lock];
+        entry.state = match held.mode {
+            Mode::Exclusive => State::Held,
+            Mode::Shared => State::Read(entry.owners.len() as u32 + 1),
+        };
+        if !entry.owners.contains(&task) {
+            entry.owners.push(task);
+        }
+        entry.holds.push(Hold {
+            task,
+            held_for: since(held.since),
+            at,
+        });
+    }
+
+    fn add_wanted(&mut self, subject: &Subject, board: &BoardReader, task: usize, view: &TaskView) {
+        let Some(wanted) = view.wants else { return };
+        let at = self.spot(subject, board, wanted.site);
+        let entry = &mut self.picture.tasks[task];
+        entry.waited = Some(since(wanted.since));
+        entry.waited_is_exact = true;
+        entry.waits_at = Some(at);
+        // What a region's tables say of the rest is more.
+        let by_table = matches!(
+            wanted.lock.kind,
+            hook::Kind::Semaphore
+                | hook::Kind::OwnedSemaphore
+                | hook::Kind::Queue
+                | hook::Kind::Events
+        );
+        let Some(lock) = self.checked_lock(subject, board, &wanted) else {
+            return;
+        };
+        if by_table && matches!(self.picture.locks[lock].place, Place::Region { .. }) {
+            return;
+        }
+        self.told.insert(task);
+        let role = match wanted.mode {
+            _ if !wanted.lock.kind.has_owner() => Role::Event,
+            Mode::Exclusive => Role::Exclusive,
+            Mode::Shared => Role::Shared,
+        };
+        self.add_waiter(lock, Waiter { task, role });
+    }
+
+    /// The place of a lock in the picture that a thread of the process holds or wants.
+    fn checked_lock(
+        &mut self,
+        subject: &Subject,
+        board: &BoardReader,
+        held: &Held,
+    ) -> Option<usize> {
+        let address = held.lock.address as u64;
+        let is_private = !held.lock.traits.contains(Traits::SHARED);
+        let located = self.locate(subject, address, is_private)?;
+        if let Some(&known) = self.locks.get(&located.key) {
+            return Some(known);
+        }
+        let on_board = board.lock(address);
+        let name = on_board.as_ref().and_then(|lock| lock.name.clone());
+        let made_at = on_board.map(|lock| self.spot(subject, board, lock.made_at));
+        Some(self.lock_at(located.key, || Lock {
+            pid: subject.pid,
+            address,
+            kind: Kind::Checked(held.lock.kind, held.lock.traits.contains(Traits::LENDS)),
+            name: name.unwrap_or_default(),
+            made_at,
+            ..Lock::new(located.key, located.place)
+        }))
+    }
+
+    /// A place in the program, as far as it can be told without its tables.
+    fn spot(&self, subject: &Subject, board: &BoardReader, site: Site) -> Spot {
+        if let Some(text) = board.text(site.0) {
+            return Spot::Text(text);
+        }
+        if site == Site::UNKNOWN || site.is_location() {
+            return Spot::Unknown;
+        }
+        let located = self.locate(subject, site.0, true);
+        match located.map(|located| (located.key, located.place)) {
+            Some((Key::Private { .. }, Place::Module(module))) => Spot::Code {
+                pid: subject.pid,
+                module,
+                address: site.0,
+            },
+            _ => Spot::Unknown,
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! For how long a thread has slept.
+//!
+//! The scheduler notes when it last charged a thread for its time, by the clock of the processor where the thread
+//! ran. These clocks leave out what interrupts and a hypervisor took, each its own, and drift apart by seconds; so a
+//! thread of ours goes to each processor concerned for the time of one look at its own note. It waits for no
+//! processor that is busy with more urgent work, and stays away from those that are set apart.
+
+use super::thread::Thread;
+use rustix::thread::CpuSet;
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// For all processors together.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// What the processors' clocks say, in milliseconds.
+#[derive(Debug)]
+pub(super) struct Clocks(HashMap<usize, f64>);
+
+impl Clocks {
+    /// Those that can be read.
+    pub(super) fn of(processors: BTreeSet<usize>) -> Self {
+        let apart = set_apart();
+        let (sender, answers) = mpsc::channel();
+        let mut asked = 0;
+        for processor in processors.difference(&apart).copied() {
+            let sender = sender.clone();
+            let look = move || {
+                let _ = sender.send((processor, read_at(processor)));
+            };
+            asked += usize::from(std::thread::Builder::new().spawn(look).is_ok());
+        }
+        let limit = Instant::now() + PATIENCE;
+        let answer = |_| {
+            let left = limit.saturating_duration_since(Instant::now());
+            answers.recv_timeout(left).ok()
+        };
+        let readings = (0..asked).map_while(answer);
+        Self(
+            readings
+                .filter_map(|(processor, time)| Some((processor, time?)))
+                .collect(),
+        )
+    }
+
+    /// How long ago a thread ran last.
+    pub(super) fn since_it_ran(&self, pid: u32, thread: &Thread) -> Option<Duration> {
+        let now = self.0.get(&thread.processor)?;
+        let last = last_charged(&format!("/proc/{pid}/task/{}/sched", thread.tid))?;
+        Duration::try_from_secs_f64((now - last).max(0.0) / 1e3).ok()
+    }
+}
+
+/// The clock of a processor, by what a thread that has just come there was charged.
+fn read_at(processor: usize) -> Option<f64> {
+    if processor >= CpuSet::MAX_CPU {
+        return None;
+    }
+    let mut there = CpuSet::new();
+    there.set(processor);
+    rustix::thread::sched_setaffinity(None, &there).ok()?;
+    last_charged("/proc/thread-self/sched")
+}
+
+/// In milliseconds.
+fn last_charged(path: &str) -> Option<f64> {
+    let text = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("se.exec_start"))?;
+    let value: f64 = line.rsplit(':').next()?.trim().parse().ok()?;
+    // A thread that was never charged has 0.
+    (value.is_finite() && value > 0.0).then_some(value)
+}
+
+/// Processors that are kept free of ordinary work.
+fn set_apart() -> BTreeSet<usize> {
+    ["isolated", "nohz_full"]
+        .into_iter()
+        .filter_map(|name| fs::read_to_string(format!("/sys/devices/system/cpu/{name}")).ok())
+        .flat_map(|list| processors(list.trim()))
+        .collect()
+}
+
+/// `1-3,7` as numbers.
+fn processors(list: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let last: usize = last.parse().ok()?;
+        Some(first.parse().ok()?..=last.min(CpuSet::MAX_CPU))
+    };
+    list.split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read_and_bounded() {
+        assert_eq!(processors("1-3,7"), [1, 2, 3, 7]);
+        assert_eq!(processors("(null)"), []);
+        assert_eq!(processors("5-99999999999").last(), Some(&CpuSet::MAX_CPU));
+    }
+}

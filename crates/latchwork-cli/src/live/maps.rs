@@ -1,0 +1,141 @@
+//! What a process has mapped where, by `/proc/PID/maps`.
+
+use std::fs::File;
+use std::io::Read;
+
+/// A process with more lines than this has the rest left out.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The maps of a process at one moment, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Maps(Vec<Mapping>);
+
+/// Pages that were mapped together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Changes are seen by others who map the same file.
+    pub(crate) shared: bool,
+    pub(crate) executable: bool,
+    /// In the file, of `start`.
+    pub(crate) offset: u64,
+    /// As `stat` gives it.
+    pub(crate) device: u64,
+    /// 0: no file.
+    pub(crate) inode: u64,
+    /// The file's path, a name in brackets, or nothing.
+    pub(crate) path: String,
+}
+
+impl Maps {
+    /// Nothing if the process has ended, or may not be looked at.
+    pub(crate) fn of(pid: u32) -> Self {
+        let mut text = Vec::new();
+        let read = File::open(format!("/proc/{pid}/maps"))
+            .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut text));
+        if read.is_err() {
+            return Self::default();
+        }
+        Self::parse(&String::from_utf8_lossy(&text))
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut maps: Vec<_> = text.lines().filter_map(Mapping::parse).collect();
+        maps.sort_by_key(|mapping| mapping.start);
+        Self(maps)
+    }
+
+    /// What lies at an address.
+    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+        let behind = self.0.partition_point(|mapping| mapping.start <= address);
+        let mapping = self.0.get(behind.checked_sub(1)?)?;
+        (address < mapping.end).then_some(mapping)
+    }
+
+    /// The file whose static data an address is part of: what is mapped there, or ends where the pages begin
+    /// that are there (statics that are zero at first have no file behind them).
+    pub(crate) fn module(&self, address: u64) -> Option<&Mapping> {
+        let here = self.at(address)?;
+        if here.inode != 0 {
+            return Some(here);
+        }
+        let before = self.at(here.start.checked_sub(1)?)?;
+        (here.path.is_empty() && before.inode != 0).then_some(before)
+    }
+
+    /// The pages of the same file that lie lowest.
+    pub(crate) fn first_of(&self, module: &Mapping) -> Option<&Mapping> {
+        self.0
+            .iter()
+            .find(|mapping| (mapping.device, mapping.inode) == (module.device, module.inode))
+    }
+}
+
+impl Mapping {
+    /// `start-end perms offset major:minor inode path`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut rest = line;
+        let mut field = || {
+            let trimmed = rest.trim_start_matches(' ');
+            let (field, behind) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+            rest = behind;
+            (!field.is_empty()).then_some(field)
+        };
+        let (start, end) = field()?.split_once('-')?;
+        let rights = field()?.as_bytes();
+        let offset = field()?;
+        let (major, minor) = field()?.split_once(':')?;
+        let inode = field()?.parse().ok()?;
+        let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+        let major = u32::from_str_radix(major, 16).ok()?;
+        let minor = u32::from_str_radix(minor, 16).ok()?;
+        Some(Self {
+            start: hex(start)?,
+            end: hex(end)?,
+            shared: rights.get(3) == Some(&b's'),
+            executable: rights.get(2) == Some(&b'x'),
+            offset: hex(offset)?,
+            device: rustix::fs::makedev(major, minor),
+            inode,
+            path: rest.trim_start_matches(' ').to_owned(),
+        })
+    }
+
+    /// Where in the file an address is.
+    pub(crate) fn offset_of(&self, address: u64) -> u64 {
+        self.offset.wrapping_add(address.wrapping_sub(self.start))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+55d0c0000000-55d0c0001000 r-xp 00000000 fe:01 77                         /bin/a program
+55d0c0001000-55d0c0002000 rw-p 00001000 fe:01 77                         /bin/a program
+55d0c0002000-55d0c0003000 rw-p 00000000 00:00 0 
+7f0000000000-7f0000001000 rw-s 00002000 00:01 9                          /memfd:x (deleted)
+garbage
+7f00 rw";
+
+    #[test]
+    fn an_address_leads_to_its_file_and_statics_that_are_zero_to_their_module() {
+        let maps = Maps::parse(TEXT);
+        let shared = maps.at(0x7f00_0000_0010).unwrap();
+        assert!(shared.shared);
+        assert_eq!(shared.offset_of(0x7f00_0000_0010), 0x2010);
+        assert_eq!(shared.path, "/memfd:x (deleted)");
+        assert!(maps.at(0x7f00_0000_1000).is_none());
+        let module = maps.module(0x55d0_c000_2010).unwrap();
+        assert_eq!(module.path, "/bin/a program");
+        assert_eq!(maps.first_of(module).unwrap().start, 0x55d0_c000_0000);
+    }
+
+    #[test]
+    fn what_is_no_line_of_maps_is_left_out() {
+        assert_eq!(Maps::parse(TEXT).0.len(), 4);
+        assert!(Maps::parse("-  \n0-0 \u{1f600} x y z").0.is_empty());
+    }
+}

@@ -1,0 +1,44 @@
+//! The live view: which tasks of the system wait for what, and who has it, in programs that nobody prepared.
+//!
+//! | from | comes |
+//! | --- | --- |
+//! | `/proc/PID/task/TID/syscall` | the word that a blocked thread sleeps on, and how |
+//! | `/proc/PID/mem` | the bytes around: what the word is part of, and its owner |
+//! | `get_robust_list` | the robust locks that a thread holds, also where nobody waits |
+//! | `/proc/PID/maps` | the file behind a word, by which a chain goes on in other processes; the module of a static |
+//! | `/proc/PID/task/TID/stat`, `schedstat`, `sched` | priority, own and lent; whether and when it ran |
+//! | the regions' tables | semaphores, queues, events: owners, and who waits in which order |
+//!
+//! The first three need what a debugger needs: the same user, or `CAP_SYS_PTRACE`. All of it is read, nobody is
+//! stopped or waited for, and nothing is written: a look harms nobody, whenever it is killed.
+//!
+//! What is read is not of one instant, and may be anything: every number is bounded before it is used, every address
+//! leads to a read that can fail. Circles of waits are looked at twice (see `graph.rs`).
+//!
+//! *Cannot be seen:* locks that nobody waits for and that are not robust; readers of a pthread reader/writer lock;
+//! who would signal a condition variable or a semaphore; locks of green threads.
+
+mod checked;
+mod clock;
+mod gather;
+mod graph;
+mod maps;
+mod memory;
+mod picture;
+mod program;
+mod regions;
+mod robust;
+mod sleep;
+mod symbols;
+mod thread;
+mod word;
+
+pub(crate) use picture::{Key, Kind, Lock, Picture, Place, Role, Spot, State, Task};
+pub(crate) use symbols::Symbols;
+
+/// Looks at the whole system, as far as the caller may.
+pub(crate) fn look() -> Picture {
+    let mut gathering = gather::Gathering::all();
+    gathering.add_regions();
+    gathering.conclude()
+}

@@ -1,0 +1,346 @@
+//! The picture: tasks, what they wait for, and who has that.
+
+use super::thread::Schedule;
+pub(crate) use super::word::{Kind, Role, State};
+use latchwork::check::BoardFindings;
+use latchwork::region::inspect::RegionReport;
+use std::time::Duration;
+
+/// Tasks and locks at about one moment. Each was seen as it was at some time during the look.
+#[derive(Debug, Default)]
+pub(crate) struct Picture {
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) regions: Vec<RegionReport>,
+    /// Circles of waits: of each task, its place in `tasks` and the lock that it waits for.
+    pub(crate) cycles: Vec<Vec<(usize, usize)>>,
+    /// What checked processes have reported so far.
+    pub(crate) findings: Vec<(u32, BoardFindings)>,
+    /// Processes that the caller may not trace.
+    pub(crate) hidden_processes: usize,
+    /// Processes whose descriptors the caller may not see: anonymous regions of theirs are missing.
+    pub(crate) hidden_descriptors: usize,
+}
+
+/// A thread, or what a region's table says of one that is not seen.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    /// The thread's name.
+    pub(crate) name: String,
+    /// The name of its process.
+    pub(crate) process: String,
+    pub(crate) state: char,
+    /// Processor time that it has had, in the kernel's ticks.
+    pub(crate) ticks: u64,
+    /// `None` if there is no such thread here.
+    pub(crate) schedule: Option<Schedule>,
+    /// How long it has waited: as it says itself, or an estimate.
+    pub(crate) waited: Option<Duration>,
+    pub(crate) waited_is_exact: bool,
+    /// Where in its program, as it says itself.
+    pub(crate) waits_at: Option<Spot>,
+    /// Places in the picture's locks; of several, any one ends the wait.
+    pub(crate) waits_for: Vec<usize>,
+    /// The places that it has in regions.
+    pub(crate) memberships: Vec<Membership>,
+}
+
+/// A task's place in a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// Which of the picture's regions.
+    pub(crate) region: usize,
+    pub(crate) slot: u16,
+    /// The name under which it joined.
+    pub(crate) name: String,
+    /// 1 is the highest, 255 the lowest.
+    pub(crate) priority: u32,
+}
+
+/// Something that tasks wait for, or have.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) key: Key,
+    /// A process by which it was seen, and where it is there.
+    pub(crate) pid: u32,
+    pub(crate) address: u64,
+    pub(crate) kind: Kind,
+    pub(crate) state: State,
+    pub(crate) place: Place,
+    /// How people call it.
+    pub(crate) name: String,
+    /// Where it was initialised or first taken, if it is checked.
+    pub(crate) made_at: Option<Spot>,
+    pub(crate) owners: Vec<usize>,
+    /// What checked owners say themselves.
+    pub(crate) holds: Vec<Hold>,
+    /// A thread that the word names, and that is not there, or not to be seen.
+    pub(crate) unseen_owner: Option<u32>,
+    pub(crate) waiters: Vec<Waiter>,
+    pub(crate) flags: Flags,
+    /// Of a queue: messages that are being written, or that receivers have in hand.
+    pub(crate) in_flight: u32,
+    /// What else there is to say: what is waited for, how many fit.
+    pub(crate) remark: String,
+}
+
+/// Since when, and where, a checked task has a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) task: usize,
+    pub(crate) held_for: Duration,
+    pub(crate) at: Spot,
+}
+
+/// A place in a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    Unknown,
+    /// As the program says.
+    Text(String),
+    /// Behind a call, to be looked up.
+    Code {
+        pid: u32,
+        module: Module,
+        address: u64,
+    },
+}
+
+impl Spot {
+    /// What is known by now.
+    pub(crate) fn text(&self) -> Option<String> {
+        match self {
+            Self::Unknown => None,
+            Self::Text(text) => Some(text.clone()),
+            Self::Code { address, .. } => Some(format!("{address:#x}")),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub(crate) task: usize,
+    pub(crate) role: Role,
+}
+
+/// What is wrong with a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    pub(crate) owner_dead: bool,
+    /// A waiter stands above the owner, which was lent nothing.
+    pub(crate) inversion: bool,
+    pub(crate) cycle: bool,
+}
+
+impl Lock {
+    /// One of which nothing is known yet.
+    pub(crate) fn new(key: Key, place: Place) -> Self {
+        Self {
+            key,
+            pid: 0,
+            address: 0,
+            kind: Kind::Word,
+            state: State::Unknown,
+            place,
+            name: String::new(),
+            made_at: None,
+            owners: Vec::new(),
+            holds: Vec::new(),
+            unseen_owner: None,
+            waiters: Vec::new(),
+            flags: Flags::default(),
+            in_flight: 0,
+            remark: String::new(),
+        }
+    }
+}
+
+impl Flags {
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        [
+            (self.owner_dead, "owner-dead"),
+            (self.inversion, "inversion"),
+            (self.cycle, "cycle"),
+        ]
+        .into_iter()
+        .filter_map(|(is_set, name)| is_set.then_some(name))
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self != Self::default()
+    }
+}
+
+/// By what the kernel, or a region, tells one lock from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// In memory of one process.
+    Private { pid: u32, address: u64 },
+    /// In a file that several may have mapped.
+    Shared {
+        device: u64,
+        inode: u64,
+        offset: u64,
+    },
+    /// In a region, and no word: a queue by its address, a task's events by its slot.
+    Entry {
+        device: u64,
+        inode: u64,
+        number: u64,
+    },
+}
+
+/// In what a lock lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A static of a program or library.
+    Module(Module),
+    /// In a region.
+    Region {
+        /// Which of the picture's.
+        region: usize,
+        /// The named object, if it is part of one.
+        object: Option<String>,
+    },
+    /// In a file that was mapped to be shared.
+    File {
+        path: String,
+        offset: u64,
+    },
+    Heap,
+    Stack,
+    /// Memory without a name.
+    Anonymous,
+}
+
+/// Where a program or library is, for finding a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Module {
+    pub(crate) path: String,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+    /// Where its lowest pages begin, and where those stand in the file.
+    pub(crate) start: u64,
+    pub(crate) offset: u64,
+}
+
+impl Module {
+    /// The last part of the path.
+    pub(crate) fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+}
+
+impl Picture {
+    /// Whether a task waits for something that somebody has, or that a region or a program names.
+    pub(crate) fn waits_for_more_than_a_word(&self, task: &Task) -> bool {
+        task.waits_for
+            .iter()
+            .any(|lock| !matches!(self.locks[*lock].kind, Kind::Word | Kind::Mutex))
+    }
+
+    /// What a task waits for, in words.
+    pub(crate) fn wait_text(&self, task: usize) -> Option<String> {
+        let lock = self.tasks.get(task)?.waits_for.first()?;
+        let lock = &self.locks[*lock];
+        let name = match &lock.place {
+            Place::Region {
+                object: Some(object),
+                ..
+            } => object,
+            _ => &lock.name,
+        };
+        let waiter = lock.waiters.iter().find(|waiter| waiter.task == task)?;
+        Some(match waiter.role {
+            Role::Message => format!("message in {name}"),
+            Role::Room => format!("room in {name}"),
+            _ if lock.kind == Kind::Events => format!("events, {}", lock.remark),
+            _ => format!("{name} ({})", lock.kind.name()),
+        })
+    }
+
+    /// Whether a lock is one that somebody has to release for others to go on, or that something is wrong with.
+    pub(crate) fn is_notable(&self, lock: &Lock) -> bool {
+        // That one waits for the end of another is no news.
+        lock.flags.any()
+            || lock.kind.is_lock()
+                && lock.kind != Kind::ThreadEnd
+                && (!lock.owners.is_empty()
+                    || lock.unseen_owner.is_some()
+                    || (!lock.waiters.is_empty() && lock.kind != Kind::Mutex))
+    }
+
+    /// The locks that a task has, as far as that is known.
+    pub(crate) fn held_by(&self, task: usize) -> impl Iterator<Item = usize> {
+        let has = move |lock: &Lock| lock.owners.contains(&task);
+        (0..self.locks.len()).filter(move |lock| has(&self.locks[*lock]))
+    }
+
+    /// Leaves what the tasks of these processes wait for and have, and whom that leads to.
+    pub(crate) fn narrow_to(&mut self, pids: &[u32]) {
+        let mut tasks: Vec<bool> = self
+            .tasks
+            .iter()
+            .map(|task| pids.contains(&task.pid))
+            .collect();
+        let mut locks = vec![false; self.locks.len()];
+        loop {
+            let mut grown = false;
+            for (lock, seen) in self.locks.iter().zip(&mut locks) {
+                let mut concerned = lock
+                    .owners
+                    .iter()
+                    .copied()
+                    .chain(lock.waiters.iter().map(|waiter| waiter.task));
+                if !*seen && concerned.any(|task| tasks[task]) {
+                    *seen = true;
+                    grown = true;
+                    // Who waits for the same event has nothing to do with each other.
+                    if lock.kind.is_lock() {
+                        lock.owners.iter().for_each(|task| tasks[*task] = true);
+                        lock.waiters
+                            .iter()
+                            .for_each(|waiter| tasks[waiter.task] = true);
+                    }
+                }
+            }
+            if !grown {
+                break;
+            }
+        }
+        self.retain_locks(&locks);
+    }
+
+    /// Leaves these locks. Tasks stay, and so do their places.
+    pub(crate) fn retain_locks(&mut self, keep: &[bool]) {
+        let mut places = vec![None; self.locks.len()];
+        let mut kept = Vec::new();
+        for (index, lock) in std::mem::take(&mut self.locks).into_iter().enumerate() {
+            if keep[index] {
+                places[index] = Some(kept.len());
+                kept.push(lock);
+            }
+        }
+        self.locks = kept;
+        for task in &mut self.tasks {
+            task.waits_for.retain_mut(|lock| match places[*lock] {
+                Some(place) => {
+                    *lock = place;
+                    true
+                }
+                None => false,
+            });
+        }
+        self.cycles.retain_mut(|cycle| {
+            cycle.iter_mut().all(|(_, lock)| match places[*lock] {
+                Some(place) => {
+                    *lock = place;
+                    true
+                }
+                None => false,
+            })
+        });
+    }
+}

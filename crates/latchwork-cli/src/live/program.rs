@@ -1,0 +1,188 @@
+//! A program or library: its statics by address, and the lines of its code.
+//!
+//! What is needed of it is read, never mapped (the file may shrink meanwhile), and no table is trusted.
+
+use super::picture::Module;
+use gimli::{EndianRcSlice, RunTimeEndian};
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadCache, SymbolKind,
+};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+
+/// A program larger than this keeps its names to itself.
+const MOST_BYTES: u64 = 512 << 20;
+
+type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
+
+/// What could be learnt of a program; nothing if it is not there any more.
+#[derive(Default)]
+pub(super) struct Program {
+    file: Option<ReadCache<File>>,
+    statics: Vec<Symbol>,
+    /// Offset in the file, bytes, address.
+    segments: Vec<(u64, u64, u64)>,
+    /// Read when it is first asked for.
+    code: Option<Code>,
+}
+
+struct Code {
+    functions: Vec<Symbol>,
+    lines: Option<Lines>,
+}
+
+/// Its name is read when it is asked for: large programs have hundreds of thousands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    address: u64,
+    bytes: u64,
+    index: usize,
+    is_dynamic: bool,
+}
+
+type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
+
+impl Program {
+    /// The program that a process has mapped.
+    pub(super) fn read(pid: u32, module: &Module) -> Self {
+        let mut program = Self {
+            file: file_of(pid, module),
+            ..Self::default()
+        };
+        if let Some(elf) = program.elf() {
+            let statics = symbols(&elf, SymbolKind::Data);
+            let segments = elf.segments().map(|segment| {
+                let (offset, size) = segment.file_range();
+                (offset, size, segment.address())
+            });
+            let segments = segments.collect();
+            (program.statics, program.segments) = (statics, segments);
+        }
+        program
+    }
+
+    fn elf(&self) -> Option<Elf<'_>> {
+        object::File::parse(self.file.as_ref()?).ok()
+    }
+
+    /// The static at an address of the process, and how far behind its beginning.
+    pub(super) fn find_static(&self, module: &Module, address: u64) -> Option<(String, u64)> {
+        self.find(&self.statics, self.in_file(module, address)?)
+    }
+
+    /// The line of code at an address of the process, or at least the function.
+    pub(super) fn find_line(&mut self, module: &Module, address: u64) -> Option<String> {
+        let wanted = self.in_file(module, address)?;
+        if self.code.is_none() {
+            self.code = self.elf().map(|elf| Code::read(&elf));
+        }
+        let code = self.code.as_ref()?;
+        if let Some(lines) = &code.lines
+            && let Ok(Some(location)) = lines.find_location(wanted)
+            && let (Some(file), Some(line)) = (location.file, location.line)
+        {
+            return Some(format!("{file}:{line}"));
+        }
+        let (name, offset) = self.find(&code.functions, wanted)?;
+        Some(format!("{}:{name}+{offset:#x}", module.file_name()))
+    }
+
+    /// The name of the symbol that an address is part of, and how far behind its beginning.
+    fn find(&self, symbols: &[Symbol], address: u64) -> Option<(String, u64)> {
+        let behind = symbols.partition_point(|symbol| symbol.address <= address);
+        let symbol = symbols.get(behind.checked_sub(1)?)?;
+        let within = address - symbol.address;
+        (within < symbol.bytes).then_some(())?;
+        let elf = self.elf()?;
+        let table = match symbol.is_dynamic {
+            true => elf.dynamic_symbol_table(),
+            false => elf.symbol_table(),
+        };
+        let found = table?
+            .symbol_by_index(object::SymbolIndex(symbol.index))
+            .ok()?;
+        Some((demangled(found.name().ok()?), within))
+    }
+
+    /// The address that the program's tables know it by.
+    fn in_file(&self, module: &Module, address: u64) -> Option<u64> {
+        // The pages that lie lowest begin in this segment, or before it on its first page.
+        let page = rustix::param::page_size() as u64;
+        let (offset, _, begin) = self.segments.iter().copied().find(|(offset, size, _)| {
+            let first = offset - offset % page;
+            (first..offset.saturating_add((*size).max(1))).contains(&module.offset)
+        })?;
+        let first = begin.wrapping_sub(offset).wrapping_add(module.offset);
+        Some(address.wrapping_sub(module.start).wrapping_add(first))
+    }
+}
+
+impl Code {
+    fn read(elf: &Elf<'_>) -> Self {
+        let endian = if elf.is_little_endian() {
+            RunTimeEndian::Little
+        } else {
+            RunTimeEndian::Big
+        };
+        let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
+            let data = elf.section_by_name(id.name());
+            // Compressed ones count as missing.
+            let data = data.and_then(|section| section.uncompressed_data().ok());
+            let data: Rc<[u8]> = data.as_deref().unwrap_or_default().into();
+            Ok(EndianRcSlice::new(data, endian))
+        };
+        Self {
+            functions: symbols(elf, SymbolKind::Text),
+            lines: gimli::Dwarf::load(section)
+                .and_then(addr2line::Context::from_dwarf)
+                .ok(),
+        }
+    }
+}
+
+/// The file that a process has mapped, if it is still there.
+fn file_of(pid: u32, module: &Module) -> Option<ReadCache<File>> {
+    let path = module
+        .path
+        .strip_suffix(" (deleted)")
+        .unwrap_or(&module.path);
+    let file = File::open(format!("/proc/{pid}/root{path}")).ok()?;
+    let found = file.metadata().ok()?;
+    // Another file may have got its name. (A layered file system shows another device in maps.)
+    if found.ino() != module.inode || !found.is_file() || found.len() > MOST_BYTES {
+        return None;
+    }
+    Some(ReadCache::new(file))
+}
+
+fn symbols(elf: &Elf<'_>, kind: SymbolKind) -> Vec<Symbol> {
+    let all = elf.symbols().map(|symbol| (symbol, false));
+    let dynamic = elf.dynamic_symbols().map(|symbol| (symbol, true));
+    let mut symbols: Vec<_> = all
+        .chain(dynamic)
+        .filter(|(symbol, _)| symbol.kind() == kind && symbol.size() > 0)
+        .map(|(symbol, is_dynamic)| Symbol {
+            address: symbol.address(),
+            bytes: symbol.size(),
+            index: symbol.index().0,
+            is_dynamic,
+        })
+        .collect();
+    symbols.sort_unstable();
+    symbols
+}
+
+/// The name as it stands in the program's text.
+fn demangled(name: &str) -> String {
+    if let Ok(rust) = rustc_demangle::try_demangle(name) {
+        return format!("{rust:#}");
+    }
+    if name.starts_with("_Z")
+        && let Ok(symbol) = cpp_demangle::Symbol::new(name)
+        && let Ok(text) = symbol.demangle()
+    {
+        return text;
+    }
+    name.to_owned()
+}

@@ -1,0 +1,227 @@
+//! What the regions' tables say: tasks, semaphores, queues, events.
+
+use super::gather::Gathering;
+use super::picture::{Key, Kind, Lock, Membership, Place, Role, State, Task, Waiter};
+use latchwork::queue::inspect::{QueueReport, QueueWait};
+use latchwork::region::inspect::{Contents, TaskReport, TaskState, TaskWait};
+use latchwork::semaphore::inspect::SemaphoreReport;
+use std::collections::HashMap;
+
+/// A region whose tables are added.
+struct Tables<'a> {
+    region: usize,
+    file: (u64, u64),
+    contents: &'a Contents,
+    /// The picture's tasks, by slot.
+    tasks: HashMap<u16, usize>,
+}
+
+impl Tables<'_> {
+    fn key(&self, address: u64) -> Key {
+        Key::Shared {
+            device: self.file.0,
+            inode: self.file.1,
+            offset: address.wrapping_sub(self.contents.base),
+        }
+    }
+
+    fn entry(&self, number: u64) -> Key {
+        Key::Entry {
+            device: self.file.0,
+            inode: self.file.1,
+            number,
+        }
+    }
+
+    fn lock(&self, name: &str, address: u64, kind: Kind, state: State) -> Lock {
+        let place = Place::Region {
+            region: self.region,
+            object: Some(name.to_owned()),
+        };
+        Lock {
+            address,
+            kind,
+            state,
+            ..Lock::new(self.key(address), place)
+        }
+    }
+}
+
+impl Gathering {
+    /// Adds what the tables of all regions say.
+    pub(super) fn add_regions(&mut self) {
+        let regions = std::mem::take(&mut self.picture.regions);
+        for (region, report) in regions.iter().enumerate() {
+            let Ok(contents) = &report.contents else {
+                continue;
+            };
+            let tasks = contents
+                .tasks
+                .iter()
+                .filter(|task| task.state != TaskState::Unswept)
+                .map(|task| (task.slot, self.task_of(region, contents, task)))
+                .collect();
+            let tables = Tables {
+                region,
+                file: report.file,
+                contents,
+                tasks,
+            };
+            for semaphore in contents.semaphores() {
+                self.add_semaphore(&tables, &semaphore);
+            }
+            for queue in contents.queues() {
+                self.add_queue(&tables, &queue);
+            }
+            self.add_events(&tables);
+        }
+        self.picture.regions = regions;
+    }
+
+    /// A task's thread, if it is seen; else what the table says of it.
+    fn task_of(&mut self, region: usize, contents: &Contents, task: &TaskReport) -> usize {
+        let known = self.threads.get(&(contents.pid_namespace, task.thread));
+        let index = known.copied().unwrap_or_else(|| {
+            self.picture.tasks.push(Task {
+                pid: task.process,
+                tid: task.thread,
+                name: task.name.clone(),
+                process: String::new(),
+                state: '?',
+                ticks: 0,
+                schedule: None,
+                waited: None,
+                waited_is_exact: false,
+                waits_at: None,
+                waits_for: Vec::new(),
+                memberships: Vec::new(),
+            });
+            self.picture.tasks.len() - 1
+        });
+        self.picture.tasks[index].memberships.push(Membership {
+            region,
+            slot: task.slot,
+            name: task.name.clone(),
+            priority: task.effective_priority,
+        });
+        index
+    }
+
+    fn add_semaphore(&mut self, tables: &Tables<'_>, semaphore: &SemaphoreReport) {
+        let kind = Kind::Semaphore(semaphore.kind);
+        let state = match semaphore.owner {
+            _ if !kind.is_lock() => State::Count(semaphore.count.into()),
+            Some(_) => State::Held,
+            None if semaphore.owner_died => State::OwnerDied,
+            None => State::Free,
+        };
+        let lock = self.lock_at(tables.key(semaphore.address), || {
+            tables.lock(&semaphore.name, semaphore.address, kind, state)
+        });
+        let owner = semaphore.owner.and_then(|(slot, generation)| {
+            let task = tables.contents.task(slot, generation)?;
+            tables.tasks.get(&task.slot).copied()
+        });
+        let entry = &mut self.picture.locks[lock];
+        entry.kind = kind;
+        entry.state = state;
+        entry.flags.owner_dead =
+            semaphore.owner_died || (semaphore.owner.is_some() && owner.is_none());
+        entry.owners = owner.into_iter().collect();
+        if let Some(ceiling) = semaphore.ceiling {
+            entry.remark = format!("ceiling {ceiling}");
+        }
+        let role = if kind.is_lock() {
+            Role::Exclusive
+        } else {
+            Role::Event
+        };
+        for slot in &semaphore.waiters {
+            if let Some(&task) = tables.tasks.get(slot) {
+                self.add_waiter(lock, Waiter { task, role });
+            }
+        }
+    }
+
+    fn add_queue(&mut self, tables: &Tables<'_>, queue: &QueueReport) {
+        let state = State::Depth {
+            messages: queue.ready,
+            capacity: queue.capacity,
+        };
+        // Not by its address: a queue begins with a lock of its own.
+        let key = tables.entry(queue.address);
+        let lock = self.lock_at(key, || Lock {
+            key,
+            ..tables.lock(&queue.name, queue.address, Kind::Queue, state)
+        });
+        if queue.in_flight > 0 {
+            self.picture.locks[lock].in_flight = queue.in_flight;
+            self.picture.locks[lock].remark = format!("{} in hand", queue.in_flight);
+        }
+        for slot in &queue.receivers {
+            if let Some(&task) = tables.tasks.get(slot) {
+                let role = Role::Message;
+                self.add_waiter(lock, Waiter { task, role });
+            }
+        }
+        // Who waits for room, and at a ring, is known by the words that they sleep on.
+        for other in 0..self.picture.locks.len() {
+            let Key::Shared {
+                device,
+                inode,
+                offset,
+            } = self.picture.locks[other].key
+            else {
+                continue;
+            };
+            let address = tables.contents.base.wrapping_add(offset);
+            let Some(wait) = queue
+                .wait_at(address)
+                .filter(|_| (device, inode) == tables.file && other != lock)
+            else {
+                continue;
+            };
+            let role = match wait {
+                QueueWait::Room => Role::Room,
+                QueueWait::Message => Role::Message,
+                _ => Role::Event,
+            };
+            for Waiter { task, .. } in std::mem::take(&mut self.picture.locks[other].waiters) {
+                self.picture.tasks[task]
+                    .waits_for
+                    .retain(|waited| *waited != other);
+                self.add_waiter(lock, Waiter { task, role });
+            }
+        }
+    }
+
+    fn add_events(&mut self, tables: &Tables<'_>) {
+        for report in &tables.contents.tasks {
+            let (
+                Some(TaskWait::Events {
+                    events,
+                    all,
+                    pending,
+                    system,
+                }),
+                Some(&task),
+            ) = (report.waits_for, tables.tasks.get(&report.slot))
+            else {
+                continue;
+            };
+            let key = tables.entry(report.slot.into());
+            let place = Place::Region {
+                region: tables.region,
+                object: Some(format!("events of {}", report.name)),
+            };
+            let lock = self.lock_at(key, || Lock::new(key, place));
+            let which = if all { "all" } else { "any" };
+            let layer = if system { "system's, " } else { "" };
+            let entry = &mut self.picture.locks[lock];
+            entry.kind = Kind::Events;
+            entry.remark = format!("{layer}{which} of {events:#x}, {pending:#x} pending");
+            let role = Role::Event;
+            self.add_waiter(lock, Waiter { task, role });
+        }
+    }
+}

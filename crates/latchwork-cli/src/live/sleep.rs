@@ -1,0 +1,136 @@
+//! For which words a thread sleeps, by `/proc/PID/task/TID/syscall`.
+
+use super::memory::{Memory, u32_at, u64_at};
+
+/// A word that a thread sleeps on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sleep {
+    pub(crate) address: u64,
+    pub(crate) call: Call,
+    /// The kernel looks the word up by its address in this process, not by its file.
+    pub(crate) private: bool,
+    /// What the word held as the thread went to sleep. Of no meaning where the kernel passes the word on.
+    pub(crate) expected: u32,
+}
+
+/// How it sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// Until it is woken.
+    Wait,
+    /// As one of several words.
+    WaitMany,
+    /// Until the kernel makes it the word's owner.
+    LockPi,
+    /// Until it is woken, or sent on to a word that the kernel passes on.
+    RequeuePi,
+}
+
+const FUTEX_WAIT: u64 = 0;
+const FUTEX_LOCK_PI: u64 = 6;
+const FUTEX_WAIT_BITSET: u64 = 9;
+const FUTEX_WAIT_REQUEUE_PI: u64 = 11;
+const FUTEX_LOCK_PI2: u64 = 13;
+const FUTEX_PRIVATE: u64 = 128;
+const FUTEX_COMMAND: u64 = 127;
+/// Of the newer calls: the size of the word, of which 2 means 32 bits.
+const FUTEX2_SIZE: u64 = 3;
+const FUTEX2_U32: u64 = 2;
+/// Words of one call, at most.
+const WAITV_MOST: u64 = 128;
+const WAITV_BYTES: usize = 24;
+const SYS_FUTEX_WAIT: i64 = 455;
+
+/// The words of a line of `syscall`; none if the thread runs or does something else.
+pub(crate) fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
+    let mut fields = line.split_ascii_whitespace();
+    let Some(number) = fields.next().and_then(|field| field.parse::<i64>().ok()) else {
+        return Vec::new();
+    };
+    let arguments: Vec<u64> = fields
+        .map_while(|field| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok())
+        .collect();
+    let Some(&[address, second, third, fourth]) = arguments.first_chunk() else {
+        return Vec::new();
+    };
+    match number {
+        libc::SYS_futex => {
+            let call = match second & FUTEX_COMMAND {
+                FUTEX_WAIT | FUTEX_WAIT_BITSET => Call::Wait,
+                FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Call::LockPi,
+                FUTEX_WAIT_REQUEUE_PI => Call::RequeuePi,
+                _ => return Vec::new(),
+            };
+            vec![Sleep {
+                address,
+                call,
+                private: second & FUTEX_PRIVATE != 0,
+                expected: third as u32,
+            }]
+        }
+        SYS_FUTEX_WAIT if fourth & FUTEX2_SIZE == FUTEX2_U32 => vec![Sleep {
+            address,
+            call: Call::Wait,
+            private: fourth & FUTEX_PRIVATE != 0,
+            expected: second as u32,
+        }],
+        libc::SYS_futex_waitv => memory
+            .and_then(|memory| many(memory, address, second))
+            .unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+fn many(memory: &Memory, array: u64, count: u64) -> Option<Vec<Sleep>> {
+    let count = usize::try_from(count.min(WAITV_MOST)).ok()?;
+    let mut bytes = vec![0; count * WAITV_BYTES];
+    memory.fill(array, &mut bytes)?;
+    let word = |entry: &[u8]| {
+        let flags = u64::from(u32_at(entry, 16));
+        (flags & FUTEX2_SIZE == FUTEX2_U32).then(|| Sleep {
+            address: u64_at(entry, 8),
+            call: Call::WaitMany,
+            private: flags & FUTEX_PRIVATE != 0,
+            expected: u64_at(entry, 0) as u32,
+        })
+    };
+    Some(bytes.chunks_exact(WAITV_BYTES).filter_map(word).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_a_private_word_is_read() {
+        let line = format!(
+            "{} 0x7f10 0x189 0x2 0x0 0x0 0xffffffff 0x7ffc 0x7f00",
+            libc::SYS_futex
+        );
+        assert_eq!(
+            parse(&line, None),
+            [Sleep {
+                address: 0x7f10,
+                call: Call::Wait,
+                private: true,
+                expected: 2
+            }]
+        );
+    }
+
+    #[test]
+    fn what_is_no_sleep_on_a_word_gives_none() {
+        for line in [
+            "running",
+            "",
+            "-1 0x7ffc 0x7f00",
+            "0 0x0 0x1 0x2 0x3",
+            "202",
+            "x y",
+        ] {
+            assert!(parse(line, None).is_empty(), "{line}");
+        }
+        let wake = format!("{} 0x7f10 0x81 0x1 0x0 0x0 0x0 0x0 0x0", libc::SYS_futex);
+        assert!(parse(&wake, None).is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! Names of locks: the symbol of a static, the object of a region, or where else it lies. And places in programs.
+
+use super::picture::{Key, Lock, Module, Picture, Place, Spot};
+use super::program::Program;
+use std::collections::HashMap;
+
+/// The symbols of the programs that were looked at so far.
+#[derive(Default)]
+pub(crate) struct Symbols {
+    programs: HashMap<(u64, u64), Program>,
+}
+
+impl Symbols {
+    /// Gives the picture's locks their names.
+    pub(crate) fn name_all(&mut self, picture: &mut Picture) {
+        let mut locks = std::mem::take(&mut picture.locks);
+        for lock in &mut locks {
+            // A name that was given says more than a place.
+            if lock.name.is_empty() {
+                lock.name = self.name(picture, lock);
+            }
+            if let Some(spot) = &mut lock.made_at {
+                self.look_up(spot);
+            }
+            for hold in &mut lock.holds {
+                self.look_up(&mut hold.at);
+            }
+        }
+        picture.locks = locks;
+        for task in &mut picture.tasks {
+            if let Some(spot) = &mut task.waits_at {
+                self.look_up(spot);
+            }
+        }
+    }
+
+    fn name(&mut self, picture: &Picture, lock: &Lock) -> String {
+        match &lock.place {
+            Place::Module(module) => self.name_of_static(lock, module),
+            Place::Region { region, object } => {
+                let region = picture.regions.get(*region);
+                let region = region.map_or("?", |region| &region.name);
+                match object {
+                    Some(object) => format!("{region}:{object}"),
+                    None => format!("{region}:{:#x}", lock.address),
+                }
+            }
+            Place::File { path, offset } => {
+                let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+                match path {
+                    // What the kernel calls shared memory without a name.
+                    "/dev/zero" => match lock.key {
+                        Key::Shared { inode, .. } => format!("shared memory {inode}+{offset:#x}"),
+                        _ => format!("shared memory+{offset:#x}"),
+                    },
+                    path => format!("{path}+{offset:#x}"),
+                }
+            }
+            Place::Heap => format!("heap {:#x}", lock.address),
+            Place::Stack => format!("stack {:#x}", lock.address),
+            Place::Anonymous => format!("{:#x}", lock.address),
+        }
+    }
+
+    fn program(&mut self, pid: u32, module: &Module) -> &mut Program {
+        self.programs
+            .entry((module.device, module.inode))
+            .or_insert_with(|| Program::read(pid, module))
+    }
+
+    fn name_of_static(&mut self, lock: &Lock, module: &Module) -> String {
+        let file = module.file_name();
+        match self
+            .program(lock.pid, module)
+            .find_static(module, lock.address)
+        {
+            Some((name, 0)) => format!("{file}:{name}"),
+            Some((name, offset)) => format!("{file}:{name}+{offset:#x}"),
+            None => format!("{file}+{:#x}", lock.address.wrapping_sub(module.start)),
+        }
+    }
+
+    /// Finds the line that a call returned to, or at least the function.
+    fn look_up(&mut self, spot: &mut Spot) {
+        let Spot::Code {
+            pid,
+            module,
+            address,
+        } = spot
+        else {
+            return;
+        };
+        // The instruction behind the call may be another line's.
+        let call = address.saturating_sub(1);
+        let text = self
+            .program(*pid, module)
+            .find_line(module, call)
+            .unwrap_or_else(|| {
+                let file = module.file_name();
+                format!("{file}+{:#x}", address.wrapping_sub(module.start))
+            });
+        *spot = Spot::Text(text);
+    }
+}

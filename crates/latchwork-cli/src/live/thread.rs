@@ -1,0 +1,173 @@
+//! A thread as `/proc` shows it: whether it runs, at which priority, and in which call.
+
+use crate::process::Stat;
+use std::fs;
+
+/// A thread at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Thread {
+    pub(crate) tid: u32,
+    /// Its ID in the PID namespace that it lives in: what it writes into words.
+    pub(crate) own_tid: u32,
+    pub(crate) name: String,
+    /// As ps shows it: R, S, D, T, …
+    pub(crate) state: char,
+    pub(crate) schedule: Schedule,
+    /// Processor time that it has had, in the kernel's ticks.
+    pub(crate) ticks: u64,
+    /// Where it ran last.
+    pub(crate) processor: usize,
+    /// What `/proc` says of its system call; `None` if that is not for the caller's eyes.
+    pub(crate) call: Option<String>,
+}
+
+/// How the kernel schedules a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) policy: Policy,
+    /// Niceness, or the priority of a real-time policy: 1 to 99.
+    pub(crate) own: i32,
+    /// 0: ordinary; 1 to 99: real-time, own or lent; 100: by deadline.
+    pub(crate) rank: i32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    Other,
+    Fifo,
+    RoundRobin,
+    Batch,
+    Idle,
+    Deadline,
+    Unknown,
+}
+
+impl Policy {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Other => "OTHER",
+            Self::Fifo => "FIFO",
+            Self::RoundRobin => "RR",
+            Self::Batch => "BATCH",
+            Self::Idle => "IDLE",
+            Self::Deadline => "DEADLINE",
+            Self::Unknown => "?",
+        }
+    }
+}
+
+/// Of a `stat` file, counted from the state.
+mod field {
+    pub(super) const FLAGS: usize = 6;
+    pub(super) const PRIORITY: usize = 15;
+    pub(super) const NICE: usize = 16;
+    pub(super) const PROCESSOR: usize = 36;
+    pub(super) const REAL_TIME_PRIORITY: usize = 37;
+    pub(super) const POLICY: usize = 38;
+}
+
+/// Of the flags: a thread of the kernel's own.
+const KERNEL_THREAD: u64 = 0x0020_0000;
+
+impl Schedule {
+    fn of(stat: &Stat) -> Option<Self> {
+        let policy = match stat.number(field::POLICY)? {
+            0 => Policy::Other,
+            1 => Policy::Fifo,
+            2 => Policy::RoundRobin,
+            3 => Policy::Batch,
+            5 => Policy::Idle,
+            6 => Policy::Deadline,
+            _ => Policy::Unknown,
+        };
+        let own = match policy {
+            Policy::Fifo | Policy::RoundRobin => stat.signed(field::REAL_TIME_PRIORITY)?,
+            Policy::Deadline => 0,
+            _ => stat.signed(field::NICE)?,
+        };
+        // What counts, with what was lent: from -2 down it is a real-time priority.
+        let counts = stat.signed(field::PRIORITY)?;
+        Some(Self {
+            policy,
+            own: i32::try_from(own).ok()?,
+            rank: i32::try_from((-1 - counts).clamp(0, 100)).ok()?,
+        })
+    }
+
+    /// What the thread has without what it was lent, on the scale of `rank`.
+    fn own_rank(self) -> i32 {
+        match self.policy {
+            Policy::Fifo | Policy::RoundRobin => self.own,
+            Policy::Deadline => 100,
+            _ => 0,
+        }
+    }
+
+    /// The priority that it was lent, if it runs at a higher one than its own.
+    pub(crate) fn lent(self) -> Option<i32> {
+        (self.rank > self.own_rank()).then_some(self.rank)
+    }
+}
+
+impl std::fmt::Display for Schedule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}", self.policy.name())?;
+        if self.policy != Policy::Deadline {
+            write!(formatter, ":{}", self.own)?;
+        }
+        match self.lent() {
+            Some(lent) => write!(formatter, "^{lent}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Thread {
+    /// `None` if there is no such thread (any more), if it is the kernel's own, or has ended.
+    pub(crate) fn read(pid: u32, tid: u32, foreign_namespace: bool) -> Option<Self> {
+        let stat = Stat::read(&format!("/proc/{pid}/task/{tid}/stat"))?;
+        if stat.number(field::FLAGS)? & KERNEL_THREAD != 0 || matches!(stat.state()?, 'Z' | 'X') {
+            return None;
+        }
+        Some(Self {
+            tid,
+            own_tid: if foreign_namespace {
+                innermost_tid(pid, tid)?
+            } else {
+                tid
+            },
+            state: stat.state()?,
+            schedule: Schedule::of(&stat)?,
+            ticks: stat.ticks()?,
+            processor: usize::try_from(stat.number(field::PROCESSOR)?).ok()?,
+            name: stat.name,
+            call: call(pid, tid),
+        })
+    }
+
+    /// Whether it still sleeps in the call that it was seen in, and has not run since it was given `turns`.
+    pub(crate) fn is_still_asleep(&self, pid: u32, turns: Option<u64>) -> bool {
+        turns_of(pid, self.tid) == turns && call(pid, self.tid) == self.call
+    }
+}
+
+fn call(pid: u32, tid: u32) -> Option<String> {
+    let line = fs::read(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    Some(String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// The last of the numbers that a thread has in the namespaces from ours to its own.
+fn innermost_tid(pid: u32, tid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// How often a thread was given a processor, where the kernel counts that.
+pub(crate) fn turns_of(pid: u32, tid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().nth(2)?.parse().ok()
+}

@@ -1,0 +1,434 @@
+//! What a futex word is part of, judged by the call that a thread sleeps in and by the bytes around.
+//!
+//! A word says nothing of its kind, so each kind is recognised by what must hold for it (a thread that exists as
+//! its owner, a valid kind, counts that agree with a thread asleep), the strictest first. What fits none is
+//! a plain word. Layouts: glibc's of 64 bits, and this library's.
+//!
+//! | kind | recognised by |
+//! | --- | --- |
+//! | end of a thread | the word is the ID of a thread of the process, and that is what it is expected to be |
+//! | pthread mutex | owner at +8, kind at +16, which say the same as word and call |
+//! | robust mutex of this library | the same shape, with the state at +4 and no owner at +8 |
+//! | word with an owner | the call is one by which the kernel passes words on, or the word names a thread and sleepers |
+//! | pthread condition variable | counts of waiters and the sequence, before the word |
+//! | pthread reader/writer lock | the readers' word, the writer, and the flags around |
+//! | POSIX semaphore | the value is 0, the count of waiters is not |
+//! | mutex without an owner | expected to be 2, as in wait-wake mutexes, std's, parking_lot's and glibc's own locks |
+
+use super::memory::{Memory, u32_at, u64_at};
+use super::sleep::{Call, Sleep};
+use latchwork::check::hook;
+
+pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
+pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
+pub(crate) const WAITERS: u32 = 0x8000_0000;
+
+/// Of a pthread mutex: bits of its kind.
+const ROBUST: u32 = 16;
+const INHERIT: u32 = 32;
+const CEILING: u32 = 64;
+const PROCESS_SHARED: u32 = 128;
+/// All that a kind can have, elision included.
+const KIND: u32 = 0x3ff;
+/// Bytes of a pthread mutex.
+const MUTEX: usize = 40;
+/// In a robust mutex of this library.
+const MOST_STATE: u32 = 2;
+/// No lock that works has more waiters; what claims more is something else.
+const MOST_WAITERS: u64 = 1 << 22;
+
+/// What a word is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A pthread mutex, by its protocol.
+    Pthread {
+        robust: bool,
+        inherit: bool,
+        ceiling: bool,
+    },
+    PthreadRwLock,
+    PthreadCondvar,
+    PosixSemaphore,
+    ThreadEnd,
+    /// A robust mutex of this library.
+    Robust,
+    /// A word with which the kernel deals, and that names its owner.
+    PiWord,
+    /// A word that names its owner: the throughput mutex's, for one.
+    OwnedWord,
+    /// A mutex that does not name its owner.
+    Mutex,
+    Word,
+    /// One of those that protect a region's own tables.
+    RegionLock,
+    /// A region's semaphore.
+    Semaphore(latchwork::semaphore::inspect::SemaphoreKind),
+    /// A region's message queue.
+    Queue,
+    /// What a task of a region waits for.
+    Events,
+    /// What a checked program says; and whether its owner is lent the priority of who waits.
+    Checked(hook::Kind, bool),
+}
+
+/// What a thread that sleeps on a word waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// To be the only one inside.
+    Exclusive,
+    /// To be one of several readers.
+    Shared,
+    /// For something to happen.
+    Event,
+    /// For a message.
+    Message,
+    /// For room for a message.
+    Room,
+}
+
+/// How many have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Free,
+    Held,
+    /// By so many readers, who are not recorded.
+    Read(u32),
+    /// The owner died, and nobody has taken it since.
+    OwnerDied,
+    /// Released for good without repair.
+    Unusable,
+    /// So many may obtain it.
+    Count(u64),
+    /// Messages in it, and how many fit.
+    Depth {
+        messages: u32,
+        capacity: u32,
+    },
+    /// Nothing is known.
+    Unknown,
+}
+
+/// A word's object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// Where it begins.
+    pub(crate) base: u64,
+    pub(crate) kind: Kind,
+    pub(crate) state: State,
+    /// In the PID namespace of those who use it.
+    pub(crate) owner: Option<u32>,
+    pub(crate) role: Role,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        use latchwork::semaphore::inspect::SemaphoreKind as S;
+        match self {
+            Self::Pthread {
+                robust,
+                inherit,
+                ceiling,
+            } => match (robust, inherit, ceiling) {
+                (false, false, false) => "pthread mutex",
+                (false, true, _) => "pthread PI mutex",
+                (false, false, true) => "pthread ceiling mutex",
+                (true, false, false) => "pthread robust mutex",
+                (true, true, _) => "pthread robust PI mutex",
+                (true, false, true) => "pthread robust ceiling mutex",
+            },
+            Self::PthreadRwLock => "pthread rwlock",
+            Self::PthreadCondvar => "pthread condvar",
+            Self::PosixSemaphore => "POSIX semaphore",
+            Self::ThreadEnd => "end of a thread",
+            Self::Robust => "robust mutex",
+            Self::PiWord => "PI futex",
+            Self::OwnedWord => "futex with owner",
+            Self::Mutex => "mutex without owner",
+            Self::Word => "futex",
+            Self::RegionLock => "region's lock",
+            Self::Semaphore(S::Counting) => "counting semaphore",
+            Self::Semaphore(S::SimpleBinary) => "simple binary semaphore",
+            Self::Semaphore(S::Binary) => "binary semaphore",
+            Self::Semaphore(S::Ceiling) => "ceiling semaphore",
+            Self::Semaphore(S::Inherit) => "inheriting semaphore",
+            Self::Semaphore(_) => "semaphore",
+            Self::Queue => "message queue",
+            Self::Events => "events",
+            Self::Checked(kind, _) => kind.name(),
+        }
+    }
+
+    /// Whether a task that waits for it waits for another that has it, as far as that is recorded.
+    pub(crate) fn is_lock(self) -> bool {
+        use latchwork::semaphore::inspect::SemaphoreKind as S;
+        if let Self::Checked(kind, _) = self {
+            return kind.has_owner() || kind == hook::Kind::Join;
+        }
+        !matches!(
+            self,
+            Self::PthreadCondvar
+                | Self::PosixSemaphore
+                | Self::Word
+                | Self::Queue
+                | Self::Events
+                | Self::Semaphore(S::Counting | S::SimpleBinary)
+        )
+    }
+
+    /// Whether the other one is worth more, of two that something was taken for.
+    pub(crate) fn says_less_than(self, other: Self) -> bool {
+        let weight = |kind: Self| match kind {
+            Self::Word => 0,
+            Self::Mutex => 1,
+            Self::Checked(..) => 2,
+            Self::OwnedWord | Self::PiWord => 3,
+            _ => 4,
+        };
+        weight(self) < weight(other)
+    }
+}
+
+/// Judges the word of a thread that sleeps. `is_thread` says whether a number is the ID of a thread that could
+/// own what that thread waits for.
+pub(crate) fn judge(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Found {
+    let at = sleep.address;
+    let word = memory.u32(at).unwrap_or(0);
+    let plain = Found {
+        base: at,
+        kind: Kind::Word,
+        state: State::Unknown,
+        owner: None,
+        role: Role::Event,
+    };
+    match sleep.call {
+        Call::LockPi => pthread_mutex(at, sleep.private, memory, is_thread)
+            .filter(|found| matches!(found.kind, Kind::Pthread { inherit: true, .. }))
+            .or_else(|| own_robust(at, memory, word))
+            .unwrap_or_else(|| owned(at, Kind::PiWord, word)),
+        Call::RequeuePi => condvar(sleep, memory).unwrap_or(plain),
+        Call::Wait | Call::WaitMany => {
+            let tid = word & TID_MASK;
+            if word == sleep.expected && word == tid && !sleep.private && is_thread(word) {
+                return Found {
+                    kind: Kind::ThreadEnd,
+                    state: State::Held,
+                    owner: Some(word),
+                    ..plain
+                };
+            }
+            let robust = sleep.expected & WAITERS != 0;
+            let mutex = pthread_mutex(at, sleep.private, memory, is_thread)
+                .filter(|found| matches!(found.kind, Kind::Pthread { robust: r, inherit: false, .. } if r == robust));
+            if let Some(found) = mutex {
+                return found;
+            }
+            if robust {
+                if let Some(found) = own_robust(at, memory, word) {
+                    return found;
+                }
+                if sleep.expected & TID_MASK != 0 && is_thread(sleep.expected & TID_MASK) {
+                    return owned(at, Kind::OwnedWord, word);
+                }
+            }
+            condvar(sleep, memory)
+                .or_else(|| rwlock(sleep, memory, is_thread))
+                .or_else(|| semaphore(sleep, memory))
+                .unwrap_or(if sleep.expected == 2 {
+                    Found {
+                        kind: Kind::Mutex,
+                        state: if word == 0 { State::Free } else { State::Held },
+                        role: Role::Exclusive,
+                        ..plain
+                    }
+                } else {
+                    plain
+                })
+        }
+    }
+}
+
+/// Judges a lock that stands on a thread's robust list.
+pub(crate) fn judge_held(at: u64, memory: &Memory) -> Option<Found> {
+    let word = memory.u32(at)?;
+    pthread_mutex(at, false, memory, &|_| true)
+        .or_else(|| pthread_mutex(at, true, memory, &|_| true))
+        .filter(|found| matches!(found.kind, Kind::Pthread { robust: true, .. }))
+        .or_else(|| own_robust(at, memory, word))
+}
+
+fn owned(base: u64, kind: Kind, word: u32) -> Found {
+    let (state, owner) = by_word(word);
+    Found {
+        base,
+        kind,
+        state,
+        owner,
+        role: Role::Exclusive,
+    }
+}
+
+/// What a word of the kernel's form says.
+fn by_word(word: u32) -> (State, Option<u32>) {
+    match word & TID_MASK {
+        0 if word & OWNER_DIED != 0 => (State::OwnerDied, None),
+        0 => (State::Free, None),
+        TID_MASK => (State::Unusable, None),
+        tid => (State::Held, Some(tid)),
+    }
+}
+
+fn pthread_mutex(
+    at: u64,
+    private: bool,
+    memory: &Memory,
+    is_thread: &dyn Fn(u32) -> bool,
+) -> Option<Found> {
+    /// What glibc writes as the owner of a robust mutex that cannot be recovered, or is to be.
+    const INCONSISTENT: u32 = 0x7fff_ffff;
+    const NOT_RECOVERABLE: u32 = 0x7fff_fffe;
+    let bytes: [u8; MUTEX] = memory.read(at)?;
+    let (word, owner, kind) = (u32_at(&bytes, 0), u32_at(&bytes, 8), u32_at(&bytes, 16));
+    let (robust, inherit, ceiling) = (kind & ROBUST != 0, kind & INHERIT != 0, kind & CEILING != 0);
+    let by_kernel = robust || inherit;
+    if kind & !KIND != 0
+        || (inherit && ceiling)
+        || (!robust && private != (kind & PROCESS_SHARED == 0))
+    {
+        return None;
+    }
+    let (state, tid) = match owner {
+        _ if by_kernel && word & TID_MASK == 0 => by_word(word),
+        NOT_RECOVERABLE if by_kernel => (State::Unusable, None),
+        INCONSISTENT if by_kernel => by_word(word),
+        // A nested robust lock of this library has none here.
+        owner if by_kernel && owner != word & TID_MASK && robust => return None,
+        // The kernel has just made another one the owner, who has not written it down.
+        _ if by_kernel => by_word(word),
+        owner => (State::Held, Some(owner)),
+    };
+    // An owner that is gone is believed if all else is as it must be, too.
+    let has_users = u32_at(&bytes, 12) >= 1;
+    let is_whole = has_users && word != 0 && bytes[24..].iter().all(|byte| *byte == 0);
+    if !by_kernel && !tid.is_some_and(|tid| is_thread(tid) || (is_whole && is_id(tid))) {
+        return None;
+    }
+    Some(Found {
+        base: at,
+        kind: Kind::Pthread {
+            robust,
+            inherit,
+            ceiling,
+        },
+        state,
+        owner: tid,
+        role: Role::Exclusive,
+    })
+}
+
+/// Whether the kernel could have given a thread this number.
+fn is_id(tid: u32) -> bool {
+    (1..=1 << 22).contains(&tid)
+}
+
+fn own_robust(at: u64, memory: &Memory, word: u32) -> Option<Found> {
+    let bytes: [u8; MUTEX] = memory.read(at)?;
+    let is_ours = u32_at(&bytes, 16) == ROBUST && u32_at(&bytes, 4) <= MOST_STATE;
+    is_ours.then(|| {
+        let found = owned(at, Kind::Robust, word);
+        match u32_at(&bytes, 4) {
+            MOST_STATE => Found {
+                state: State::Unusable,
+                ..found
+            },
+            _ => found,
+        }
+    })
+}
+
+/// `wseq`, `g1_start`, `g_refs[2]`, `g_size[2]`, `g1_orig_size`, `wrefs`, `g_signals[2]`, of which the
+/// last are slept on.
+fn condvar(sleep: &Sleep, memory: &Memory) -> Option<Found> {
+    const SIGNALS: u64 = 40;
+    (0..2u64).find_map(|group| {
+        let base = sleep.address.checked_sub(SIGNALS + 4 * group)?;
+        let bytes: [u8; 48] = memory.read(base)?;
+        let (sequence, start) = (u64_at(&bytes, 0) >> 1, u64_at(&bytes, 8) >> 1);
+        let flags = u32_at(&bytes, 36);
+        let waiters = u64::from(flags >> 3);
+        let in_groups = [16, 20].map(|at| u64::from(u32_at(&bytes, at) >> 1));
+        let fits = (1..MOST_WAITERS).contains(&waiters)
+            && sequence >= waiters
+            && start <= sequence
+            // Versions since 2.41 do not count them.
+            && (in_groups == [0, 0] || in_groups[group as usize] > 0)
+            && in_groups.iter().sum::<u64>() <= waiters
+            && (flags & 1 == 0) == sleep.private;
+        fits.then_some(Found {
+            base,
+            kind: Kind::PthreadCondvar,
+            state: State::Unknown,
+            owner: None,
+            role: Role::Event,
+        })
+    })
+}
+
+/// `readers`, `writers`, `wrphase_futex`, `writers_futex`, two words of nothing, `cur_writer`, `shared`, …,
+/// `flags` at +48. The third and the fourth are slept on.
+fn rwlock(sleep: &Sleep, memory: &Memory, is_thread: &dyn Fn(u32) -> bool) -> Option<Found> {
+    const WRITE_PHASE: u32 = 1;
+    const WRITE_LOCKED: u32 = 2;
+    const READERS_SHIFT: u32 = 3;
+    const MOST_FLAGS: u32 = 2;
+    // Expected is 0 or 1, and the mark that somebody sleeps.
+    if sleep.expected & !1 != 2 {
+        return None;
+    }
+    [8, 12].into_iter().find_map(|offset| {
+        let base = sleep.address.checked_sub(offset)?;
+        let bytes: [u8; 56] = memory.read(base)?;
+        let (readers, writer) = (u32_at(&bytes, 0), u32_at(&bytes, 24));
+        let shared = u32_at(&bytes, 28);
+        let fits = u64_at(&bytes, 16) == 0
+            && u64_at(&bytes, 40) == 0
+            && u32_at(&bytes, 48) <= MOST_FLAGS
+            && shared <= 1
+            && (shared == 0) == sleep.private
+            && readers != 0
+            && (writer == 0 || is_thread(writer));
+        let written = readers & (WRITE_PHASE | WRITE_LOCKED) == WRITE_PHASE | WRITE_LOCKED;
+        fits.then_some(Found {
+            base,
+            kind: Kind::PthreadRwLock,
+            state: match readers >> READERS_SHIFT {
+                _ if written => State::Held,
+                0 => State::Free,
+                readers => State::Read(readers),
+            },
+            owner: Some(writer).filter(|writer| written && *writer != 0),
+            // Readers wait for the phase to change; so does one of the writers, which is as good a guess.
+            role: if offset == 12 || !written {
+                Role::Exclusive
+            } else {
+                Role::Shared
+            },
+        })
+    })
+}
+
+/// The value, how many wait, `private`, nothing.
+fn semaphore(sleep: &Sleep, memory: &Memory) -> Option<Found> {
+    let bytes: [u8; 16] = memory.read(sleep.address)?;
+    let waiters = u64::from(u32_at(&bytes, 4));
+    let fits = sleep.expected == 0
+        && (1..MOST_WAITERS).contains(&waiters)
+        && u32_at(&bytes, 8) == if sleep.private { 0 } else { PROCESS_SHARED }
+        && u32_at(&bytes, 12) == 0;
+    fits.then(|| Found {
+        base: sleep.address,
+        kind: Kind::PosixSemaphore,
+        state: State::Count(u32_at(&bytes, 0).into()),
+        owner: None,
+        role: Role::Event,
+    })
+}

@@ -1,0 +1,92 @@
+//! `latchwork top`: the live view on a full screen.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `watch.rs` | looks at the system again and again, in a thread of its own |
+//! | `app.rs` | what is chosen, and what keys change of it |
+//! | `sheet.rs` | rows and columns: sorted, filtered, fitted to a width |
+//! | `panes.rs` | what stands in which pane |
+//! | `draw.rs` | the screen |
+//! | `terminal.rs` | the terminal, given back however this ends |
+
+mod app;
+mod draw;
+mod panes;
+mod sheet;
+mod terminal;
+mod watch;
+
+use app::App;
+use panes::Pane;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+use watch::Watch;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::locks::seconds)]
+    interval: Duration,
+    /// Begin with this pane
+    #[arg(long, value_enum, default_value_t = Pane::Locks)]
+    pane: Pane,
+    /// Show only what contains this text
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    filter: String,
+    /// Show all tasks and waits, not only those of locks and regions
+    #[arg(long)]
+    all: bool,
+    /// Print one frame as text and end
+    #[arg(long)]
+    once: bool,
+    /// Of that frame, columns and lines
+    #[arg(long, value_name = "WIDTHxHEIGHT", default_value = "80x24", value_parser = size)]
+    size: (u16, u16),
+}
+
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed = text.split_once('x').and_then(|(width, height)| {
+        let size: (u16, u16) = (width.parse().ok()?, height.parse().ok()?);
+        ((1..=1000).contains(&size.0) && (1..=1000).contains(&size.1)).then_some(size)
+    });
+    parsed.ok_or_else(|| "two numbers up to 1000, as in 80x24".into())
+}
+
+/// Runs until it is told to end, by a key or a signal.
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
+    let mut app = App::new(args.pane, args.filter.clone(), args.all);
+    if args.once {
+        app.show(watch::look(&mut Default::default()));
+        write!(out, "{}", frame(&mut app, args.size)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let watch = Watch::start(args.interval)?;
+    terminal::session(|terminal, ended| {
+        while !app.is_done() && !ended() {
+            while let Some(view) = watch.next() {
+                app.show(view);
+            }
+            terminal.draw(|frame| draw::screen(frame, &mut app))?;
+            terminal::keys(|key| app.press(key))?;
+        }
+        Ok(())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A screen as text, without colours.
+fn frame(app: &mut App, (width, height): (u16, u16)) -> io::Result<String> {
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(width, height));
+    let Ok(_) = terminal.draw(|frame| draw::screen(frame, app));
+    let buffer = terminal.backend().buffer();
+    let mut text = String::new();
+    for line in buffer.content().chunks(usize::from(width)) {
+        let line: String = line.iter().map(|cell| cell.symbol()).collect();
+        text += line.trim_end();
+        text.push('\n');
+    }
+    Ok(text)
+}

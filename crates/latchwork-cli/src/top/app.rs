@@ -1,0 +1,256 @@
+//! What is chosen, what keys change of it, and what was learnt from one view to the next.
+
+use super::panes::{self, Pane};
+use super::sheet::Sheet;
+use super::watch::View;
+use crate::live::Key;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::widgets::TableState;
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// How much a view counts against those before, in averages.
+const WEIGHT: f64 = 0.2;
+
+/// The state of the screen.
+pub(super) struct App {
+    pub(super) pane: Pane,
+    pub(super) filter: String,
+    /// The filter is being typed.
+    pub(super) is_typing: bool,
+    pub(super) shows_all: bool,
+    pub(super) is_paused: bool,
+    pub(super) shows_help: bool,
+    pub(super) view: Option<View>,
+    pub(super) history: History,
+    choices: [Choice; Pane::ALL.len()],
+    /// Lines that a page of the table has.
+    pub(super) page: usize,
+    is_done: bool,
+}
+
+/// What is chosen in a pane.
+#[derive(Default)]
+pub(super) struct Choice {
+    /// The column, and whether the highest come first; `None`: as the pane has it.
+    pub(super) sort: Option<(usize, bool)>,
+    pub(super) table: TableState,
+}
+
+/// What follows from more than one view.
+#[derive(Default)]
+pub(super) struct History {
+    taken_at: Option<Instant>,
+    /// Of threads: ticks at the last view, and percent of a processor.
+    tasks: HashMap<(u32, u32), (u64, f64)>,
+    /// How many wait for a lock, on the average of the last views.
+    contention: HashMap<Key, f64>,
+}
+
+impl History {
+    fn learn(&mut self, view: &View) {
+        let elapsed = self
+            .taken_at
+            .replace(view.taken_at)
+            .map(|last| view.taken_at.saturating_duration_since(last).as_secs_f64());
+        let ticks_a_second = rustix::param::clock_ticks_per_second() as f64;
+        let before = std::mem::take(&mut self.tasks);
+        for task in &view.picture.tasks {
+            let key = (task.pid, task.tid);
+            let used = before.get(&key).zip(elapsed).map(|((ticks, _), elapsed)| {
+                let ticks = task.ticks.saturating_sub(*ticks) as f64;
+                100.0 * ticks / ticks_a_second / elapsed.max(1e-3)
+            });
+            self.tasks.insert(key, (task.ticks, used.unwrap_or(0.0)));
+        }
+        let before = std::mem::take(&mut self.contention);
+        for lock in &view.picture.locks {
+            let now = lock.waiters.len() as f64;
+            let average = before
+                .get(&lock.key)
+                .map_or(now, |average| average + WEIGHT * (now - average));
+            self.contention.insert(lock.key, average);
+        }
+    }
+
+    /// Percent of a processor that a thread has used since the last view.
+    pub(super) fn percent(&self, pid: u32, tid: u32) -> f64 {
+        self.tasks.get(&(pid, tid)).map_or(0.0, |(_, used)| *used)
+    }
+
+    pub(super) fn contention(&self, lock: &Key) -> f64 {
+        self.contention.get(lock).copied().unwrap_or(0.0)
+    }
+}
+
+impl App {
+    pub(super) fn new(pane: Pane, filter: String, shows_all: bool) -> Self {
+        Self {
+            pane,
+            filter,
+            is_typing: false,
+            shows_all,
+            is_paused: false,
+            shows_help: false,
+            view: None,
+            history: History::default(),
+            choices: Default::default(),
+            page: 1,
+            is_done: false,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// A new view has come.
+    pub(super) fn show(&mut self, view: View) {
+        if !self.is_paused || self.view.is_none() {
+            self.history.learn(&view);
+            self.view = Some(view);
+        }
+    }
+
+    pub(super) fn choice(&mut self) -> &mut Choice {
+        &mut self.choices[self.pane as usize]
+    }
+
+    /// The column that the pane is sorted by, and whether the highest come first.
+    pub(super) fn order(&self) -> (usize, bool) {
+        self.choices[self.pane as usize]
+            .sort
+            .unwrap_or(self.pane.order())
+    }
+
+    /// The content of the pane as it is shown.
+    pub(super) fn sheet(&self) -> Sheet {
+        let mut sheet = match &self.view {
+            Some(view) => panes::sheet(self.pane, view, &self.history, self.shows_all),
+            None => Sheet::default(),
+        };
+        sheet.filter(&self.filter);
+        let (column, descending) = self.order();
+        sheet.sort(column, descending);
+        sheet
+    }
+
+    /// A key was pressed.
+    pub(super) fn press(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if control => self.is_done = true,
+            _ if self.is_typing => self.type_filter(key.code),
+            _ if self.shows_help => self.shows_help = false,
+            KeyCode::Char('q') => self.is_done = true,
+            KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.shows_help = true,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Char('a') => self.shows_all = !self.shows_all,
+            KeyCode::Char(' ' | 'p') => self.is_paused = !self.is_paused,
+            KeyCode::Char('r') => {
+                let (column, descending) = self.order();
+                self.choice().sort = Some((column, !descending));
+            }
+            KeyCode::Char('s' | '>') => self.sort_by(1),
+            KeyCode::Char('S' | '<') => self.sort_by(-1),
+            KeyCode::Tab | KeyCode::Right => self.pane = self.pane.next(1),
+            KeyCode::BackTab | KeyCode::Left => self.pane = self.pane.next(-1),
+            KeyCode::Char(digit @ '1'..='6') => {
+                self.pane = Pane::ALL[digit as usize - '1' as usize];
+            }
+            code => self.scroll(code),
+        }
+    }
+
+    fn type_filter(&mut self, code: KeyCode) {
+        match code {
+            KeyCode::Enter => self.is_typing = false,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.is_typing = false;
+            }
+            KeyCode::Backspace => {
+                self.filter.pop();
+            }
+            KeyCode::Char(letter) => self.filter.push(letter),
+            _ => {}
+        }
+    }
+
+    /// Sorts by a column further on: the highest numbers first, texts from A.
+    fn sort_by(&mut self, step: isize) {
+        let columns = self.pane.columns();
+        let (column, _) = self.order();
+        let next = (column as isize + step).rem_euclid(columns.len() as isize) as usize;
+        self.choice().sort = Some((next, columns[next].is_number));
+    }
+
+    fn scroll(&mut self, code: KeyCode) {
+        let page = self.page.max(1);
+        let table = &mut self.choice().table;
+        let now = table.selected().unwrap_or(0);
+        // What is too far is set right when it is drawn.
+        let next = match code {
+            KeyCode::Down | KeyCode::Char('j') => now.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => now.saturating_sub(1),
+            KeyCode::PageDown => now.saturating_add(page),
+            KeyCode::PageUp => now.saturating_sub(page),
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            KeyCode::End | KeyCode::Char('G') => usize::MAX,
+            _ => return,
+        };
+        table.select(Some(next));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn app() -> App {
+        App::new(Pane::Locks, String::new(), false)
+    }
+
+    fn press(app: &mut App, keys: &str) {
+        for key in keys.chars() {
+            app.press(KeyEvent::from(KeyCode::Char(key)));
+        }
+    }
+
+    #[test]
+    fn keys_switch_panes_and_sort() {
+        let mut app = app();
+        press(&mut app, "1");
+        assert_eq!(app.pane, Pane::Tasks);
+        app.press(KeyEvent::from(KeyCode::BackTab));
+        assert_eq!(app.pane, Pane::Findings);
+        press(&mut app, "2");
+        let (column, descending) = app.order();
+        press(&mut app, "r");
+        assert_eq!(app.order(), (column, !descending));
+        press(&mut app, "sS");
+        assert_eq!(app.order().0, column);
+    }
+
+    #[test]
+    fn letters_of_a_filter_are_no_commands() {
+        let mut app = app();
+        press(&mut app, "/quit");
+        assert!(!app.is_done());
+        assert_eq!(app.filter, "quit");
+        app.press(KeyEvent::from(KeyCode::Enter));
+        press(&mut app, "q");
+        assert!(app.is_done());
+    }
+
+    #[test]
+    fn ctrl_c_ends_it_whatever_is_shown() {
+        for keys in ["", "/", "?"] {
+            let mut app = app();
+            press(&mut app, keys);
+            app.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
+            assert!(app.is_done(), "{keys:?}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The screen: a summary, the panes' titles, the pane, and what keys do.
+
+use super::app::App;
+use super::panes::{BAD, DOUBTFUL, Pane};
+use super::sheet::{Sheet, cut};
+use crate::style;
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
+
+const TITLE: Style = Style::new().add_modifier(Modifier::BOLD);
+const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
+// Seen without colours, too.
+const HEADER: Style = Style::new()
+    .fg(Color::Cyan)
+    .add_modifier(Modifier::BOLD.union(Modifier::UNDERLINED));
+const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+const HELP: &[(&str, &str)] = &[
+    ("1 … 6, Tab", "switch panes"),
+    ("s S", "sort by the next column, by the one before"),
+    ("r", "reverse the order"),
+    ("/", "show only what contains a text; Esc ends that"),
+    ("a", "show all tasks and waits, or those that matter"),
+    ("↑ ↓ PgUp PgDn g G", "move"),
+    ("Space", "stand still, go on"),
+    ("q", "quit"),
+    ("", ""),
+    ("~", "a time that is an estimate"),
+    ("FIFO:5^80", "a priority of 5, and 80 lent"),
+];
+
+pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
+    let [summary, tabs, table, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let sheet = app.sheet();
+    frame.render_widget(Paragraph::new(summary_line(app, summary.width)), summary);
+    frame.render_widget(Paragraph::new(tab_line(app, &sheet)), tabs);
+    pane(frame, app, &sheet, table);
+    frame.render_widget(Paragraph::new(key_line(app)), keys);
+    if app.shows_help {
+        help(frame);
+    }
+}
+
+/// The counts that matter most come first: what does not fit is cut off.
+fn summary_line(app: &App, width: u16) -> Line<'static> {
+    let Some(view) = &app.view else {
+        return Line::from("latchwork top: looking …");
+    };
+    let picture = &view.picture;
+    let count = |holds: &dyn Fn(&crate::live::Lock) -> bool| {
+        picture.locks.iter().filter(|lock| holds(lock)).count()
+    };
+    let contended = count(&|lock| lock.kind.is_lock() && !lock.waiters.is_empty());
+    let waiting = count_waiting(picture);
+    let number = |count: usize, what: &str, style: Style| {
+        let (number, noun) = match count {
+            0 => (FAINT, FAINT),
+            _ => (style, Style::new()),
+        };
+        vec![
+            Span::styled(count.to_string(), number),
+            Span::styled(format!(" {what}{}  ", plural(what, count)), noun),
+        ]
+    };
+    let mut spans = vec![Span::styled("latchwork top  ", TITLE)];
+    spans.extend(number(picture.cycles.len(), "deadlock", BAD));
+    spans.extend(number(
+        count(&|lock| lock.flags.inversion),
+        "inversion",
+        BAD,
+    ));
+    spans.extend(number(waiting, "waiting", DOUBTFUL));
+    spans.extend(number(contended, "contended", DOUBTFUL));
+    spans.extend(number(picture.regions.len(), "region", TITLE));
+    if width >= 100 {
+        spans.extend(number(picture.locks.len(), "lock", TITLE));
+        spans.extend(number(picture.tasks.len(), "thread", TITLE));
+        spans.extend(number(picture.hidden_processes, "hidden", DOUBTFUL));
+        let cost = format!("a look takes {} ms", view.cost.as_millis());
+        spans.push(Span::styled(cost, FAINT));
+    }
+    Line::from(spans)
+}
+
+/// Of the nouns of the summary.
+fn plural(what: &str, count: usize) -> &'static str {
+    let is_noun = !matches!(what, "waiting" | "contended" | "hidden");
+    if is_noun && count != 1 { "s" } else { "" }
+}
+
+/// Tasks that wait for others.
+fn count_waiting(picture: &crate::live::Picture) -> usize {
+    let waits = |task: &&crate::live::Task| {
+        task.waits_for
+            .iter()
+            .any(|lock| picture.locks[*lock].kind.is_lock())
+    };
+    picture.tasks.iter().filter(waits).count()
+}
+
+fn tab_line(app: &App, sheet: &Sheet) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (index, pane) in Pane::ALL.into_iter().enumerate() {
+        let text = format!(" {} {} ", index + 1, pane.title());
+        let style = if pane == app.pane { CHOSEN } else { FAINT };
+        spans.push(Span::styled(text, style));
+    }
+    let rows = style::count(sheet.rows.len(), "row", "rows");
+    spans.push(Span::raw(format!("  {rows}")));
+    if app.is_paused {
+        spans.push(Span::styled("  standing still", DOUBTFUL));
+    }
+    Line::from(spans)
+}
+
+fn pane(frame: &mut Frame<'_>, app: &mut App, sheet: &Sheet, area: Rect) {
+    if sheet.rows.is_empty() {
+        let text = match (&app.view, app.filter.is_empty()) {
+            (None, _) => "",
+            (Some(_), true) => "Nothing to show.",
+            (Some(_), false) => "Nothing contains that text.",
+        };
+        let middle = Paragraph::new(text)
+            .style(FAINT)
+            .alignment(Alignment::Center);
+        let [_, line] =
+            Layout::vertical([Constraint::Percentage(40), Constraint::Min(0)]).areas(area);
+        frame.render_widget(middle, line);
+        return;
+    }
+    let (sorted, descending) = app.order();
+    let fitted = sheet.fit(area.width);
+    let cell = |text: String, index: usize| {
+        let line = Line::from(text);
+        Cell::from(if sheet.columns[index].is_number {
+            line.alignment(Alignment::Right)
+        } else {
+            line
+        })
+    };
+    let header = fitted.iter().map(|(index, width)| {
+        let title = sheet.columns[*index].title;
+        let mark = match (*index == sorted, descending) {
+            (false, _) => "",
+            (true, true) => "↓",
+            (true, false) => "↑",
+        };
+        cell(cut(&format!("{title}{mark}"), *width), *index)
+    });
+    let header = Row::new(header).style(HEADER);
+    let rows = sheet.rows.iter().map(|row| {
+        Row::new(fitted.iter().map(|(index, width)| {
+            let value = &row[*index];
+            cell(cut(&value.text, *width), *index).style(value.style)
+        }))
+    });
+    let widths = fitted.iter().map(|(_, width)| Constraint::Length(*width));
+    let table = Table::new(rows, widths)
+        .header(header)
+        .column_spacing(1)
+        .row_highlight_style(CHOSEN);
+    app.page = usize::from(area.height.saturating_sub(1));
+    let last = sheet.rows.len() - 1;
+    let state = &mut app.choice().table;
+    if let Some(chosen) = state.selected() {
+        state.select(Some(chosen.min(last)));
+    }
+    frame.render_stateful_widget(table, area, state);
+}
+
+fn key_line(app: &App) -> Line<'static> {
+    if app.is_typing {
+        return Line::from(vec![
+            Span::styled("show only: ", TITLE),
+            Span::raw(app.filter.clone()),
+            Span::styled(" ", CHOSEN),
+        ]);
+    }
+    let keys = [
+        ("q", "quit"),
+        ("?", "help"),
+        ("Tab", "pane"),
+        ("s", "sort"),
+        ("r", "reverse"),
+        ("/", "filter"),
+        ("a", "all"),
+        ("Space", "pause"),
+    ];
+    let mut spans = Vec::new();
+    for (key, what) in keys {
+        spans.push(Span::styled(key, TITLE));
+        spans.push(Span::styled(format!(" {what}  "), FAINT));
+    }
+    if !app.filter.is_empty() {
+        spans.push(Span::styled(format!("only “{}”", app.filter), DOUBTFUL));
+    }
+    Line::from(spans)
+}
+
+fn help(frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let height = (HELP.len() as u16 + 2).min(area.height);
+    let width = 74.min(area.width);
+    let middle = Rect {
+        x: (area.width - width) / 2,
+        y: (area.height - height) / 2,
+        width,
+        height,
+    };
+    let lines = HELP.iter().map(|(key, what)| {
+        Line::from(vec![
+            Span::styled(format!(" {key:18} "), TITLE),
+            Span::raw(*what),
+        ])
+    });
+    let text = Paragraph::new(lines.collect::<Vec<_>>())
+        .block(Block::bordered().title(" keys; any key goes back "));
+    frame.render_widget(Clear, middle);
+    frame.render_widget(text, middle);
+}

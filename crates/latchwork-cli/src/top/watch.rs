@@ -1,0 +1,70 @@
+//! Looking again and again, in a thread of its own, so that keys are answered while a look takes its time.
+
+use crate::live::{self, Picture, Symbols};
+use crate::process::Process;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// One look.
+pub(super) struct View {
+    pub(super) picture: Picture,
+    /// The processes that have a region open, or whose tasks are in the picture's locks.
+    pub(super) processes: BTreeMap<u32, Process>,
+    pub(super) taken_at: Instant,
+    /// How long it took.
+    pub(super) cost: Duration,
+}
+
+/// Looks once.
+pub(super) fn look(symbols: &mut Symbols) -> View {
+    let begun = Instant::now();
+    let mut picture = live::look();
+    symbols.name_all(&mut picture);
+    let mut processes = BTreeMap::new();
+    for region in &picture.regions {
+        for opening in &region.openings {
+            let pid = opening.process;
+            if let Some(process) = Process::read(pid) {
+                processes.insert(pid, process);
+            }
+        }
+    }
+    View {
+        picture,
+        processes,
+        taken_at: begun,
+        cost: begun.elapsed(),
+    }
+}
+
+/// Views as they come, as long as this lives.
+pub(super) struct Watch {
+    views: Receiver<View>,
+    /// The thread ends when this is dropped.
+    _end: mpsc::Sender<()>,
+}
+
+impl Watch {
+    pub(super) fn start(interval: Duration) -> io::Result<Self> {
+        // One view ahead: who is slow to draw is not shown what is old.
+        let (sender, views) = mpsc::sync_channel(1);
+        let (end, ended) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("look".into())
+            .spawn(move || {
+                let mut symbols = Symbols::default();
+                while sender.send(look(&mut symbols)).is_ok()
+                    && ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout)
+                {
+                }
+            })?;
+        Ok(Self { views, _end: end })
+    }
+
+    /// A view that has come meanwhile.
+    pub(super) fn next(&self) -> Option<View> {
+        self.views.try_recv().ok()
+    }
+}

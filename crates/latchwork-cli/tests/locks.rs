@@ -1,0 +1,350 @@
+//! `latchwork locks` on programs that hang in known ways: pthread programs that nobody prepared, this library's own
+//! locks, and regions.
+
+mod common;
+#[path = "locks/roles.rs"]
+mod roles;
+
+use common::{Named, json, run, stdout};
+use latchwork_testkit::{Seed, Watchdog};
+use roles::{Actor, Look, c_program};
+use serde_json::Value;
+
+/// What `--pid` says, as soon as it says what `is_there` wants.
+fn seen(actor: &Actor, is_there: impl Fn(&Look) -> bool) -> Look {
+    seen_by(&["--pid", &actor.pid().to_string()], is_there)
+}
+
+fn seen_by(which: &[&str], is_there: impl Fn(&Look) -> bool) -> Look {
+    let watchdog = Watchdog::start("the situation never came about".into());
+    loop {
+        let look = Look(json(&[&["locks"], which].concat()));
+        if is_there(&look) {
+            drop(watchdog);
+            return look;
+        }
+        // A situation takes some milliseconds to come about; a look, too.
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_pthread_program_that_hangs_is_seen_through() {
+    let Some(program) = c_program() else { return };
+    let actor = Actor::start(std::process::Command::new(program));
+    let expected = [
+        // Lock, type, state, owner, waiters.
+        ("first", "pthread mutex", "held", Some("ada"), &["bob"][..]),
+        ("second", "pthread mutex", "held", Some("bob"), &["ada"]),
+        (
+            "inherit",
+            "pthread PI mutex",
+            "held",
+            Some("hang"),
+            &["for_inherit"],
+        ),
+        (
+            "robust",
+            "pthread robust mutex",
+            "held",
+            Some("hang"),
+            &["for_robust"],
+        ),
+        (
+            "recursive",
+            "pthread mutex",
+            "held",
+            Some("hang"),
+            &["for_recursive"],
+        ),
+        (
+            "written",
+            "pthread rwlock",
+            "held",
+            Some("hang"),
+            &["reader"],
+        ),
+        ("being_read", "pthread rwlock", "read", None, &["writer"]),
+        (
+            "condition",
+            "pthread condvar",
+            "unknown",
+            None,
+            &["waiter", "waiter"],
+        ),
+        ("semaphore", "POSIX semaphore", "count", None, &["counter"]),
+    ];
+    let look = seen(&actor, |look| {
+        expected
+            .iter()
+            .all(|(name, .., waiters)| look.waiters(&format!("hang:{name}")).len() == waiters.len())
+            && look.locks().any(|lock| lock["type"] == "end of a thread")
+            && look.task("hang")["waits_for"] != serde_json::json!([])
+    });
+    for (name, kind, state, owner, waiters) in expected {
+        let lock = look.lock(&format!("hang:{name}"));
+        assert_eq!(lock["type"], kind, "{name}: {lock:#}");
+        assert_eq!(lock["state"], state, "{name}: {lock:#}");
+        assert_eq!(look.owner(&lock).as_deref(), owner, "{name}: {lock:#}");
+        assert_eq!(look.waiters(&format!("hang:{name}")), waiters, "{name}");
+        assert_eq!(lock["place"]["in"], "module", "{name}");
+        let flags = &lock["flags"];
+        let in_circle = ["first", "second"].contains(&name);
+        assert_eq!(
+            *flags == serde_json::json!(["cycle"]),
+            in_circle,
+            "{name}: {flags}"
+        );
+    }
+    assert_eq!(look.cycles(), [["ada", "bob"]]);
+    let end = look
+        .locks()
+        .find(|lock| lock["type"] == "end of a thread")
+        .unwrap();
+    assert_eq!(look.owner(end).as_deref(), Some("ada"));
+    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
+    for part in [
+        "DEADLOCK: 2 tasks wait for each other",
+        "hang:first",
+        "OTHER:",
+        "└─ ",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+/// glibc keeps the number of a thread that ended with a mutex; nobody will release it.
+#[test]
+fn a_mutex_whose_owner_ended_is_marked() {
+    let Some(program) = c_program() else { return };
+    let actor = Actor::start(std::process::Command::new(program));
+    let look = seen(&actor, |look| {
+        look.task("hang")["waits_for"] != serde_json::json!([])
+    });
+    let waited = look.task("hang")["waits_for"][0].as_u64().unwrap();
+    let lock = &look.0["locks"][waited as usize];
+    assert_eq!(lock["name"], "hang:dead", "{lock:#}");
+    assert_eq!(lock["type"], "pthread mutex", "{lock:#}");
+    assert_eq!(lock["owners"], serde_json::json!([]), "{lock:#}");
+    assert!(lock["unseen_owner"].is_u64(), "{lock:#}");
+    assert_eq!(lock["flags"], serde_json::json!(["owner-dead"]), "{lock:#}");
+}
+
+#[test]
+fn a_circle_through_shared_memory_leads_through_three_processes() {
+    let Some(program) = c_program() else { return };
+    let mut command = std::process::Command::new(program);
+    command.arg("circle");
+    let actor = Actor::start(command);
+    let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
+    let tasks = look.0["tasks"].as_array().unwrap();
+    let pids: std::collections::BTreeSet<_> =
+        tasks.iter().map(|task| task["pid"].as_u64()).collect();
+    assert_eq!(pids.len(), 3, "{:#}", look.0);
+    assert_eq!(look.cycles()[0].len(), 3);
+    let mut kinds: Vec<_> = look
+        .locks()
+        .map(|lock| lock["type"].as_str().unwrap())
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(
+        kinds,
+        [
+            "pthread mutex",
+            "pthread robust PI mutex",
+            "pthread robust mutex"
+        ]
+    );
+}
+
+#[test]
+fn this_librarys_locks_name_their_owners() {
+    let actor = Actor::role("own", "");
+    let look = seen(&actor, |look| {
+        [
+            "for throughput",
+            "for inherit",
+            "for robust",
+            "for robust-pi",
+            "for plain",
+        ]
+        .iter()
+        .all(|name| look.task(name)["waits_for"] != serde_json::json!([]))
+    });
+    for (task, kind) in [
+        ("for throughput", "futex with owner"),
+        ("for inherit", "PI futex"),
+        ("for robust", "robust mutex"),
+        ("for robust-pi", "robust mutex"),
+    ] {
+        let lock = look.wanted_by(task);
+        assert_eq!(lock["type"], kind, "{task}: {lock:#}");
+        assert_eq!(
+            look.owner(lock).as_deref(),
+            Some("holder"),
+            "{task}: {lock:#}"
+        );
+    }
+    let plain = look.wanted_by("for plain");
+    assert_eq!(plain["type"], "mutex without owner", "{plain:#}");
+    let name = plain["name"].as_str().unwrap();
+    assert!(name.contains("PLAIN"), "the symbol of a static in {name}");
+    let free = look
+        .locks()
+        .find(|lock| lock["type"] == "robust mutex" && lock["waiters"] == serde_json::json!([]));
+    assert!(free.is_some(), "held, and nobody waits: {:#}", look.0);
+}
+
+#[test]
+fn a_checked_program_says_since_when_and_where() {
+    let actor = Actor::role("checked", "");
+    let look = seen(&actor, |look| look.waiters("the ledger").len() == 1);
+    let ledger = look.lock("the ledger");
+    assert_eq!(ledger["type"], "mutex", "{ledger:#}");
+    assert_eq!(look.owner(&ledger).as_deref(), Some("holder"));
+    assert_eq!(look.waiters("the ledger"), ["wanting"]);
+    let hold = &ledger["holds"][0];
+    assert!(hold["held_ms"].is_u64(), "{ledger:#}");
+    let wanting = look.task("wanting");
+    assert_eq!(wanting["waited_is_exact"], true, "{wanting:#}");
+    for place in [&hold["at"], &wanting["waits_at"], &ledger["made_at"]] {
+        let place = place.as_str().unwrap_or_default();
+        assert!(
+            place.contains("roles.rs:"),
+            "{place} in {ledger:#} {wanting:#}"
+        );
+    }
+    let text = stdout(&run(&["locks", "--pid", &actor.pid().to_string()]));
+    for part in ["HELD FOR", "ACQUIRED AT", "roles.rs:"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
+    let named = Named::new("objects");
+    let actor = Actor::role("region", &named.0);
+    let of = |object: &str| format!("{}:{object}", named.0);
+    let look = seen(&actor, |look| {
+        look.waiters(&of("bus")).len() == 2
+            && look.waiters(&of("slots")).len() == 1
+            && look.waiters(&of("empty")).len() == 1
+            && look.waiters(&of("full")).len() == 1
+            && look.waiters(&of("table")).len() == 1
+            && look.waiters(&of("events of listener")).len() == 1
+    });
+    let bus = look.lock(&of("bus"));
+    assert_eq!(bus["type"], "binary semaphore", "{bus:#}");
+    assert_eq!(look.owner(&bus).as_deref(), Some("first"), "{bus:#}");
+    // By priority: the second one to come was told to be the more urgent.
+    assert_eq!(look.waiters(&of("bus")), ["urgent", "patient"]);
+    assert_eq!(bus["flags"], serde_json::json!(["inversion"]));
+    let slots = look.lock(&of("slots"));
+    assert_eq!(
+        (&slots["state"], &slots["count"]),
+        (&"count".into(), &0.into())
+    );
+    let empty = look.lock(&of("empty"));
+    assert_eq!(empty["waiters"][0]["role"], "message");
+    let full = look.lock(&of("full"));
+    assert_eq!(full["waiters"][0]["role"], "room", "{full:#}");
+    assert_eq!((&full["count"], &full["capacity"]), (&2.into(), &2.into()));
+    let table = look.lock(&of("table"));
+    assert_eq!(table["type"], "robust mutex", "{table:#}");
+    assert_eq!(look.owner(&table).as_deref(), Some("first"));
+    let listener = look.lock(&of("events of listener"));
+    assert_eq!(
+        listener["remark"], "all of 0x6, 0x2 pending",
+        "{listener:#}"
+    );
+    // By the region, and in what `ps` says of its tasks.
+    let region = Look(json(&["locks", "--all", "--region", &named.0]));
+    assert_eq!(region.waiters(&of("bus")).len(), 2);
+    let ps = stdout(&run(&["ps", &named.0]));
+    for part in ["bus (binary semaphore)", "room in full", "all of 0x6"] {
+        assert!(ps.contains(part), "{part} in {ps}");
+    }
+}
+
+#[test]
+fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
+    let named = Named::new("dead");
+    // One who lives on, and does not look at the region.
+    let _actor = Actor::role("region-deaths", &named.0);
+    let look = seen_by(&["--region", &named.0], |look| {
+        look.locks()
+            .any(|lock| lock["name"] == format!("{}:bus", named.0))
+    });
+    let bus = look.lock(&format!("{}:bus", named.0));
+    assert_eq!(bus["flags"], serde_json::json!(["owner-dead"]), "{bus:#}");
+}
+
+/// Killed at random moments the inspector leaves no trace, and what it looks at goes on.
+#[test]
+fn killing_the_inspector_harms_nobody() {
+    let named = Named::new("inspected");
+    let actor = Actor::role("busy", &named.0);
+    let mut random = Seed::announced().rng(0);
+    for _ in 0..30 {
+        let mut inspector = common::command()
+            .args(["locks", "--all", "--json", "--watch=0.05"])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..60_000)));
+        inspector.kill().unwrap();
+        inspector.wait().unwrap();
+    }
+    let before = actor.progress();
+    let watchdog = Watchdog::start("the inspected program stands still".into());
+    while actor.progress() < before + 100 {
+        std::thread::yield_now();
+    }
+    drop(watchdog);
+    assert!(actor.finish(), "the inspected program ends in good order");
+}
+
+/// Programs that come and go while they are looked at.
+#[test]
+fn killing_the_inspected_harms_no_inspector() {
+    let mut random = Seed::announced().rng(1);
+    let named = Named::new("dying");
+    for _ in 0..20 {
+        let mut inspector = common::command()
+            .args(["locks", "--all", "--json"])
+            .spawn()
+            .unwrap();
+        let actor = Actor::role("busy", &named.0);
+        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..20_000)));
+        drop(actor);
+        let output = latchwork_testkit::output_of(std::mem::replace(
+            &mut inspector,
+            common::command().arg("--version").spawn().unwrap(),
+        ));
+        inspector.wait().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{:?}", output.status);
+        let _: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let _ = std::fs::remove_file(named.path());
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error() {
+    // Above the kernel's highest.
+    let output = run(&["locks", "--pid", "4194305"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no process"));
+}
+
+#[test]
+fn who_may_trace_nobody_sees_what_regions_say_and_how_many_are_hidden() {
+    let named = Named::new("hidden");
+    let actor = Actor::role("region", &named.0);
+    let Some(output) = common::run_as_nobody(&["locks", "--all", "--json"]) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0));
+    let look: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(look["hidden_processes"].as_u64().unwrap() > 0);
+    drop(actor);
+}

@@ -1,0 +1,473 @@
+//! The programs that are looked at: each plants its situation, says "ready", and stays until it is dropped.
+
+use super::common::unique;
+use latchwork::check::{hook, set_on};
+use latchwork::coproc::{Attributes, Coprocs};
+use latchwork::event::{EventSet, Events};
+use latchwork::mutex::{Inherit, Mutex, Robust, Throughput};
+use latchwork::queue::{Queue, QueueOptions};
+use latchwork::region::{Region, RegionOptions};
+use latchwork::semaphore::{
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
+};
+use latchwork::sharing::Shared;
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::sync::{Barrier, OnceLock};
+
+const ROLE: &str = "LATCHWORK_TEST_ROLE";
+const NAME: &str = "LATCHWORK_TEST_NAME";
+
+/// The C program, made once; `None` without a compiler.
+pub fn c_program() -> Option<PathBuf> {
+    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
+    PROGRAM
+        .get_or_init(|| {
+            let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("c"));
+            std::fs::create_dir_all(&directory).unwrap();
+            let program = directory.join("hang");
+            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/hang.c");
+            let made = Command::new("cc")
+                .args(["-O1", "-g", "-pthread", source, "-o"])
+                .arg(&program)
+                .status();
+            match made {
+                Ok(status) => {
+                    assert!(status.success(), "the C program does not compile");
+                    Some(program)
+                }
+                Err(error) => {
+                    eprintln!("skipped: no C compiler (package gcc): {error}");
+                    None
+                }
+            }
+        })
+        .clone()
+}
+
+/// What the command says, as JSON.
+pub struct Look(pub Value);
+
+impl Look {
+    pub fn locks(&self) -> impl Iterator<Item = &Value> {
+        self.0["locks"].as_array().unwrap().iter()
+    }
+
+    /// The lock of this name, or nothing.
+    pub fn lock(&self, name: &str) -> Value {
+        self.locks()
+            .find(|lock| lock["name"] == name)
+            .cloned()
+            .unwrap_or(Value::Null)
+    }
+
+    fn name_of(&self, task: &Value) -> String {
+        let task = &self.0["tasks"][task.as_u64().unwrap() as usize];
+        let own = task["name"].as_str().unwrap();
+        let joined = task["regions"][0]["name"]
+            .as_str()
+            .filter(|name| !name.is_empty());
+        joined.unwrap_or(own).to_owned()
+    }
+
+    pub fn owner(&self, lock: &Value) -> Option<String> {
+        lock["owners"]
+            .as_array()?
+            .first()
+            .map(|owner| self.name_of(owner))
+    }
+
+    pub fn waiters(&self, lock: &str) -> Vec<String> {
+        let lock = self.lock(lock);
+        let waiters = lock["waiters"].as_array().cloned().unwrap_or_default();
+        waiters
+            .iter()
+            .map(|waiter| self.name_of(&waiter["task"]))
+            .collect()
+    }
+
+    /// The task of this name, or nothing.
+    pub fn task(&self, name: &str) -> Value {
+        let tasks = self.0["tasks"].as_array().unwrap();
+        let none = serde_json::json!({ "waits_for": [] });
+        tasks
+            .iter()
+            .find(|task| task["name"] == name)
+            .cloned()
+            .unwrap_or(none)
+    }
+
+    /// The lock that a task waits for.
+    pub fn wanted_by(&self, task: &str) -> &Value {
+        let lock = self.task(task)["waits_for"][0].as_u64();
+        &self.0["locks"][lock.unwrap_or_else(|| panic!("{task} in {:#}", self.0)) as usize]
+    }
+
+    /// The names of the tasks of each circle, sorted.
+    pub fn cycles(&self) -> Vec<Vec<String>> {
+        let cycles = self.0["cycles"].as_array().unwrap();
+        let names = |cycle: &Value| {
+            let mut names: Vec<_> = cycle
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|step| self.name_of(&step["task"]))
+                .collect();
+            names.sort_unstable();
+            names
+        };
+        cycles.iter().map(names).collect()
+    }
+}
+
+/// A process that plays a part, until it is dropped. It leads a group, which is killed with it.
+pub struct Actor {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<std::process::ChildStdout>,
+    region: Option<Region>,
+}
+
+impl Actor {
+    pub fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let ready = stdout
+            .by_ref()
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.ends_with("ready"));
+        let stdin = child.stdin.take();
+        let actor = Self {
+            child,
+            stdin,
+            stdout,
+            region: None,
+        };
+        assert!(ready, "the actor failed");
+        actor
+    }
+
+    /// One of the parts below, in a copy of this program.
+    pub fn role(role: &str, name: &str) -> Self {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["--exact", "roles::role", "--nocapture"])
+            .env(ROLE, role)
+            .env(NAME, name);
+        let mut actor = Self::start(command);
+        if role == "busy" {
+            actor.region = RegionOptions::new().attach(name).ok();
+        }
+        actor
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How far the busy one has come.
+    pub fn progress(&self) -> u64 {
+        let region = self.region.as_ref().expect("a busy one");
+        *region
+            .find::<Mutex<u64, Robust>>("table")
+            .unwrap()
+            .lock()
+            .unwrap()
+    }
+
+    /// Has it end; whether it did so in good order.
+    pub fn finish(mut self) -> bool {
+        drop(self.stdin.take());
+        let _ = self.stdout.read_to_end(&mut Vec::new());
+        self.child.wait().unwrap().success()
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.child);
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// No test: what an [`Actor`] plays.
+#[test]
+fn role() {
+    let (Ok(role), Ok(name)) = (std::env::var(ROLE), std::env::var(NAME)) else {
+        return;
+    };
+    match role.as_str() {
+        "own" => own(),
+        "checked" => checked(),
+        "region" => region(&name),
+        "region-deaths" => deaths(&name),
+        "busy" => busy(&name),
+        "crowd" => crowd(&name),
+        other => panic!("no such part: {other}"),
+    }
+}
+
+fn until_the_end() {
+    println!("ready");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    // Threads that wait for ever are left alone.
+    std::process::exit(0);
+}
+
+fn task(name: &'static str, body: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .unwrap();
+}
+
+static PLAIN: Mutex<u32> = Mutex::new(0);
+static THROUGHPUT: Mutex<u32, Throughput> = Mutex::throughput(0);
+static INHERIT: Mutex<u32, Inherit> = Mutex::inherit(0);
+static ROBUST: Mutex<u32, Robust> = Mutex::robust(0);
+static ROBUST_PI: Mutex<u32, Robust<Inherit<Shared>>> = Mutex::robust_inherit(0);
+static UNWANTED: Mutex<u32, Robust> = Mutex::robust(0);
+
+fn own() {
+    let (held, all_held) = mpsc::channel();
+    task("holder", move || {
+        let _plain = PLAIN.lock();
+        let _throughput = THROUGHPUT.lock();
+        let _inherit = INHERIT.lock().unwrap();
+        let _robust = Pin::static_ref(&ROBUST).lock().unwrap();
+        let _robust_pi = Pin::static_ref(&ROBUST_PI).lock().unwrap();
+        let _unwanted = Pin::static_ref(&UNWANTED).lock().unwrap();
+        held.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    all_held.recv().unwrap();
+    task("for plain", || drop(PLAIN.lock()));
+    task("for throughput", || drop(THROUGHPUT.lock()));
+    task("for inherit", || drop(INHERIT.lock().unwrap()));
+    task("for robust", || {
+        drop(Pin::static_ref(&ROBUST).lock().unwrap())
+    });
+    task("for robust-pi", || {
+        drop(Pin::static_ref(&ROBUST_PI).lock().unwrap())
+    });
+    until_the_end();
+}
+
+/// A program that tells the checker what it does.
+fn checked() {
+    set_on(true);
+    let address = std::ptr::from_ref(&PLAIN).addr();
+    let lock = hook::Lock::new(address, hook::Kind::Mutex);
+    let _ = hook::initialised(lock, Some("the ledger"), hook::Site::caller());
+    let (held, is_held) = mpsc::channel();
+    task("holder", move || {
+        let _plain = PLAIN.lock();
+        hook::taken(
+            lock,
+            hook::Mode::Exclusive,
+            hook::How::Locked,
+            hook::Site::caller(),
+        );
+        held.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    is_held.recv().unwrap();
+    task("wanting", move || {
+        let _ = hook::wants(lock, hook::Mode::Exclusive, false, hook::Site::caller());
+        drop(PLAIN.lock());
+    });
+    until_the_end();
+}
+
+fn region(name: &str) {
+    let region: &'static Region = Box::leak(Box::new(
+        RegionOptions::new()
+            .max_bytes(4 << 20)
+            .create_named(name)
+            .unwrap(),
+    ));
+    region.join("first").unwrap();
+    let by_priority = BinaryOptions::new().by_priority();
+    let bus = BinarySemaphore::create(region, "bus", &by_priority).unwrap();
+    let _bus = bus.obtain().unwrap();
+    let slots = CountingSemaphore::create(region, "slots", 0, Discipline::Fifo).unwrap();
+    let empty = Queue::create(region, "empty", &QueueOptions::new(2, 8)).unwrap();
+    let full = Queue::create(region, "full", &QueueOptions::new(2, 8)).unwrap();
+    full.send(b"one").unwrap();
+    full.send(b"two").unwrap();
+    let table = region.object("table", || Mutex::robust(0u64)).unwrap();
+    let _table = table.lock().unwrap();
+    let member = |name: &'static str, body: Box<dyn FnOnce() + Send>| {
+        let (joined, wait) = mpsc::channel();
+        task(name, move || {
+            region.join(name).unwrap();
+            joined.send(region.task_id().unwrap()).unwrap();
+            body();
+        });
+        wait.recv().unwrap()
+    };
+    member("patient", Box::new(move || drop(bus.obtain())));
+    member(
+        "urgent",
+        Box::new(move || {
+            let me = region.task_id().unwrap();
+            me.set_priority(region, Priority::new(7).unwrap()).unwrap();
+            drop(bus.obtain());
+        }),
+    );
+    member("counter", Box::new(move || drop(slots.obtain())));
+    member(
+        "receiver",
+        Box::new(move || drop(empty.receive(&mut [0; 8]))),
+    );
+    member("sender", Box::new(move || drop(full.send(b"three"))));
+    member("writer", Box::new(move || drop(table.lock())));
+    let listener = member(
+        "listener",
+        Box::new(move || {
+            drop(Events::new(region).receive_all(EventSet::event(1) | EventSet::event(2)))
+        }),
+    );
+    Events::new(region)
+        .send(listener, EventSet::event(1))
+        .unwrap();
+    until_the_end();
+}
+
+/// A semaphore whose owner is killed while nobody looks.
+fn deaths(name: &str) {
+    let region = RegionOptions::new()
+        .max_bytes(4 << 20)
+        .create_named(name)
+        .unwrap();
+    let bus = BinarySemaphore::create(&region, "bus", &BinaryOptions::new()).unwrap();
+    latchwork_testkit::Child::fork(|| {
+        region.join("victim").unwrap();
+        bus.obtain().unwrap().keep();
+        std::process::abort();
+    })
+    .wait();
+    until_the_end();
+}
+
+/// Locks, allocates and sends, until it is told to end.
+fn busy(name: &str) {
+    static ROUNDS: AtomicU64 = AtomicU64::new(0);
+    let region = RegionOptions::new()
+        .max_bytes(4 << 20)
+        .create_named(name)
+        .unwrap();
+    region.join("busy").unwrap();
+    let table = region.object("table", || Mutex::robust(0u64)).unwrap();
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 8)).unwrap();
+    let (ended, end) = mpsc::channel::<()>();
+    task("stdin", move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        drop(ended);
+    });
+    println!("ready");
+    while end.try_recv() != Err(mpsc::TryRecvError::Disconnected) {
+        *table.lock().unwrap() += 1;
+        queue.send(b"x").unwrap();
+        assert_eq!(queue.receive(&mut [0; 8]).unwrap(), 1);
+        ROUNDS.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A hundred tasks and a thousand locks, held, waited for, with a circle among them, queues of all depths, coprocs.
+fn crowd(name: &str) {
+    const TASKS: usize = 100;
+    const LOCKS: usize = 1000;
+    let region: &'static Region = Box::leak(Box::new(
+        RegionOptions::new()
+            .max_bytes(16 << 20)
+            .create_named(name)
+            .unwrap(),
+    ));
+    let coprocs = Coprocs::new(region).unwrap();
+    region.join("crowd").unwrap();
+    for depth in 0..8u32 {
+        let options = QueueOptions::new(7, 16);
+        let queue = Queue::create(region, &format!("queue {depth}"), &options).unwrap();
+        for _ in 0..depth {
+            queue.send(b"a message").unwrap();
+        }
+    }
+    let locks: Vec<_> = (0..LOCKS)
+        .map(|index| {
+            region
+                .object(&format!("lock {index:03}"), || Mutex::robust(index as u64))
+                .unwrap()
+        })
+        .collect();
+    let locks: &'static [Pin<&Mutex<u64, Robust>>] = Vec::leak(locks);
+    let bus = BinarySemaphore::create(region, "bus", &BinaryOptions::new().by_priority()).unwrap();
+    let _bus = bus.obtain().unwrap();
+    let all_hold = std::sync::Arc::new(Barrier::new(TASKS + 1));
+    for index in 0..TASKS {
+        let all_hold = std::sync::Arc::clone(&all_hold);
+        let joined = format!("task {index:02}");
+        std::thread::Builder::new()
+            .name(format!("worker-{index:02}"))
+            .spawn(move || {
+                region.join(&joined).unwrap();
+                let own = index * LOCKS / TASKS..(index + 1) * LOCKS / TASKS;
+                let _held: Vec<_> = locks[own].iter().map(|lock| lock.lock().unwrap()).collect();
+                all_hold.wait();
+                match index {
+                    // A circle of three.
+                    0..3 => drop(locks[(index + 1) % 3 * 10].lock()),
+                    // One that many want, and chains.
+                    3..40 => drop(locks[400].lock()),
+                    40..60 => drop(locks[(index + 20) * 10 + 3].lock()),
+                    60..64 => drop(bus.obtain()),
+                    64..80 => {
+                        let queue = Queue::open(region, "queue 0").unwrap();
+                        drop(queue.receive(&mut [0; 16]));
+                    }
+                    80..84 => {
+                        let queue = Queue::open(region, "queue 7").unwrap();
+                        drop(queue.send(b"one more"));
+                    }
+                    _ => loop {
+                        std::thread::park();
+                    },
+                }
+            })
+            .unwrap();
+    }
+    all_hold.wait();
+    for index in 0..3 {
+        let attributes = Attributes::new().name(&format!("coproc {index}"));
+        let queue = region.object("wake up", || AtomicU64::new(0)).unwrap();
+        let coproc = coprocs.spawn(coproc, &queue, &attributes).unwrap();
+        // It lives as long as this process.
+        std::mem::forget(coproc);
+    }
+    until_the_end();
+}
+
+fn coproc(region: &Region, _: &AtomicU64) -> i32 {
+    let queue = Queue::open(region, "queue 0").unwrap();
+    drop(queue.receive(&mut [0; 16]));
+    0
+}

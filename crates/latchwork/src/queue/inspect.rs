@@ -1,0 +1,151 @@
+//! A region's message queues, as seen from outside: see [`region::inspect`](crate::region::inspect).
+#![allow(unsafe_code)]
+
+use super::layout::{Core, Fixed};
+use super::waiters::Discipline;
+use super::{FINGERPRINT, ring::Ring, spsc};
+use crate::atomic::{AtomicU32, Ordering::Relaxed};
+use crate::region::inspect::{AnyBytes, Contents, TaskState, TaskWait};
+use core::mem::offset_of;
+
+/// A message queue of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Its address in every task.
+    pub address: u64,
+    /// How many messages fit.
+    pub capacity: u32,
+    /// The bytes of the longest message.
+    pub max_message: u32,
+    /// Messages to be received.
+    pub ready: u32,
+    /// Messages that are being written, or that receivers have in hand.
+    pub in_flight: u32,
+    /// Messages that came back from receivers that died or failed.
+    pub redelivered: u64,
+    /// How receivers that wait are served; `None` for a ring, which has one.
+    pub discipline: Option<Discipline>,
+    /// The slots of those who wait for a message, as they came. Of living tasks only.
+    pub receivers: Vec<u16>,
+    /// Of a ring: slot and generation of who has the sending and the receiving end.
+    pub ends: [Option<(u16, u32)>; 2],
+}
+
+/// What a task waits for that sleeps on a word of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueWait {
+    /// A message.
+    Message,
+    /// Room for one.
+    Room,
+    /// Whatever happens.
+    Change,
+}
+
+// SAFETY: numbers, and the node of a lock, whose links nobody follows on a copy.
+unsafe impl AnyBytes for Core {}
+// SAFETY: numbers.
+unsafe impl AnyBytes for spsc::Core {}
+
+impl Contents {
+    /// The region's queues and rings.
+    #[must_use]
+    pub fn queues(&self) -> Vec<QueueReport> {
+        let report = |object: &crate::region::inspect::ObjectReport| {
+            let (name, address) = (object.name.clone(), object.address);
+            match object.fingerprint {
+                FINGERPRINT => self.queue(name, address),
+                spsc::FINGERPRINT => self.ring(name, address),
+                _ => None,
+            }
+        };
+        self.objects.iter().filter_map(report).collect()
+    }
+
+    fn queue(&self, name: String, address: u64) -> Option<QueueReport> {
+        let core = self.read::<Core>(address)?;
+        let (sending, receiving) = (&core.sending, &core.receiving);
+        // Of a queue in use these are of different moments.
+        let lane = |put: &AtomicU32, taken: &AtomicU32| {
+            put.load(Relaxed)
+                .wrapping_sub(taken.load(Relaxed))
+                .min(core.fixed.capacity)
+        };
+        let on_lane = lane(&sending.sent, &receiving.taken);
+        let ready = receiving.ready_count.load(Relaxed).saturating_add(on_lane);
+        let freed = lane(&receiving.freed, &sending.fetched);
+        let free = sending.stash_count.load(Relaxed).saturating_add(freed);
+        let kept = free.saturating_add(ready);
+        let mut receivers: Vec<_> = self
+            .tasks
+            .iter()
+            .filter(|task| task.state != TaskState::Unswept)
+            .filter_map(|task| match task.waits_for {
+                Some(TaskWait::Message { queue, arrival }) if queue == address => {
+                    Some((arrival, task.slot))
+                }
+                _ => None,
+            })
+            .collect();
+        receivers.sort_unstable();
+        Some(QueueReport {
+            name,
+            address,
+            capacity: core.fixed.capacity,
+            max_message: core.fixed.max_message,
+            ready: ready.min(core.fixed.capacity),
+            in_flight: core.fixed.capacity.saturating_add(1).saturating_sub(kept),
+            redelivered: receiving.redelivered.load(Relaxed),
+            discipline: Some(Discipline::of_code(core.fixed.discipline)),
+            receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),
+            ends: [None; 2],
+        })
+    }
+
+    fn ring(&self, name: String, address: u64) -> Option<QueueReport> {
+        let core = self.read::<spsc::Core>(address)?;
+        let end = |claim: u64| (claim != 0).then_some(((claim >> 16) as u16, (claim >> 32) as u32));
+        Some(QueueReport {
+            name,
+            address,
+            capacity: core.capacity,
+            max_message: core.max_message,
+            ready: core.ring.length(),
+            in_flight: 0,
+            redelivered: 0,
+            discipline: None,
+            receivers: Vec::new(),
+            ends: [0, 1].map(|side| end(core.claims[side].load(Relaxed))),
+        })
+    }
+}
+
+impl QueueReport {
+    /// What a task waits for that sleeps on the word at this address; `None` if it is none of the queue's
+    /// on which tasks sleep.
+    #[must_use]
+    pub fn wait_at(&self, address: u64) -> Option<QueueWait> {
+        let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
+        let fixed = offset_of!(Core, fixed);
+        let words = if self.discipline.is_some() {
+            vec![
+                (fixed + offset_of!(Fixed, receivers), QueueWait::Message),
+                (fixed + offset_of!(Fixed, senders), QueueWait::Room),
+                (fixed + offset_of!(Fixed, watchers), QueueWait::Change),
+            ]
+        } else {
+            let sleepers = offset_of!(spsc::Core, ring) + Ring::SLEEPERS;
+            vec![
+                (sleepers, QueueWait::Room),
+                (sleepers + size_of::<u32>(), QueueWait::Message),
+            ]
+        };
+        words
+            .into_iter()
+            .find_map(|(word, wait)| (word == offset).then_some(wait))
+    }
+}

@@ -1,0 +1,64 @@
+//! Which part of a region an address lies in.
+
+use super::Contents;
+use crate::region::header::Header;
+use crate::region::task_table::Slot;
+use core::mem::offset_of;
+
+/// A part of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Place<'a> {
+    /// One of the region's own locks: `grow`, `sweep`, `names`, or the `standing` of a task's slot.
+    Lock(&'static str),
+    /// What the library itself needs: identity, task table, directory of names, tables of the heap.
+    Tables,
+    /// A named object.
+    Object {
+        /// Its name.
+        name: &'a str,
+        /// How far behind its beginning.
+        offset: u64,
+    },
+    /// The heap, in no named object.
+    Heap,
+}
+
+impl Contents {
+    /// What lies at an offset from the beginning of the region, which is also the offset in its file. `None`
+    /// behind the region's end.
+    #[must_use]
+    pub fn place(&self, offset: u64) -> Option<Place<'_>> {
+        let layout = &self.snapshot.layout;
+        let at = usize::try_from(offset)
+            .ok()
+            .filter(|at| *at < layout.total)?;
+        if at < layout.heap {
+            let own = [
+                (offset_of!(Header, grow_lock), "grow"),
+                (offset_of!(Header, sweep_lock), "sweep"),
+                (offset_of!(Header, names_lock), "names"),
+            ];
+            if let Some((_, name)) = own.into_iter().find(|(lock, _)| *lock == at) {
+                return Some(Place::Lock(name));
+            }
+            let is_standing = (layout.slots..layout.names).contains(&at)
+                && (at - layout.slots) % size_of::<Slot>() == offset_of!(Slot, wait.standing.lock);
+            return Some(if is_standing {
+                Place::Lock("standing")
+            } else {
+                Place::Tables
+            });
+        }
+        let address = self.base.checked_add(offset)?;
+        let object = self.objects.iter().find(|object| {
+            address
+                .checked_sub(object.address)
+                .is_some_and(|behind| behind < object.bytes.max(1))
+        });
+        Some(object.map_or(Place::Heap, |object| Place::Object {
+            name: &object.name,
+            offset: address - object.address,
+        }))
+    }
+}

@@ -1,0 +1,132 @@
+//! A region's semaphores, as seen from outside: see [`region::inspect`](crate::region::inspect).
+#![allow(unsafe_code)]
+
+use super::handle::FINGERPRINT;
+use super::object::{Core, DELETED, DIED, Kind, owner_of, slot_of};
+use crate::atomic::Ordering::Relaxed;
+use crate::region::inspect::{AnyBytes, Contents, RegionPlace, TaskState, TaskWait};
+use std::collections::BTreeMap;
+
+/// What a semaphore is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum SemaphoreKind {
+    /// It counts.
+    Counting,
+    /// It counts to one.
+    SimpleBinary,
+    /// It has an owner.
+    Binary,
+    /// Its owner has a priority at least.
+    Ceiling,
+    /// Its owner has the priority of the best who waits.
+    Inherit,
+    /// Its owner has a priority at least that is each processor's own, and who waits may lend it a processor.
+    Mrsp,
+}
+
+/// A semaphore of a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SemaphoreReport {
+    /// Its name, or that of the object that it is part of, with the offset there.
+    pub name: String,
+    /// Its address in every task.
+    pub address: u64,
+    /// What it is.
+    pub kind: SemaphoreKind,
+    /// Whether those who wait are served by priority.
+    pub by_priority: bool,
+    /// How many may obtain it; of one with an owner, 1 if it has none.
+    pub count: u32,
+    /// Slot and generation of its owner, who may be dead.
+    pub owner: Option<(u16, u32)>,
+    /// An owner died, and nobody has been told yet.
+    pub owner_died: bool,
+    /// The ceiling, as a recorded priority.
+    pub ceiling: Option<u32>,
+    /// The slots of those who wait, in the order in which they will be served. Of living tasks only.
+    pub waiters: Vec<u16>,
+}
+
+// SAFETY: numbers, and the node of a lock, whose links nobody follows on a copy.
+unsafe impl AnyBytes for Core {}
+
+impl Contents {
+    /// The region's semaphores: those that are named objects, and those that a task waits for.
+    #[must_use]
+    pub fn semaphores(&self) -> Vec<SemaphoreReport> {
+        let mut queues: BTreeMap<u64, Vec<(u32, u64, u16)>> = self
+            .objects
+            .iter()
+            .filter(|object| object.fingerprint == FINGERPRINT)
+            .map(|object| (object.address, Vec::new()))
+            .collect();
+        for task in &self.tasks {
+            if let Some(TaskWait::Semaphore {
+                address,
+                priority,
+                ticket,
+            }) = task.waits_for
+                && task.state != TaskState::Unswept
+            {
+                queues
+                    .entry(address)
+                    .or_default()
+                    .push((priority, ticket, task.slot));
+            }
+        }
+        queues
+            .into_iter()
+            .filter_map(|(address, queue)| self.semaphore(address, queue))
+            .collect()
+    }
+
+    fn semaphore(&self, address: u64, mut queue: Vec<(u32, u64, u16)>) -> Option<SemaphoreReport> {
+        let aligned = address.is_multiple_of(align_of::<Core>() as u64);
+        let place = self.place(address.checked_sub(self.base)?)?;
+        let name = match place {
+            RegionPlace::Object { name, offset: 0 } => name.to_owned(),
+            RegionPlace::Object { name, offset } => format!("{name}+{offset:#x}"),
+            RegionPlace::Heap => format!("{address:#x}"),
+            RegionPlace::Lock(_) | RegionPlace::Tables => return None,
+        };
+        let core = aligned.then(|| self.read::<Core>(address))??;
+        let word = core.word.load(Relaxed);
+        if word & DELETED != 0 {
+            return None;
+        }
+        let form = core.form();
+        let kind = form.kind();
+        if !form.is_by_priority() {
+            queue.iter_mut().for_each(|(priority, ..)| *priority = 0);
+        }
+        queue.sort_unstable();
+        let owner = Some(owner_of(word)).filter(|owner| kind.has_owner() && *owner != 0);
+        Some(SemaphoreReport {
+            name,
+            address,
+            kind: match kind {
+                Kind::Counting => SemaphoreKind::Counting,
+                Kind::SimpleBinary => SemaphoreKind::SimpleBinary,
+                Kind::Binary => SemaphoreKind::Binary,
+                Kind::Ceiling => SemaphoreKind::Ceiling,
+                Kind::Inherit => SemaphoreKind::Inherit,
+                Kind::Mrsp => SemaphoreKind::Mrsp,
+            },
+            by_priority: form.is_by_priority(),
+            count: match kind.has_owner() {
+                true => u32::from(owner.is_none()),
+                false => (word >> 32) as u32,
+            },
+            owner: owner.map(|owner| (slot_of(owner), (owner >> 32) as u32)),
+            owner_died: word & DIED != 0,
+            ceiling: match kind {
+                Kind::Ceiling => Some(core.ceiling.load(Relaxed)),
+                Kind::Mrsp => Some(core.in_force.load(Relaxed)).filter(|_| owner.is_some()),
+                _ => None,
+            },
+            waiters: queue.into_iter().map(|(.., slot)| slot).collect(),
+        })
+    }
+}
