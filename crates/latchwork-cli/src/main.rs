@@ -9,7 +9,9 @@ mod gc;
 mod live;
 mod locks;
 mod process;
+mod program;
 mod ps;
+mod run;
 mod style;
 mod top;
 mod tour;
@@ -40,6 +42,8 @@ enum Verb {
     Top(top::Args),
     /// Remove the named regions that no process has any more
     Gc(gc::Args),
+    /// Run a program that was not made for this library with its mutexes
+    Run(run::Args),
     /// Measure this library against others
     Bench(latchwork_bench::Args),
 }
@@ -55,6 +59,8 @@ enum Failure {
     Tour(Box<dyn std::error::Error>),
     #[error(transparent)]
     Bench(#[from] latchwork_bench::Error),
+    #[error(transparent)]
+    Run(#[from] run::Error),
 }
 
 impl Failure {
@@ -77,7 +83,10 @@ fn main() -> ExitCode {
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
             let _ = writeln!(io::stderr(), "latchwork: {failure}");
-            ExitCode::FAILURE
+            match failure {
+                Failure::Run(error) => error.code(),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -89,6 +98,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Locks(args)) => Ok(locks::run(&args, out)?),
         Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
         Some(Verb::Gc(args)) => gc::run(&args, out),
+        Some(Verb::Run(args)) => Ok(run::run(&args)?),
         Some(Verb::Bench(args)) => bench::run(&args),
         Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),
         None => tour::run(&tour::Args::default(), out).map_err(Failure::Tour),

@@ -79,6 +79,9 @@ macro_rules! implement_lock_api {
 #[cfg(not(loom))]
 pub(crate) use implement_lock_api;
 
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod foreign;
 mod inherit;
 mod patience;
 pub(crate) mod pause;

@@ -94,6 +94,8 @@ mod trace;
 
 #[cfg(not(loom))]
 pub use trace::Counters;
+#[cfg(not(loom))]
+pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
 use super::{Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS};
@@ -107,6 +109,8 @@ pub(super) use contended::take;
 use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::Gate;
+#[cfg(not(loom))]
+pub(super) use owner::is_outside;
 
 /// Microseconds.
 pub(super) const DEFAULT_THRESHOLD: u32 = 5_000;

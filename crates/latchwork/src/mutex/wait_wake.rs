@@ -65,6 +65,7 @@ const SPINS: u32 = 0;
 ///
 /// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork:
 /// see [`Private`] and [`Shared`](crate::sharing::Shared).
+#[repr(transparent)]
 pub struct WaitWake<S: Sharing = Private> {
     word: AtomicU32,
     sharing: PhantomData<S>,

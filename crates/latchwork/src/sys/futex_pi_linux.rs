@@ -200,9 +200,10 @@ pub(crate) fn is_real_time() -> bool {
 /// Lets others of the same priority run.
 pub(crate) use super::thread::yield_cpu;
 
-/// Lets others run, of whatever priority, before the kernel is asked again.
+/// Lets others run, of whatever priority, before the kernel is asked again. (By no function of libc's, for
+/// a thread can be cancelled in that.)
 pub(crate) fn stand_back() {
-    std::thread::sleep(Duration::from_micros(100));
+    super::thread::sleep_until(Deadline::after(Duration::from_micros(100)));
 }
 
 #[cfg(test)]

@@ -101,20 +101,27 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     }
 
     fn enter(&self, me: u32, patience: Patience, sleeps: &mut u32) -> Result<Entry, Unfinished> {
-        let gives_way = turn_is_over() && self.gate.has_sleepers();
+        let gives_way = !C::FOREIGN && turn_is_over() && self.gate.has_sleepers();
         if !gives_way && self.steal(me) {
             return Ok(Entry::Stolen);
         }
-        if !ROBUST {
+        if !ROBUST && !C::FOREIGN {
             self.refuse_recursion(me, patience);
         }
         // Real-time tasks sleep on the word: the kernel wakes them in the order of their priorities.
         if !self.gate.is_free() && is_real_time() {
             return self.wait_on_top(me, true, patience, sleeps);
         }
-        let is_dead = |top_waiter| ROBUST && top_waiter != 0 && owner::is_nobody(top_waiter);
+        // A child of a fork finds the gates of its parent's threads.
+        let is_dead = |top_waiter| {
+            top_waiter != 0
+                && (ROBUST && owner::is_nobody(top_waiter)
+                    || C::FOREIGN && owner::is_outside(top_waiter))
+        };
         let passed = self.gate.enter::<S>(me, gives_way, patience, is_dead, || {
-            begin_turn();
+            if !C::FOREIGN {
+                begin_turn();
+            }
             self.counts.count(Event::QueueSleep);
             *sleeps = sleeps.saturating_add(1);
         })?;

@@ -59,6 +59,10 @@ mod sealed {
 
 /// Whether a lock counts: [`Uncounted`] or [`Counters`].
 pub trait Counting: sealed::Sealed + Send + Sync + 'static {
+    /// Whether the lock stands in for one of another library's; see [`Foreign`].
+    #[doc(hidden)]
+    const FOREIGN: bool = false;
+
     /// Counts.
     #[doc(hidden)]
     fn count(&self, event: Event);
@@ -70,6 +74,21 @@ pub struct Uncounted;
 
 impl sealed::Sealed for Uncounted {}
 impl Counting for Uncounted {
+    #[inline(always)]
+    fn count(&self, _: Event) {}
+}
+
+/// Of a lock that stands in for one of another library's. It may be locked again by its holder, which
+/// waits, and unlocked by another task, as a semaphore. In the child of a fork it goes on. Its task may
+/// not have a record, nor get one: so it has no turns.
+#[cfg(not(loom))]
+pub(in crate::mutex) struct Foreign;
+
+#[cfg(not(loom))]
+impl sealed::Sealed for Foreign {}
+#[cfg(not(loom))]
+impl Counting for Foreign {
+    const FOREIGN: bool = true;
     #[inline(always)]
     fn count(&self, _: Event) {}
 }

@@ -1,0 +1,162 @@
+//! What a program on disk is, as far as the dynamic linker will load something into it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Why nothing can be loaded into a program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unsuitable {
+    #[error("there is no program {name:?}{}", if *.searched { " in PATH" } else { "" })]
+    NotFound { name: OsString, searched: bool },
+    #[error("cannot read {path:?}: {error}")]
+    Unreadable { path: PathBuf, error: io::Error },
+    #[error("{0:?} may not be executed")]
+    NotExecutable(PathBuf),
+    #[error("{0:?} is no program for this machine")]
+    Foreign(PathBuf),
+    #[error("{0:?} is linked statically: no library can be loaded into it")]
+    Static(PathBuf),
+    #[error("{path:?} is made for {linker:?}, and not for glibc")]
+    OtherLibc { path: PathBuf, linker: OsString },
+    #[error(
+        "{0:?} runs with the rights of another user or group (setuid, setgid or capabilities): the \
+         dynamic linker ignores LD_PRELOAD there"
+    )]
+    Privileged(PathBuf),
+}
+
+/// Scripts whose interpreter is a script, and so on: as many as Linux follows.
+const SCRIPTS: usize = 5;
+/// More than the head of a program and of a script has.
+const HEAD: usize = 64 << 10;
+
+/// Looks a program up as a shell does.
+pub(crate) fn find(name: &OsStr) -> Result<PathBuf, Unsuitable> {
+    let searched = !name.as_bytes().contains(&b'/');
+    let found = if searched {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+        std::env::split_paths(&path)
+            .map(|directory| directory.join(name))
+            .find(|path| {
+                fs::metadata(path).is_ok_and(|found| found.is_file() && is_executable(&found))
+            })
+    } else {
+        Some(PathBuf::from(name)).filter(|path| path.exists())
+    };
+    found.ok_or_else(|| Unsuitable::NotFound {
+        name: name.to_owned(),
+        searched,
+    })
+}
+
+fn is_executable(found: &fs::Metadata) -> bool {
+    found.mode() & 0o111 != 0
+}
+
+/// Whether a library can be loaded into the program, or into what runs the script.
+pub(crate) fn check(path: &Path) -> Result<(), Unsuitable> {
+    let mut path = path.to_owned();
+    for _ in 0..SCRIPTS {
+        let head = head(&path)?;
+        let Some(line) = head.strip_prefix(b"#!") else {
+            return check_binary(&path, &head);
+        };
+        let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mut words = line
+            .split(|byte| b" \t".contains(byte))
+            .filter(|word| !word.is_empty());
+        let interpreter = PathBuf::from(OsStr::from_bytes(words.next().unwrap_or_default()));
+        // `env NAME` runs what is looked up.
+        path = match words.next() {
+            Some(name) if interpreter.ends_with("env") && !name.starts_with(b"-") => {
+                find(OsStr::from_bytes(name))?
+            }
+            _ => interpreter,
+        };
+    }
+    Err(Unsuitable::Foreign(path))
+}
+
+fn head(path: &Path) -> Result<Vec<u8>, Unsuitable> {
+    let unreadable = |error| Unsuitable::Unreadable {
+        path: path.to_owned(),
+        error,
+    };
+    let found = fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() || !is_executable(&found) {
+        return Err(Unsuitable::NotExecutable(path.to_owned()));
+    }
+    if is_privileged(path, &found) {
+        return Err(Unsuitable::Privileged(path.to_owned()));
+    }
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(unreadable)?;
+    file.take(HEAD as u64)
+        .read_to_end(&mut head)
+        .map_err(unreadable)?;
+    Ok(head)
+}
+
+fn is_privileged(path: &Path, found: &fs::Metadata) -> bool {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP: u32 = 0o2000;
+    let user = rustix::process::geteuid();
+    let changes_user = found.mode() & SET_USER != 0 && found.uid() != user.as_raw();
+    let changes_group =
+        found.mode() & SET_GROUP != 0 && found.gid() != rustix::process::getegid().as_raw();
+    let mut value = [0; 64];
+    let has_capabilities = !user.is_root()
+        && rustix::fs::getxattr(path, "security.capability", &mut value[..]).is_ok();
+    changes_user || changes_group || has_capabilities
+}
+
+fn check_binary(path: &Path, head: &[u8]) -> Result<(), Unsuitable> {
+    let own = fs::read("/proc/self/exe")
+        .ok()
+        .and_then(|own| Some((*own.get(4)?, machine(&own)?)));
+    let is_elf = head.starts_with(b"\x7fELF");
+    let theirs = head.get(4).copied().zip(machine(head));
+    if !is_elf || theirs.is_none() || own.is_some() && theirs != own {
+        return Err(Unsuitable::Foreign(path.to_owned()));
+    }
+    match linker(head) {
+        None => Err(Unsuitable::Static(path.to_owned())),
+        Some(linker) if linker.windows(4).any(|part| part == b"musl") => {
+            Err(Unsuitable::OtherLibc {
+                path: path.to_owned(),
+                linker: OsStr::from_bytes(linker).to_owned(),
+            })
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn machine(head: &[u8]) -> Option<u64> {
+    number(head, 18, 2)
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
+    let bytes = bytes.get(at..)?.get(..length)?;
+    // As this machine has it, which is checked before anything follows from it.
+    let digits = bytes.iter().rev();
+    Some(digits.fold(0, |number, byte| number << 8 | u64::from(*byte)))
+}
+
+/// The dynamic linker that a program of 64 bits asks for.
+fn linker(head: &[u8]) -> Option<&[u8]> {
+    const INTERPRETER: u64 = 3;
+    let table = number(head, 32, 8)? as usize;
+    let size = number(head, 54, 2)? as usize;
+    let count = number(head, 56, 2)? as usize;
+    let entries = (0..count).map(|index| table.saturating_add(index * size));
+    let entry = entries
+        .into_iter()
+        .find(|entry| number(head, *entry, 4) == Some(INTERPRETER))?;
+    let at = number(head, entry + 8, 8)? as usize;
+    let length = number(head, entry + 32, 8)? as usize;
+    head.get(at..)?.get(..length)
+}

@@ -1,0 +1,60 @@
+//! Points in time as pthread's calls name them: on one of two clocks, in seconds and nanoseconds.
+#![allow(unsafe_code)]
+
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use latchwork::time::Deadline;
+use libc::{clockid_t, timespec};
+
+const SECOND: i64 = 1_000_000_000;
+/// The wall clock may be set while a task sleeps: it looks again after this at the latest.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Whether pthread's waits know this clock.
+pub(crate) const fn is_valid(clock: clockid_t) -> bool {
+    matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Until {
+    clock: clockid_t,
+    time: timespec,
+}
+
+impl Until {
+    pub(crate) const fn new(clock: clockid_t, time: timespec) -> Self {
+        Self { clock, time }
+    }
+
+    pub(crate) const fn is_valid(self) -> bool {
+        self.time.tv_nsec >= 0 && self.time.tv_nsec < SECOND
+    }
+
+    fn remaining(self) -> Duration {
+        let mut now = MaybeUninit::<timespec>::uninit();
+        // SAFETY: one of two clocks that every Linux has; it writes the time.
+        let now = unsafe {
+            libc::clock_gettime(self.clock, now.as_mut_ptr());
+            now.assume_init()
+        };
+        let since_origin = |time: timespec| match u64::try_from(time.tv_sec) {
+            Ok(seconds) => Duration::new(seconds, time.tv_nsec as u32),
+            // Before the clock's beginning.
+            Err(_) => Duration::ZERO,
+        };
+        since_origin(self.time).saturating_sub(since_origin(now))
+    }
+
+    pub(crate) fn has_passed(self) -> bool {
+        self.remaining().is_zero()
+    }
+
+    /// When to look whether it has passed, at the latest.
+    pub(crate) fn next_look(self) -> Deadline {
+        let remaining = self.remaining();
+        Deadline::after(match self.clock {
+            libc::CLOCK_REALTIME => remaining.min(LOOK),
+            _ => remaining,
+        })
+    }
+}

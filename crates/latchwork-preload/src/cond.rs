@@ -1,0 +1,381 @@
+//! `pthread_cond_…`, and what C11 calls the same.
+//!
+//! glibc's waits unlock and lock the mutex by their own functions, which know nothing of a replaced one. So
+//! every condition variable that processes do not share is ours, whatever mutex it is used with: a ticket
+//! that waiters compare, and their number. Source: U. Drepper, *Futexes are tricky*; as the crowd in
+//! `latchwork`'s condition variable, whose argument for lost wake-ups holds here.
+//!
+//! *Cancellation.* A wait is a cancellation point, and the mutex is taken again before the thread's cleanup
+//! handlers run. While it sleeps the thread can be cancelled asynchronously, as in glibc. The unwinding then
+//! passes through `wait` and `pthread_cond_wait`, which have nothing to drop. The mutex is taken by a handler
+//! of the old kind, `_pthread_cleanup_push`: a link in a list, while the new kind needs `setjmp`.
+//! Who is cancelled may have used up a notification: it passes one on if there was any.
+//!
+//! *Destroying.* Who was woken touches the condition variable once more, before it takes the mutex.
+//! `pthread_cond_destroy` waits for that, as glibc's does; who is still asleep is woken.
+//!
+//! *Fork.* The child has none of its parent's waiters, and their number is of no meaning there: it stands
+//! beside the ID of the process that has counted.
+//!
+//! *Shared by processes:* glibc's. Used with a replaced mutex, which is the threads' of one process, a wait
+//! ends by itself after some milliseconds, as if notified: glibc's wait is made with a mutex of its own.
+#![allow(unsafe_code)]
+
+use crate::clock::{Until, is_valid};
+use crate::memory::{Cond, Mutex, Use};
+use crate::mode::{self, Mode};
+use crate::mutex::{export, lock, to_c11, unlock};
+use crate::{counts, nap, real, thread};
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use latchwork::time::Deadline;
+use libc::{clockid_t, timespec};
+
+/// glibc's `_pthread_cleanup_buffer`.
+#[repr(C)]
+struct Cleanup {
+    routine: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    kind: c_int,
+    previous: *mut Self,
+}
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(
+        cleanup: *mut Cleanup,
+        routine: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(cleanup: *mut Cleanup, execute: c_int);
+}
+
+unsafe extern "C-unwind" {
+    /// It may end the thread, by unwinding, if that was cancelled.
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+const DEFERRED: c_int = 0;
+const ASYNCHRONOUS: c_int = 1;
+
+/// How long a wait of glibc's lasts with a mutex of ours.
+const SHARED_WAIT: Duration = Duration::from_millis(10);
+/// Between two looks whether the last waiter has gone.
+const LEAVING: Duration = Duration::from_micros(50);
+
+fn process() -> u32 {
+    // SAFETY: takes nothing. (By the bare call: nothing keeps the answer across a fork.)
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+impl Cond {
+    /// How many wait, of this process. Relaxed, here and below: ordered by the program's mutex.
+    fn waiters(&self) -> u32 {
+        match self.waiters.load(Ordering::Relaxed) {
+            0 => 0,
+            _ if self.process.load(Ordering::Relaxed) != process() => 0,
+            waiters => waiters,
+        }
+    }
+
+    /// Counts a waiter, under its mutex; the ticket that it is to compare.
+    fn enter(&self) -> u32 {
+        let process = process();
+        if self.process.load(Ordering::Relaxed) != process {
+            self.waiters.store(0, Ordering::Relaxed);
+            self.process.store(process, Ordering::Relaxed);
+        }
+        self.waiters.fetch_add(1, Ordering::Relaxed);
+        self.ticket.load(Ordering::Relaxed)
+    }
+
+    /// The last access of a waiter. Release: pairs with the Acquire of who destroys.
+    fn leave(&self) {
+        self.waiters.fetch_sub(1, Ordering::Release);
+    }
+
+    fn notify(&self, count: u32) {
+        if self.waiters() != 0 {
+            // Relaxed: the kernel orders its comparison with the wake.
+            self.ticket.fetch_add(1, Ordering::Relaxed);
+            nap::wake(&raw const self.ticket, count);
+        }
+    }
+
+    fn destroy(&self) {
+        self.notify(u32::MAX);
+        while self.waiters() != 0 {
+            nap::until(Some(Deadline::after(LEAVING)));
+        }
+        // Acquire: pairs with the Release in `leave`.
+        self.waiters.load(Ordering::Acquire);
+    }
+}
+
+/// What is to be done if a waiter is cancelled.
+struct Waiter {
+    /// Null: it is not counted.
+    cond: *const Cond,
+    ticket: u32,
+    mutex: *mut Mutex,
+}
+
+/// # Safety
+/// The argument is a waiter, which was cancelled.
+unsafe extern "C" fn cancelled(waiter: *mut c_void) {
+    // SAFETY: by the contract; the condition variable is there while the waiter is counted.
+    unsafe {
+        let waiter = &*waiter.cast::<Waiter>();
+        if let Some(cond) = waiter.cond.as_ref() {
+            // A notification that it may have used up goes on to another one.
+            if cond.ticket.load(Ordering::Relaxed) != waiter.ticket {
+                cond.notify(1);
+            }
+            cond.leave();
+        }
+        lock(waiter.mutex);
+    }
+}
+
+/// Releases the mutex, sleeps, and takes it again. Nothing in here has a destructor: a thread that is
+/// cancelled unwinds through it.
+///
+/// # Safety
+/// As for `pthread_cond_clockwait`; `until` may be null.
+#[inline(never)]
+unsafe fn wait(
+    cond: *const Cond,
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: the program's condition variable and mutex, at which it may wait; and its time.
+    unsafe {
+        let here = &*cond;
+        let ticket = here.enter();
+        let refused = unlock(mutex);
+        if refused != 0 {
+            here.leave();
+            return refused;
+        }
+        let mut waiter = Waiter {
+            cond,
+            ticket,
+            mutex,
+        };
+        let mut cleanup = MaybeUninit::<Cleanup>::uninit();
+        let mut kind = DEFERRED;
+        _pthread_cleanup_push(cleanup.as_mut_ptr(), cancelled, (&raw mut waiter).cast());
+        pthread_setcanceltype(ASYNCHRONOUS, &raw mut kind);
+        let mut ended;
+        loop {
+            ended = nap::sleep(&here.ticket, ticket, clock, until);
+            if ended != libc::EINTR || here.ticket.load(Ordering::Relaxed) != ticket {
+                break;
+            }
+        }
+        pthread_setcanceltype(kind, ptr::null_mut());
+        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 0);
+        here.leave();
+        let locked = lock(mutex);
+        match ended {
+            _ if locked != 0 => locked,
+            libc::ETIMEDOUT => libc::ETIMEDOUT,
+            _ => 0,
+        }
+    }
+}
+
+/// A wait of glibc's, for a while, with a mutex of ours.
+///
+/// # Safety
+/// As for `wait`.
+unsafe fn wait_shared(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    // SAFETY: as for `wait`; the other mutex is this function's, and glibc's own.
+    unsafe {
+        let mut inner = MaybeUninit::<Mutex>::zeroed();
+        let inner = inner.as_mut_ptr();
+        real::pthread_mutex_lock(inner);
+        let refused = unlock(mutex);
+        if refused != 0 {
+            real::pthread_mutex_unlock(inner);
+            return refused;
+        }
+        let mut waiter = Waiter {
+            cond: ptr::null(),
+            ticket: 0,
+            mutex,
+        };
+        let mut cleanup = MaybeUninit::<Cleanup>::uninit();
+        _pthread_cleanup_push(cleanup.as_mut_ptr(), cancelled, (&raw mut waiter).cast());
+        let end = Deadline::after(SHARED_WAIT).as_nanoseconds();
+        let end = timespec {
+            tv_sec: (end / 1_000_000_000) as _,
+            tv_nsec: (end % 1_000_000_000) as _,
+        };
+        real::pthread_cond_clockwait(cond, inner, libc::CLOCK_MONOTONIC, &raw const end);
+        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 0);
+        real::pthread_mutex_unlock(inner);
+        let locked = lock(mutex);
+        let is_over = !until.is_null() && Until::new(clock, *until).has_passed();
+        match locked {
+            0 if is_over => libc::ETIMEDOUT,
+            locked => locked,
+        }
+    }
+}
+
+/// Any wait: `until` is null or a time of `clock`, `pass` what glibc does.
+///
+/// # Safety
+/// As for `pthread_cond_clockwait`.
+#[inline(always)]
+unsafe fn wait_any(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    clock: impl FnOnce(&Cond) -> clockid_t,
+    until: *const timespec,
+    pass: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: the program's condition variable, mutex and time.
+    unsafe {
+        if mode::get() == Mode::Glibc {
+            return pass();
+        }
+        let here = &*cond;
+        if here.is_shared() && (*mutex).purpose() == Use::Other {
+            return pass();
+        }
+        let clock = clock(here);
+        if !until.is_null() && !Until::new(clock, *until).is_valid() {
+            return libc::EINVAL;
+        }
+        if here.is_shared() {
+            return wait_shared(cond, mutex, clock, until);
+        }
+        // Before the clock's beginning, which the kernel refuses to hear of.
+        let origin = timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let is_early = !until.is_null() && (*until).tv_sec < 0;
+        let until = if is_early { &raw const origin } else { until };
+        wait(cond, mutex, clock, until)
+    }
+}
+
+/// Notifies so many; `pass` is what glibc does.
+///
+/// # Safety
+/// As for `pthread_cond_broadcast`.
+#[inline(always)]
+unsafe fn notify(cond: *mut Cond, count: u32, pass: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the program's condition variable.
+    let here = unsafe { &*cond };
+    if mode::get() == Mode::Glibc || here.is_shared() {
+        return pass();
+    }
+    thread::keeping_errno(|| here.notify(count));
+    0
+}
+
+/// # Safety
+/// As for `pthread_cond_destroy`.
+unsafe fn destroy(cond: *mut Cond) -> c_int {
+    // SAFETY: the program's condition variable.
+    unsafe {
+        let here = &*cond;
+        if mode::get() == Mode::Glibc || here.is_shared() {
+            return real::pthread_cond_destroy(cond);
+        }
+        thread::keeping_errno(|| here.destroy());
+    }
+    0
+}
+
+export! {
+    "C-unwind" fn pthread_cond_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
+        wait_any(cond, mutex, Cond::clock, ptr::null(), || unsafe {
+            real::pthread_cond_wait(cond, mutex)
+        })
+    }
+
+    "C-unwind" fn pthread_cond_timedwait(cond: *mut Cond, mutex: *mut Mutex, until: *const timespec) -> c_int {
+        wait_any(cond, mutex, Cond::clock, until, || unsafe {
+            real::pthread_cond_timedwait(cond, mutex, until)
+        })
+    }
+
+    "C-unwind" fn pthread_cond_clockwait(cond: *mut Cond, mutex: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
+        if !is_valid(clock) {
+            return libc::EINVAL;
+        }
+        wait_any(cond, mutex, |_| clock, until, || unsafe {
+            real::pthread_cond_clockwait(cond, mutex, clock, until)
+        })
+    }
+
+    "C-unwind" fn cnd_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
+        to_c11(wait_any(cond, mutex, Cond::clock, ptr::null(), || unsafe {
+            real::pthread_cond_wait(cond, mutex)
+        }))
+    }
+
+    "C-unwind" fn cnd_timedwait(cond: *mut Cond, mutex: *mut Mutex, until: *const timespec) -> c_int {
+        to_c11(wait_any(cond, mutex, Cond::clock, until, || unsafe {
+            real::pthread_cond_timedwait(cond, mutex, until)
+        }))
+    }
+
+    "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
+        notify(cond, 1, || unsafe { real::pthread_cond_signal(cond) })
+    }
+
+    "C" fn pthread_cond_broadcast(cond: *mut Cond) -> c_int {
+        notify(cond, u32::MAX, || unsafe { real::pthread_cond_broadcast(cond) })
+    }
+
+    "C" fn cnd_signal(cond: *mut Cond) -> c_int {
+        to_c11(notify(cond, 1, || unsafe { real::pthread_cond_signal(cond) }))
+    }
+
+    "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
+        to_c11(notify(cond, u32::MAX, || unsafe { real::pthread_cond_broadcast(cond) }))
+    }
+
+    "C" fn pthread_cond_init(cond: *mut Cond, attributes: *const c_void) -> c_int {
+        mode::get();
+        let result = real::pthread_cond_init(cond, attributes);
+        if result == 0 && (*cond).is_shared() {
+            counts::passed_cond();
+        }
+        result
+    }
+
+    "C" fn cnd_init(cond: *mut Cond) -> c_int {
+        mode::get();
+        real::cnd_init(cond)
+    }
+
+    "C" fn pthread_cond_destroy(cond: *mut Cond) -> c_int {
+        destroy(cond)
+    }
+}
+
+/// C11's has no result.
+///
+/// # Safety
+/// As for glibc's.
+// SAFETY: it does what the function of this name does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cnd_destroy(cond: *mut Cond) {
+    // SAFETY: by the caller's contract.
+    unsafe { destroy(cond) };
+}

@@ -1,0 +1,141 @@
+//! glibc's mutex and condition variable as they lie in a program's memory, and where ours is in them.
+//!
+//! | at | glibc's mutex (40 bytes) | a replaced one |
+//! | --- | --- | --- |
+//! | 0 | lock | the word of our lock: 0 is free |
+//! | 4 | count | how often a recursive one is held |
+//! | 8 | owner | the holder's thread ID |
+//! | 12 | users | – |
+//! | 16 | kind | the same |
+//! | 20 | spins, elision | the gate of our lock |
+//! | 24 | list | the request of our lock; 28: whether the mutex was counted |
+//!
+//! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
+//! Debuggers find owner, kind and count where they expect them.
+//!
+//! | at | glibc's condition variable (48 bytes) | ours |
+//! | --- | --- | --- |
+//! | 0 | a number of waiters | the ticket that waiters compare; 4: how many wait; 8: of which process |
+//! | 28 or 36 | flags: shared by processes, clock | the same |
+#![allow(unsafe_code)]
+
+use crate::real;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// A `pthread_mutex_t`, or an `mtx_t`.
+#[repr(C, align(8))]
+pub struct Mutex {
+    pub(crate) word: AtomicU32,
+    pub(crate) count: AtomicU32,
+    pub(crate) owner: AtomicU32,
+    users: AtomicU32,
+    kind: AtomicU32,
+    pub(crate) gate: AtomicU32,
+    pub(crate) request: AtomicU32,
+    pub(crate) seen: AtomicU32,
+    rest: u64,
+}
+
+/// What a mutex is for: the low bits of its kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Normal,
+    Recursive,
+    ErrorCheck,
+    /// Glibc's: robust, inheriting, with a ceiling, shared between processes, or unknown.
+    Other,
+}
+
+impl Mutex {
+    /// All that says whose it is; bits above are glibc's notes on elision.
+    const KIND: u32 = 0xff;
+    pub(crate) const ROBUST: u32 = 16;
+    pub(crate) const INHERIT: u32 = 32;
+    pub(crate) const PROTECT: u32 = 64;
+    pub(crate) const SHARED: u32 = 128;
+
+    /// Relaxed: it changes only where nobody may use the mutex.
+    #[inline(always)]
+    pub(crate) fn kind(&self) -> u32 {
+        self.kind.load(Ordering::Relaxed) & Self::KIND
+    }
+
+    #[inline(always)]
+    pub(crate) fn purpose(&self) -> Use {
+        match self.kind() {
+            0 | 3 => Use::Normal,
+            1 => Use::Recursive,
+            2 => Use::ErrorCheck,
+            _ => Use::Other,
+        }
+    }
+
+    /// Makes it one that every call refuses, as glibc does.
+    pub(crate) fn end(&self) {
+        self.kind.store(u32::MAX, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A `pthread_cond_t`, or a `cnd_t`.
+#[repr(C, align(8))]
+pub struct Cond {
+    pub(crate) ticket: AtomicU32,
+    pub(crate) waiters: AtomicU32,
+    pub(crate) process: AtomicU32,
+    rest: [AtomicU32; 9],
+}
+
+const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<Cond>() == 48);
+
+/// Where glibc keeps the flags of a condition variable, in words; 0: nowhere known.
+static FLAGS: AtomicUsize = AtomicUsize::new(0);
+const SHARED: u32 = 1;
+const MONOTONIC: u32 = 2;
+
+/// Finds out where glibc keeps those flags, by having it make one; whether they are where ours is not.
+pub(crate) fn prepare() -> bool {
+    let mut cond = Cond {
+        ticket: AtomicU32::new(0),
+        waiters: AtomicU32::new(0),
+        process: AtomicU32::new(0),
+        rest: [const { AtomicU32::new(0) }; 9],
+    };
+    // SAFETY: attributes and a condition variable of this function's.
+    unsafe {
+        let mut attributes = core::mem::MaybeUninit::<libc::pthread_condattr_t>::zeroed();
+        let attributes = attributes.as_mut_ptr();
+        libc::pthread_condattr_init(attributes);
+        libc::pthread_condattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED);
+        libc::pthread_condattr_setclock(attributes, libc::CLOCK_MONOTONIC);
+        real::pthread_cond_init(&raw mut cond, attributes.cast());
+        libc::pthread_condattr_destroy(attributes);
+    }
+    let found = cond
+        .rest
+        .iter_mut()
+        .position(|word| *word.get_mut() == SHARED | MONOTONIC);
+    // Relaxed, here and below: a number that never changes.
+    FLAGS.store(found.unwrap_or(0), Ordering::Relaxed);
+    found.is_some_and(|index| index > 0)
+}
+
+impl Cond {
+    fn flags(&self) -> u32 {
+        self.rest[FLAGS.load(Ordering::Relaxed)].load(Ordering::Relaxed)
+    }
+
+    /// Whether it is for processes to share, and so glibc's.
+    #[inline(always)]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.flags() & SHARED != 0
+    }
+
+    pub(crate) fn clock(&self) -> libc::clockid_t {
+        if self.flags() & MONOTONIC != 0 {
+            libc::CLOCK_MONOTONIC
+        } else {
+            libc::CLOCK_REALTIME
+        }
+    }
+}

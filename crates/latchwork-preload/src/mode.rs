@@ -1,0 +1,95 @@
+//! What this process is to use instead of glibc's mutexes, as its environment says.
+//!
+//! It is read at the first call of any function here. That may come before this library's own
+//! constructor: the dynamic linker calls those of other libraries first. Until the mode is known every
+//! call goes on to glibc.
+
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Mode {
+    Glibc = 1,
+    Throughput = 2,
+    WaitWake = 3,
+    Inherit = 4,
+}
+
+const UNKNOWN: u8 = 0;
+static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// The thread that finds it out.
+static FINDER: AtomicU32 = AtomicU32::new(0);
+
+/// What a lock's word is when it is held and nobody waits: the holder's ID, or 1. `None`: the mutex is not ours,
+/// or it is not known yet whose.
+#[inline(always)]
+pub(crate) fn mark(me: u32) -> Option<u32> {
+    // Acquire: pairs with the Release in `find`.
+    match MODE.load(Ordering::Acquire) {
+        mode if mode == Mode::WaitWake as u8 => Some(1),
+        mode if mode > Mode::Glibc as u8 => Some(me),
+        _ => None,
+    }
+}
+
+#[inline(always)]
+pub(crate) fn get() -> Mode {
+    // Acquire: pairs with the Release in `find`.
+    match MODE.load(Ordering::Acquire) {
+        2 => Mode::Throughput,
+        3 => Mode::WaitWake,
+        4 => Mode::Inherit,
+        UNKNOWN => find(),
+        _ => Mode::Glibc,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find() -> Mode {
+    let me = crate::thread::ask();
+    // Relaxed: who is not the finder waits for the mode.
+    match FINDER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => {
+            let mode = crate::thread::keeping_errno(prepare);
+            MODE.store(mode as u8, Ordering::Release);
+            mode
+        }
+        // It comes back here from its own preparations.
+        Err(finder) if finder == me => Mode::Glibc,
+        Err(_) => {
+            while MODE.load(Ordering::Acquire) == UNKNOWN {
+                core::hint::spin_loop();
+            }
+            get()
+        }
+    }
+}
+
+fn prepare() -> Mode {
+    crate::real::look_up_all();
+    crate::say::prepare();
+    crate::counts::prepare();
+    let wanted = match crate::real::environment(c"LATCHWORK_MUTEX") {
+        None | Some(b"glibc") => return Mode::Glibc,
+        Some(b"tp") => Mode::Throughput,
+        Some(b"wait-wake") => Mode::WaitWake,
+        Some(b"pi") => Mode::Inherit,
+        Some(other) => {
+            crate::say::line(format_args!(
+                "LATCHWORK_MUTEX is {:?}, and not tp, wait-wake, pi or glibc: mutexes stay glibc's",
+                core::str::from_utf8(other).unwrap_or("?")
+            ));
+            return Mode::Glibc;
+        }
+    };
+    let problem = if !crate::memory::prepare() {
+        "this glibc lays its condition variables out in an unknown way"
+    } else if !crate::thread::prepare() {
+        "the kernel does not tell where glibc keeps a thread's ID"
+    } else {
+        return wanted;
+    };
+    crate::say::line(format_args!("{problem}: mutexes stay glibc's"));
+    Mode::Glibc
+}

@@ -1,0 +1,396 @@
+//! `pthread_mutex_…`, and what C11 calls the same.
+//!
+//! | kind of mutex | here |
+//! | --- | --- |
+//! | normal, adaptive, `mtx_plain`, `mtx_timed` | replaced |
+//! | recursive, error-checking | replaced; the owner and the count where glibc has them |
+//! | shared by processes, robust, inheriting, with a ceiling, unknown, destroyed | glibc's, and counted |
+//!
+//! What a program may rely on with glibc's, although POSIX does not say so, holds here: another thread may
+//! unlock a normal mutex, one that is locked again waits, a mutex may be freed once it was unlocked, `errno`
+//! stays as it is, no call is a cancellation point, and the child of a fork goes on with what it finds.
+#![allow(unsafe_code)]
+
+use crate::clock::{Until, is_valid};
+use crate::inside::{Inherit, Inside, Throughput, WaitWake, release_free, take_free};
+use crate::memory::{Mutex, Use};
+use crate::mode::{self, Mode};
+use crate::{counts, real, thread};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+use libc::{clockid_t, timespec};
+
+impl Mutex {
+    /// Notes who has it. Relaxed, here and below: the holder's own; others only compare it with their own ID.
+    #[inline(always)]
+    fn note_owner(&self, me: u32) {
+        self.owner.store(me, Ordering::Relaxed);
+        if self.seen.load(Ordering::Relaxed) == 0 {
+            self.count_once();
+        }
+    }
+
+    #[cold]
+    fn count_once(&self) {
+        self.seen.store(1, Ordering::Relaxed);
+        counts::replaced();
+    }
+
+    fn is_mine(&self, me: u32) -> bool {
+        self.owner.load(Ordering::Relaxed) == me
+    }
+
+    /// What a call says of a mutex that the caller has already, if it says anything; taken once more
+    /// if it is recursive.
+    fn again(&self, me: u32, otherwise: c_int) -> Option<c_int> {
+        match self.purpose() {
+            Use::Recursive if self.is_mine(me) => {
+                let count = self.count.load(Ordering::Relaxed);
+                let Some(more) = count.checked_add(1) else {
+                    return Some(libc::EAGAIN);
+                };
+                self.count.store(more, Ordering::Relaxed);
+                Some(0)
+            }
+            Use::ErrorCheck if self.is_mine(me) => Some(otherwise),
+            _ => None,
+        }
+    }
+
+    fn taken(&self, me: u32) -> c_int {
+        self.note_owner(me);
+        if self.purpose() == Use::Recursive {
+            self.count.store(1, Ordering::Relaxed);
+        }
+        0
+    }
+}
+
+fn wait_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+    match thread::keeping_errno(|| L::wait(mutex, me, None)) {
+        0 => mutex.taken(me),
+        error => error,
+    }
+}
+
+fn try_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+    if let Some(result) = mutex.again(me, libc::EBUSY) {
+        return result;
+    }
+    if mode::mark(me).is_some_and(|mark| take_free(mutex, mark))
+        || thread::keeping_errno(|| L::try_lock(mutex, me))
+    {
+        mutex.taken(me)
+    } else {
+        libc::EBUSY
+    }
+}
+
+fn lock_inside_until<L: Inside>(mutex: &Mutex, me: u32, until: Until) -> c_int {
+    if let Some(result) = mutex.again(me, libc::EDEADLK) {
+        return result;
+    }
+    if !mode::mark(me).is_some_and(|mark| take_free(mutex, mark)) {
+        if !until.is_valid() {
+            return libc::EINVAL;
+        }
+        let result = thread::keeping_errno(|| {
+            loop {
+                match L::wait(mutex, me, Some(until.next_look())) {
+                    libc::ETIMEDOUT if !until.has_passed() => {}
+                    result => return result,
+                }
+            }
+        });
+        if result != 0 {
+            return result;
+        }
+    }
+    mutex.taken(me)
+}
+
+fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+    match mutex.purpose() {
+        Use::Normal | Use::Other => {}
+        _ if !mutex.is_mine(me) => return libc::EPERM,
+        Use::Recursive => {
+            let count = mutex.count.load(Ordering::Relaxed) - 1;
+            mutex.count.store(count, Ordering::Relaxed);
+            if count != 0 {
+                return 0;
+            }
+        }
+        Use::ErrorCheck => {}
+    }
+    // Before the release: the mutex may be gone then.
+    let owner = mutex.owner.load(Ordering::Relaxed);
+    mutex.owner.store(0, Ordering::Relaxed);
+    if mode::mark(me).is_some_and(|mark| release_free(mutex, mark)) {
+        return 0;
+    }
+    let result = thread::keeping_errno(|| L::release(mutex, me));
+    if result != 0 {
+        mutex.owner.store(owner, Ordering::Relaxed);
+    }
+    result
+}
+
+/// Calls a function of the lock that is inside of the program's mutexes; without one, glibc's.
+macro_rules! inside {
+    ($function:ident($mutex:expr $(, $arg:expr)*), $real:expr) => {
+        match mode::get() {
+            Mode::Throughput => $function::<Throughput>($mutex, thread::id() $(, $arg)*),
+            Mode::WaitWake => $function::<WaitWake>($mutex, thread::id() $(, $arg)*),
+            Mode::Inherit => $function::<Inherit>($mutex, thread::id() $(, $arg)*),
+            Mode::Glibc => $real,
+        }
+    };
+}
+
+/// Locks a mutex of the program's.
+///
+/// # Safety
+/// As for `pthread_mutex_lock`.
+#[inline(always)]
+pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the program's mutex, of which nothing but atomics is accessed.
+    let here = unsafe { &*mutex };
+    let me = thread::id();
+    if here.purpose() == Use::Normal
+        && let Some(mark) = mode::mark(me)
+        && take_free(here, mark)
+    {
+        here.note_owner(me);
+        return 0;
+    }
+    // SAFETY: by the caller's contract.
+    unsafe { lock_otherwise(mutex) }
+}
+
+/// # Safety
+/// As for `pthread_mutex_lock`.
+#[inline(never)]
+unsafe fn lock_otherwise(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    let pass = || {
+        counts::passed(here);
+        // SAFETY: by the caller's contract.
+        unsafe { real::pthread_mutex_lock(mutex) }
+    };
+    if here.purpose() == Use::Other {
+        return pass();
+    }
+    let me = thread::id();
+    if let Some(mark) = mode::mark(me) {
+        if let Some(result) = here.again(me, libc::EDEADLK) {
+            return result;
+        }
+        if take_free(here, mark) {
+            return here.taken(me);
+        }
+    }
+    inside!(wait_inside(here), pass())
+}
+
+/// Unlocks a mutex of the program's.
+///
+/// # Safety
+/// As for `pthread_mutex_unlock`.
+#[inline(always)]
+pub(crate) unsafe fn unlock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    if here.purpose() == Use::Normal
+        && let Some(mark) = mode::mark(thread::id())
+    {
+        // Before the release: the mutex may be gone then.
+        here.owner.store(0, Ordering::Relaxed);
+        if release_free(here, mark) {
+            return 0;
+        }
+    }
+    // SAFETY: by the caller's contract.
+    unsafe { unlock_otherwise(mutex) }
+}
+
+/// # Safety
+/// As for `pthread_mutex_unlock`.
+#[inline(never)]
+unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    if here.purpose() == Use::Other {
+        // SAFETY: by the caller's contract.
+        return unsafe { real::pthread_mutex_unlock(mutex) };
+    }
+    // SAFETY: by the caller's contract.
+    inside!(unlock_inside(here), unsafe {
+        real::pthread_mutex_unlock(mutex)
+    })
+}
+
+/// # Safety
+/// As for `pthread_mutex_trylock`.
+unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    let pass = || {
+        counts::passed(here);
+        // SAFETY: by the caller's contract.
+        unsafe { real::pthread_mutex_trylock(mutex) }
+    };
+    if here.purpose() == Use::Other {
+        return pass();
+    }
+    inside!(try_inside(here), pass())
+}
+
+/// # Safety
+/// As for `pthread_mutex_clocklock`; `until` is a time.
+unsafe fn lock_until(
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    until: *const timespec,
+    pass: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    if here.purpose() == Use::Other {
+        counts::passed(here);
+        return pass();
+    }
+    // SAFETY: the caller's time.
+    let until = Until::new(clock, unsafe { *until });
+    inside!(lock_inside_until(here, until), pass())
+}
+
+/// # Safety
+/// As for `pthread_mutex_destroy`.
+unsafe fn destroy(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    let here = unsafe { &*mutex };
+    if mode::get() == Mode::Glibc || here.purpose() == Use::Other {
+        // SAFETY: by the caller's contract.
+        return unsafe { real::pthread_mutex_destroy(mutex) };
+    }
+    // Relaxed: nobody may use it meanwhile.
+    if here.word.load(Ordering::Relaxed) != 0 {
+        return libc::EBUSY;
+    }
+    here.end();
+    0
+}
+
+/// What the functions of C11 give for an error number.
+pub(crate) const fn to_c11(error: c_int) -> c_int {
+    const SUCCESS: c_int = 0;
+    const BUSY: c_int = 1;
+    const ERROR: c_int = 2;
+    const NO_MEMORY: c_int = 3;
+    const TIMED_OUT: c_int = 4;
+    match error {
+        0 => SUCCESS,
+        libc::EBUSY => BUSY,
+        libc::ENOMEM => NO_MEMORY,
+        libc::ETIMEDOUT => TIMED_OUT,
+        _ => ERROR,
+    }
+}
+
+/// Defines functions that a program calls by these names. Their contract is that of glibc's.
+macro_rules! export {
+    ($($abi:literal fn $($name:ident)|+ ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block)*) => {
+        $($crate::mutex::export!(@each $abi [$($name)|+] ($($arg: $ty),*) -> $ret $body);)*
+    };
+    (@each $abi:literal [$name:ident | $alias:ident] $args:tt -> $ret:ty $body:block) => {
+        $crate::mutex::export!(@each $abi [$name] $args -> $ret $body);
+        $crate::mutex::export!(@each $abi [$alias] $args -> $ret $body);
+    };
+    (@each $abi:literal [$name:ident] ($($arg:ident: $ty:ty),*) -> $ret:ty $body:block) => {
+        /// Stands in for glibc's function of this name.
+        ///
+        /// # Safety
+        /// As for that.
+        // SAFETY: it does what the function of this name does.
+        #[unsafe(no_mangle)]
+        pub unsafe extern $abi fn $name($($arg: $ty),*) -> $ret {
+            // SAFETY: by the caller's contract, which is that of glibc's function.
+            #[allow(unused_unsafe)]
+            unsafe { $body }
+        }
+    };
+}
+pub(crate) use export;
+
+export! {
+    "C" fn pthread_mutex_lock | __pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
+        lock(mutex)
+    }
+
+    "C" fn pthread_mutex_unlock | __pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
+        unlock(mutex)
+    }
+
+    "C" fn pthread_mutex_trylock | __pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
+        try_lock(mutex)
+    }
+
+    "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, until: *const timespec) -> c_int {
+        lock_until(mutex, libc::CLOCK_REALTIME, until, || unsafe {
+            real::pthread_mutex_timedlock(mutex, until)
+        })
+    }
+
+    "C" fn pthread_mutex_clocklock(mutex: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
+        if !is_valid(clock) {
+            return libc::EINVAL;
+        }
+        lock_until(mutex, clock, until, || unsafe {
+            real::pthread_mutex_clocklock(mutex, clock, until)
+        })
+    }
+
+    "C" fn pthread_mutex_init | __pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) -> c_int {
+        mode::get();
+        real::pthread_mutex_init(mutex, attributes)
+    }
+
+    "C" fn pthread_mutex_destroy | __pthread_mutex_destroy(mutex: *mut Mutex) -> c_int {
+        destroy(mutex)
+    }
+
+    "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int {
+        mode::get();
+        real::mtx_init(mutex, kind)
+    }
+
+    "C" fn mtx_lock(mutex: *mut Mutex) -> c_int {
+        to_c11(lock(mutex))
+    }
+
+    "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
+        to_c11(unlock(mutex))
+    }
+
+    "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {
+        to_c11(try_lock(mutex))
+    }
+
+    "C" fn mtx_timedlock(mutex: *mut Mutex, until: *const timespec) -> c_int {
+        to_c11(lock_until(mutex, libc::CLOCK_REALTIME, until, || unsafe {
+            real::pthread_mutex_timedlock(mutex, until)
+        }))
+    }
+}
+
+/// C11's has no result.
+///
+/// # Safety
+/// As for glibc's.
+// SAFETY: it does what the function of this name does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_destroy(mutex: *mut Mutex) {
+    // SAFETY: by the caller's contract.
+    unsafe { destroy(mutex) };
+}

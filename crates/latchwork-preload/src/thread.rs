@@ -1,0 +1,93 @@
+//! Who the calling thread is, and whether it is alone, without asking the kernel.
+//!
+//! glibc keeps a thread's ID beside the thread pointer, and renews it in the child of every fork (`_Fork`,
+//! too). The kernel knows where, for it clears that word when the thread ends. So there is nothing to be
+//! set up for a thread, and nothing that could allocate. Where the kernel does not tell, it is asked for
+//! the ID each time.
+#![allow(unsafe_code)]
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicIsize, Ordering};
+
+/// From the thread pointer to the ID; 0: not known.
+static OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+unsafe extern "C" {
+    /// glibc's: whether the process has one thread.
+    static __libc_single_threaded: libc::c_char;
+}
+
+fn thread_pointer() -> isize {
+    let pointer: isize;
+    // SAFETY: reads a register, or the word that holds its own address.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {}, fs:[0]", out(reg) pointer, options(nostack, readonly, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, readonly, preserves_flags));
+    }
+    pointer
+}
+
+/// The calling thread's ID, by the kernel.
+pub(crate) fn ask() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Finds out where glibc keeps the ID; whether it did.
+pub(crate) fn prepare() -> bool {
+    let mut address: isize = 0;
+    // SAFETY: the kernel writes one word.
+    let result = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) };
+    // SAFETY: where the kernel will write when this thread ends.
+    let found = result == 0 && address != 0 && unsafe { *(address as *const u32) } == ask();
+    if found {
+        // Relaxed, here and below: a number that never changes.
+        OFFSET.store(address - thread_pointer(), Ordering::Relaxed);
+    }
+    found
+}
+
+/// The calling thread's ID, once [`prepare`] has found it; a word of no meaning before.
+#[inline(always)]
+pub(crate) fn id() -> u32 {
+    let offset = OFFSET.load(Ordering::Relaxed);
+    let id: u32;
+    // SAFETY: `prepare` has found the ID there, in the part of a thread that glibc lays out alike for all;
+    // before, it is the word at the thread pointer, which is readable.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!("mov {:e}, fs:[{}]", out(reg) id, in(reg) offset, options(nostack, readonly, preserves_flags));
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "mrs {pointer}, tpidr_el0",
+            "ldr {id:w}, [{pointer}, {offset}]",
+            pointer = out(reg) _,
+            offset = in(reg) offset,
+            id = out(reg) id,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    id
+}
+
+/// Whether no other thread can be there: glibc's own locks use no atomic operation then.
+#[inline(always)]
+pub(crate) fn is_alone() -> bool {
+    // SAFETY: a byte of glibc's. Volatile: it changes when the first thread is created, by this thread.
+    unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
+}
+
+/// Keeps `errno` as it is around `body`: a lock call says what it has to say in its result.
+#[inline(always)]
+pub(crate) fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = body();
+        *errno = before;
+        result
+    }
+}
