@@ -261,6 +261,12 @@ pub enum Variant {
     Instructions,
     /// footprint: the instructions executed, those of libraries included.
     Executed,
+    /// footprint: code and constants of a whole program.
+    ProgramText,
+    /// footprint: initialised data of a whole program.
+    ProgramData,
+    /// footprint: zeroed data of a whole program.
+    ProgramBss,
     /// fine-grained: an event to oneself.
     EventSelf,
     /// fine-grained: events of many tasks to one.
@@ -286,6 +292,9 @@ words!(Variant {
     Text => "text",
     Instructions => "instructions",
     Executed => "executed",
+    ProgramText => "program-text",
+    ProgramData => "program-data",
+    ProgramBss => "program-bss",
     EventSelf => "event-self",
     EventManyToOne => "event-many-to-one",
     PrivateMutex => "private-mutex",

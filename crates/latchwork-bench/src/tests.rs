@@ -177,7 +177,9 @@ fn rt_latency_accounts_for_everybody() {
 fn footprint_accounts_for_everybody() {
     let result = everybody_is_accounted_for("footprint");
     for row in result.rows {
-        assert!(row.figure.min > 0.0, "{row:?}");
+        // A mutex is zero: its program may have no data.
+        let may_be_none = row.params.case == Some(Variant::ProgramData);
+        assert!(row.figure.min > 0.0 || may_be_none, "{row:?}");
         assert_eq!(row.figure.min, row.figure.max);
     }
 }

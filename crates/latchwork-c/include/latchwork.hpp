@@ -116,6 +116,7 @@ protected:
 };
 
 using mutex = basic_mutex<lw_mutex_t>;
+/* Between processes. What std::shared_mutex is, is lw::rwlock. */
 using shared_mutex = basic_mutex<lw_shared_mutex_t>;
 using tp_mutex = basic_mutex<lw_tp_mutex_t>;
 using shared_tp_mutex = basic_mutex<lw_shared_tp_mutex_t>;

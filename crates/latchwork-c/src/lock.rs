@@ -51,11 +51,12 @@ const SHARED: u32 = 8;
 /// There is one, if the address is neither null nor misaligned, for as long as the answer is used.
 pub(crate) unsafe fn at<'a, T>(address: *const c_void) -> Option<&'a T> {
     let address: *const T = address.cast();
-    // SAFETY: by the caller's contract.
-    address
-        .is_aligned()
-        .then(|| unsafe { address.as_ref() })
-        .flatten()
+    if address.is_aligned() {
+        // SAFETY: by the caller's contract.
+        unsafe { address.as_ref() }
+    } else {
+        None
+    }
 }
 
 /// The lock of this kind at an address.

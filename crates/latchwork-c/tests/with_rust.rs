@@ -125,7 +125,7 @@ fn c_waits_for_what_rust_tells_and_the_other_way_round() {
                     // The data lies behind the word.
                     let turn = mutex.cast::<u64>().add(1).cast_mut();
                     assert_eq!(lw_mutex_lock(mutex), 0);
-                    while *turn != 2 * round {
+                    while turn.read_volatile() != 2 * round {
                         assert_eq!(lw_cond_wait(cond, mutex), 0);
                     }
                     *turn += 1;
@@ -148,10 +148,8 @@ fn a_thread_that_ends_with_a_lock_of_cs_is_told_to_rust() {
     static ROBUST: Mutex<u64, Robust> = Mutex::robust(0);
     thread::spawn(|| {
         // SAFETY: a lock of that kind, which stays where it is.
-        assert_eq!(
-            unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) },
-            0
-        );
+        let locked = unsafe { lw_robust_mutex_lock((&raw const ROBUST).cast()) };
+        assert_eq!(locked, 0);
     })
     .join()
     .unwrap();

@@ -8,6 +8,7 @@ mod doctor;
 mod gc;
 mod live;
 mod locks;
+mod order;
 mod process;
 mod program;
 mod ps;
@@ -44,6 +45,8 @@ enum Verb {
     Gc(gc::Args),
     /// Run a program that was not made for this library with its mutexes
     Run(run::Args),
+    /// Show, merge and compare the orders of locks that checked programs have written
+    Order(order::Args),
     /// Measure this library against others
     Bench(latchwork_bench::Args),
 }
@@ -55,6 +58,8 @@ enum Failure {
     Output(#[from] io::Error),
     #[error("cannot list /dev/shm: {0}")]
     Directory(rustix::io::Errno),
+    #[error("cannot read the order of locks: {0}")]
+    Order(#[from] order::Unreadable),
     #[error("the tour came to no end: {0}")]
     Tour(Box<dyn std::error::Error>),
     #[error(transparent)]
@@ -99,6 +104,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Run(args)) => Ok(run::run(&args)?),
+        Some(Verb::Order(args)) => order::run(&args, out),
         Some(Verb::Bench(args)) => bench::run(&args),
         Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),
         None => tour::run(&tour::Args::default(), out).map_err(Failure::Tour),

@@ -22,7 +22,28 @@ pub(crate) struct Args {
     /// Which lock is to be inside of the program's mutexes
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Say nothing about the run itself
+    /// Watch what the program does with its locks, and report what is wrong
+    #[arg(long, conflicts_with = "mutex")]
+    check: bool,
+    /// Write findings and the summary as JSON, one object a line
+    #[arg(long, requires = "check")]
+    json: bool,
+    /// Also append findings to DIR/findings.jsonl, and the order of locks to DIR/order
+    #[arg(long, value_name = "DIR", requires = "check")]
+    report: Option<PathBuf>,
+    /// Abort the program at the first finding
+    #[arg(long, requires = "check")]
+    fatal: bool,
+    /// Have a call that would close a circle of waits fail with EDEADLK
+    #[arg(long, requires = "check")]
+    refuse: bool,
+    /// Leave out findings whose suppression lines are in FILE
+    #[arg(long, value_name = "FILE", requires = "check")]
+    suppress: Option<PathBuf>,
+    /// Report waits that last longer, in milliseconds; 0: none
+    #[arg(long, value_name = "MS", requires = "check")]
+    long: Option<u64>,
+    /// Say nothing at the end
     #[arg(long)]
     quiet: bool,
     /// The program and its arguments
@@ -57,8 +78,12 @@ impl Mutex {
 /// Why a program does not run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("run: say what for: --mutex=tp, for instance")]
+    #[error("run: say what for: --check, or --mutex=tp")]
     NothingToDo,
+    #[error("run: cannot use {path:?}: {error}")]
+    Report { path: PathBuf, error: io::Error },
+    #[error("run: {0:?}: a comma in a path cannot be passed on")]
+    Comma(PathBuf),
     #[error("run: cannot find {name}; looked at {places}")]
     NoLibrary { name: &'static str, places: String },
     #[error(
@@ -84,20 +109,30 @@ impl Error {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let Some(mutex) = args.mutex else {
-        return Err(Error::NothingToDo);
+    let name = match (args.mutex, args.check) {
+        (None, false) => return Err(Error::NothingToDo),
+        (_, true) => "liblatchwork_preload_check.so",
+        (Some(_), false) => "liblatchwork_preload.so",
     };
-    let library = library("liblatchwork_preload.so")?;
+    let library = library(name)?;
     let path = program::find(&args.program[0])?;
     program::check(&path)?;
     let mut command = Command::new(&path);
     command
         .arg0(&args.program[0])
         .args(&args.program[1..])
-        .env("LD_PRELOAD", with_others(&library))
-        .env("LATCHWORK_MUTEX", mutex.name());
+        .env("LD_PRELOAD", with_others(&library));
+    if let Some(mutex) = args.mutex {
+        command.env("LATCHWORK_MUTEX", mutex.name());
+    }
+    if args.check {
+        command.env("LATCHWORK_CHECK", settings(args)?);
+    }
+    if args.json {
+        command.env("LATCHWORK_SUMMARY", "json");
+    }
     if !args.quiet {
-        // The program has this ID, and what it starts another one.
+        // The program has this ID, and nothing that it starts.
         command.env("LATCHWORK_SPEAKER", std::process::id().to_string());
     }
     let error = command.exec();
@@ -107,11 +142,52 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     })
 }
 
+/// What the checker is to do, as it reads it.
+fn settings(args: &Args) -> Result<OsString, Error> {
+    let mut words: Vec<OsString> = vec!["on".into()];
+    let mut add = |name: &str, path: &Path| {
+        if path.as_os_str().as_bytes().contains(&b',') {
+            return Err(Error::Comma(path.to_owned()));
+        }
+        // The program may go to another directory.
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let mut word = OsString::from(name);
+        word.push(path);
+        words.push(word);
+        Ok(())
+    };
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        move |error| Error::Report { path, error }
+    };
+    if let Some(directory) = &args.report {
+        std::fs::create_dir_all(directory).map_err(unusable(directory))?;
+        add("json=", &directory.join("findings.jsonl"))?;
+        add("order=", &directory.join("order"))?;
+    } else if args.json {
+        add("json=", Path::new("/dev/stderr"))?;
+    }
+    if let Some(file) = &args.suppress {
+        std::fs::File::open(file).map_err(unusable(file))?;
+        add("suppress=", file)?;
+    }
+    let flags = [
+        (args.json, "quiet"),
+        (args.fatal, "fatal"),
+        (args.refuse, "refuse"),
+    ];
+    let flags = flags.into_iter().filter(|(wanted, _)| *wanted);
+    words.extend(flags.map(|(_, word)| word.into()));
+    words.extend(args.long.map(|limit| format!("long={limit}").into()));
+    Ok(words.join(std::ffi::OsStr::new(",")))
+}
+
 /// A library that came with this command.
 fn library(name: &'static str) -> Result<PathBuf, Error> {
     let command = std::env::current_exe().unwrap_or_default();
     let here = command.parent().unwrap_or(Path::new("."));
-    let places = ["", "deps", "../lib/latchwork"].map(|place| here.join(place).join(name));
+    // What lies beside the command in Cargo's directory may be of an earlier build.
+    let places = ["deps", "", "../lib/latchwork"].map(|place| here.join(place).join(name));
     match places.iter().find(|place| place.is_file()) {
         Some(found) => {
             let path = found.canonicalize().unwrap_or_else(|_| found.clone());

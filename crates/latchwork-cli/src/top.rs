@@ -66,7 +66,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let watch = Watch::start(args.interval)?;
     terminal::session(|terminal, ended| {
         while !app.is_done() && !ended() {
-            while let Some(view) = watch.next() {
+            while let Some(view) = watch.next()? {
                 app.show(view);
             }
             terminal.draw(|frame| draw::screen(frame, &mut app))?;

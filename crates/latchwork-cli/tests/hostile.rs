@@ -132,6 +132,10 @@ fn garbage_in_the_tables_is_shown_and_harms_nobody() {
             "{seen:#}"
         );
         assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));
+        let locks = run(&["locks", "--all", "--region", &named.0, "--json"]);
+        assert_eq!(locks.status.code(), Some(0), "{locks:?}");
+        let top = run(&["top", "--once", "--pane", "queues"]);
+        assert_eq!(top.status.code(), Some(0), "{top:?}");
         assert_eq!(gc(&named.0, &[]), "removed");
     }
 }

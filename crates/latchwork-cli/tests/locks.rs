@@ -348,3 +348,63 @@ fn who_may_trace_nobody_sees_what_regions_say_and_how_many_are_hidden() {
     assert!(look["hidden_processes"].as_u64().unwrap() > 0);
     drop(actor);
 }
+
+#[test]
+fn the_screen_shows_a_thousand_locks_in_80_by_24_and_in_200_by_50() {
+    let named = Named::new("crowd");
+    let _actor = Actor::role("crowd", &named.0);
+    // All tasks wait, one way or another.
+    seen_by(&["--region", &named.0, "--all"], |look| {
+        look.waiters(&format!("{}:lock 400", named.0)).len() == 37 && look.cycles().len() == 1
+    });
+    for (size, width, height) in [("80x24", 80, 24), ("200x50", 200, 50), ("20x5", 20, 5)] {
+        for pane in ["tasks", "locks", "queues", "regions", "coprocs", "findings"] {
+            let args = ["top", "--once", "--size", size, "--pane", pane];
+            let frame = stdout(&run(&args));
+            let lines: Vec<_> = frame.lines().collect();
+            assert_eq!(lines.len(), height, "{frame}");
+            assert!(
+                lines.iter().all(|line| line.chars().count() <= width),
+                "{frame}"
+            );
+        }
+    }
+    let top = |pane: &str, filter: &str| {
+        stdout(&run(&[
+            "top", "--once", "--size", "200x50", "--pane", pane, "--filter", filter,
+        ]))
+    };
+    let locks = top("locks", &named.0);
+    let first = locks.lines().nth(3).unwrap();
+    assert!(
+        first.contains("lock 400") && first.contains("37"),
+        "{locks}"
+    );
+    assert!(
+        locks.contains("task 40") && locks.contains("cycle"),
+        "{locks}"
+    );
+    let tasks = top("tasks", "task 61");
+    assert!(tasks.contains("bus (binary semaphore)"), "{tasks}");
+    let queues = top("queues", "queue 7");
+    assert!(queues.contains("100%"), "{queues}");
+    let regions = top("regions", &named.0);
+    assert!(regions.contains("16.0 MiB"), "{regions}");
+    let coprocs = top("coprocs", "coproc 1");
+    assert!(coprocs.contains("message in queue 0"), "{coprocs}");
+    let findings = top("findings", &named.0);
+    assert!(findings.contains("DEADLOCK"), "{findings}");
+    // Each fits the smaller screen with what matters most.
+    let small = stdout(&run(&["top", "--once"]));
+    assert!(
+        small.contains("deadlock") && small.contains("LOCK"),
+        "{small}"
+    );
+}
+
+#[test]
+fn without_a_terminal_the_screen_says_what_to_do() {
+    let output = run(&["top"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--once"));
+}

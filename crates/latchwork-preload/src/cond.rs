@@ -302,13 +302,13 @@ unsafe fn destroy(cond: *mut Cond) -> c_int {
 
 export! {
     "C-unwind" fn pthread_cond_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
-        wait_any(cond, mutex, Cond::clock, ptr::null(), || unsafe {
+        wait_any(cond, mutex, Cond::clock, ptr::null(), || {
             real::pthread_cond_wait(cond, mutex)
         })
     }
 
     "C-unwind" fn pthread_cond_timedwait(cond: *mut Cond, mutex: *mut Mutex, until: *const timespec) -> c_int {
-        wait_any(cond, mutex, Cond::clock, until, || unsafe {
+        wait_any(cond, mutex, Cond::clock, until, || {
             real::pthread_cond_timedwait(cond, mutex, until)
         })
     }
@@ -317,37 +317,37 @@ export! {
         if !is_valid(clock) {
             return libc::EINVAL;
         }
-        wait_any(cond, mutex, |_| clock, until, || unsafe {
+        wait_any(cond, mutex, |_| clock, until, || {
             real::pthread_cond_clockwait(cond, mutex, clock, until)
         })
     }
 
     "C-unwind" fn cnd_wait(cond: *mut Cond, mutex: *mut Mutex) -> c_int {
-        to_c11(wait_any(cond, mutex, Cond::clock, ptr::null(), || unsafe {
+        to_c11(wait_any(cond, mutex, Cond::clock, ptr::null(), || {
             real::pthread_cond_wait(cond, mutex)
         }))
     }
 
     "C-unwind" fn cnd_timedwait(cond: *mut Cond, mutex: *mut Mutex, until: *const timespec) -> c_int {
-        to_c11(wait_any(cond, mutex, Cond::clock, until, || unsafe {
+        to_c11(wait_any(cond, mutex, Cond::clock, until, || {
             real::pthread_cond_timedwait(cond, mutex, until)
         }))
     }
 
     "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
-        notify(cond, 1, || unsafe { real::pthread_cond_signal(cond) })
+        notify(cond, 1, || { real::pthread_cond_signal(cond) })
     }
 
     "C" fn pthread_cond_broadcast(cond: *mut Cond) -> c_int {
-        notify(cond, u32::MAX, || unsafe { real::pthread_cond_broadcast(cond) })
+        notify(cond, u32::MAX, || { real::pthread_cond_broadcast(cond) })
     }
 
     "C" fn cnd_signal(cond: *mut Cond) -> c_int {
-        to_c11(notify(cond, 1, || unsafe { real::pthread_cond_signal(cond) }))
+        to_c11(notify(cond, 1, || { real::pthread_cond_signal(cond) }))
     }
 
     "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
-        to_c11(notify(cond, u32::MAX, || unsafe { real::pthread_cond_broadcast(cond) }))
+        to_c11(notify(cond, u32::MAX, || { real::pthread_cond_broadcast(cond) }))
     }
 
     "C" fn pthread_cond_init(cond: *mut Cond, attributes: *const c_void) -> c_int {

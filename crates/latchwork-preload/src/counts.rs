@@ -30,7 +30,7 @@ const TRIES: usize = 16;
 
 pub(crate) fn prepare() {
     // The process that `latchwork run` has become, and none that it starts.
-    let speaker = crate::real::environment(c"LATCHWORK_SPEAKER")
+    let speaker = crate::symbol::environment(c"LATCHWORK_SPEAKER")
         .and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
     SPEAKER.store(speaker.unwrap_or(0), Ordering::Relaxed);
 }
@@ -74,6 +74,8 @@ pub(crate) fn passed(mutex: &Mutex) {
 }
 
 extern "C" fn at_exit() {
+    // The program may have called nothing of this.
+    let mode = mode::get();
     // SAFETY: takes nothing.
     let me = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
     if SPEAKER.load(Ordering::Relaxed) != me {
@@ -81,7 +83,7 @@ extern "C" fn at_exit() {
     }
     let mut text = Text::<512>::new();
     // Writing to it fails at nothing.
-    let _ = match mode::get() {
+    let _ = match mode {
         Mode::Glibc => write!(text, "latchwork: no mutex was replaced"),
         mode => write!(
             text,

@@ -10,7 +10,7 @@
 //! | `inside.rs` | our locks in there |
 //! | `mutex.rs`, `cond.rs` | the functions |
 //! | `mode.rs` | what is wanted; the first call |
-//! | `real.rs` | the functions that these stand in for |
+//! | `real.rs`, `symbol.rs` | the functions that these stand in for |
 //! | `thread.rs`, `nap.rs`, `clock.rs` | who the caller is; sleeping; points in time |
 //! | `counts.rs`, `say.rs` | what is said at the end, and how |
 //!
@@ -32,6 +32,7 @@
 mod clock;
 mod cond;
 mod counts;
+mod errno;
 mod inside;
 mod memory;
 mod mode;
@@ -39,4 +40,5 @@ mod mutex;
 mod nap;
 mod real;
 mod say;
+mod symbol;
 mod thread;

@@ -70,7 +70,7 @@ fn prepare() -> Mode {
     crate::real::look_up_all();
     crate::say::prepare();
     crate::counts::prepare();
-    let wanted = match crate::real::environment(c"LATCHWORK_MUTEX") {
+    let wanted = match crate::symbol::environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
         Some(b"tp") => Mode::Throughput,
         Some(b"wait-wake") => Mode::WaitWake,

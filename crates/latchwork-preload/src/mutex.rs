@@ -316,7 +316,6 @@ macro_rules! export {
         #[unsafe(no_mangle)]
         pub unsafe extern $abi fn $name($($arg: $ty),*) -> $ret {
             // SAFETY: by the caller's contract, which is that of glibc's function.
-            #[allow(unused_unsafe)]
             unsafe { $body }
         }
     };
@@ -337,7 +336,7 @@ export! {
     }
 
     "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, until: *const timespec) -> c_int {
-        lock_until(mutex, libc::CLOCK_REALTIME, until, || unsafe {
+        lock_until(mutex, libc::CLOCK_REALTIME, until, || {
             real::pthread_mutex_timedlock(mutex, until)
         })
     }
@@ -346,7 +345,7 @@ export! {
         if !is_valid(clock) {
             return libc::EINVAL;
         }
-        lock_until(mutex, clock, until, || unsafe {
+        lock_until(mutex, clock, until, || {
             real::pthread_mutex_clocklock(mutex, clock, until)
         })
     }
@@ -378,7 +377,7 @@ export! {
     }
 
     "C" fn mtx_timedlock(mutex: *mut Mutex, until: *const timespec) -> c_int {
-        to_c11(lock_until(mutex, libc::CLOCK_REALTIME, until, || unsafe {
+        to_c11(lock_until(mutex, libc::CLOCK_REALTIME, until, || {
             real::pthread_mutex_timedlock(mutex, until)
         }))
     }

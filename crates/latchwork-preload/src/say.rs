@@ -1,4 +1,5 @@
-//! Lines on standard error, each in one write, without memory of the allocator's.
+//! Lines on standard error, each in one write, without memory of the allocator's. (Both interposers include
+//! this file.)
 #![allow(unsafe_code)]
 
 use core::fmt::{self, Write};
@@ -67,9 +68,10 @@ pub(crate) fn bytes(bytes: &[u8]) {
 }
 
 /// `latchwork: <message>` on standard error.
+#[allow(dead_code, reason = "one of the two interposers has such lines")]
 pub(crate) fn line(message: fmt::Arguments<'_>) {
     let mut text = Text::<512>::new();
     // It fails at nothing.
     let _ = writeln!(text, "latchwork: {message}");
-    crate::thread::keeping_errno(|| bytes(text.bytes()));
+    crate::errno::keeping_errno(|| bytes(text.bytes()));
 }

@@ -79,15 +79,4 @@ pub(crate) fn is_alone() -> bool {
     unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
 }
 
-/// Keeps `errno` as it is around `body`: a lock call says what it has to say in its result.
-#[inline(always)]
-pub(crate) fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let result = body();
-        *errno = before;
-        result
-    }
-}
+pub(crate) use crate::errno::keeping_errno;

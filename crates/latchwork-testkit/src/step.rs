@@ -16,8 +16,8 @@ use crate::{Child, Exit, Trial};
 use core::fmt;
 use tracee::{Pinned, Place, Recording, Seen, Tracee, request, wait};
 
-/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; about half a second.
-const BUDGET: u64 = 800;
+/// Points of an operation that are taken, unless `LATCHWORK_KILLS` says otherwise; a fraction of a second.
+const BUDGET: u64 = 300;
 
 /// In the child: the operation begins and ends here.
 #[derive(Debug)]

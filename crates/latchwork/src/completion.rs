@@ -20,8 +20,8 @@
 //! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines; negative twins).
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-#[cfg(not(loom))]
 use crate::hook::{Kind, Waiting};
+#[cfg(not(loom))]
 use crate::sharing::Shared;
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};

@@ -10,10 +10,13 @@ pub(crate) mod record;
 #[cfg(not(loom))]
 mod seam;
 
+#[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
 pub(crate) use seam::{Hooks, Waiting, freed, listen, task_ends};
 
+use crate::sharing::Sharing;
+use crate::sys::futex::Sharing as Flag;
 use core::panic::Location;
 
 /// Models have no listener.
@@ -127,6 +130,14 @@ bitflags::bitflags! {
         const RECURSIVE = 8;
         /// Readers wait while a writer waits.
         const WRITERS_FIRST = 16;
+    }
+}
+
+/// Those of a lock, and who uses it.
+pub(crate) const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
+    match S::FLAG {
+        Flag::Private => traits,
+        Flag::Shared => traits.union(Traits::SHARED),
     }
 }
 

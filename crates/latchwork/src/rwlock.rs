@@ -34,6 +34,8 @@ mod raw;
 mod robust;
 #[cfg(not(loom))]
 mod traits;
+#[cfg_attr(feature = "check", path = "rwlock/watched_on.rs")]
+mod watched;
 
 pub use guard::{ReadGuard, WriteGuard};
 pub use raw::RawRwLock;
@@ -152,31 +154,37 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
 
     /// Takes the lock to read, however long it takes.
     #[inline]
+    #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T, S, P> {
         // Nothing ends it but success.
-        let _ = self.raw.read(Patience::ENDLESS);
+        let _ = watched::enter::<_, _, false>(&self.raw, Patience::ENDLESS);
         ReadGuard::new(self)
     }
 
     /// Takes the lock to read, if readers may enter at this moment.
     #[inline]
+    #[track_caller]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T, S, P>> {
-        self.raw.try_read().then(|| ReadGuard::new(self))
+        watched::try_enter::<_, _, false>(&self.raw).then(|| ReadGuard::new(self))
     }
 
     /// Takes the lock to read, or returns `None` once `deadline` has passed.
     #[inline]
+    #[track_caller]
     pub fn read_until(&self, deadline: Deadline) -> Option<ReadGuard<'_, T, S, P>> {
-        let taken = self.raw.read(Patience::until(Some(deadline)));
+        let taken = watched::enter::<_, _, false>(&self.raw, Patience::until(Some(deadline)));
         taken.is_ok().then(|| ReadGuard::new(self))
     }
 
     /// Takes the lock to read, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
+    #[track_caller]
     pub fn read_for(&self, timeout: Duration) -> Option<ReadGuard<'_, T, S, P>> {
-        self.try_read()
-            .or_else(|| self.read_until(Deadline::after(timeout)))
+        match self.try_read() {
+            Some(guard) => Some(guard),
+            None => self.read_until(Deadline::after(timeout)),
+        }
     }
 
     /// Takes the lock to read, unless `deadline` passes, if there is one, or a signal handler runs in
@@ -186,41 +194,48 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     /// # Errors
     /// [`Unfinished`]: it is not taken.
     #[inline]
+    #[track_caller]
     pub fn read_interruptible(
         &self,
         deadline: Option<Deadline>,
     ) -> Result<ReadGuard<'_, T, S, P>, Unfinished> {
-        self.raw.read(Patience::interruptible(deadline))?;
+        watched::enter::<_, _, false>(&self.raw, Patience::interruptible(deadline))?;
         Ok(ReadGuard::new(self))
     }
 
     /// Takes the lock to write, however long it takes.
     #[inline]
+    #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T, S, P> {
         // Nothing ends it but success.
-        let _ = self.raw.write(Patience::ENDLESS);
+        let _ = watched::enter::<_, _, true>(&self.raw, Patience::ENDLESS);
         WriteGuard::new(self)
     }
 
     /// Takes the lock to write, if nobody holds it at this moment.
     #[inline]
+    #[track_caller]
     pub fn try_write(&self) -> Option<WriteGuard<'_, T, S, P>> {
-        self.raw.try_write().then(|| WriteGuard::new(self))
+        watched::try_enter::<_, _, true>(&self.raw).then(|| WriteGuard::new(self))
     }
 
     /// Takes the lock to write, or returns `None` once `deadline` has passed.
     #[inline]
+    #[track_caller]
     pub fn write_until(&self, deadline: Deadline) -> Option<WriteGuard<'_, T, S, P>> {
-        let taken = self.raw.write(Patience::until(Some(deadline)));
+        let taken = watched::enter::<_, _, true>(&self.raw, Patience::until(Some(deadline)));
         taken.is_ok().then(|| WriteGuard::new(self))
     }
 
     /// Takes the lock to write, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
+    #[track_caller]
     pub fn write_for(&self, timeout: Duration) -> Option<WriteGuard<'_, T, S, P>> {
-        self.try_write()
-            .or_else(|| self.write_until(Deadline::after(timeout)))
+        match self.try_write() {
+            Some(guard) => Some(guard),
+            None => self.write_until(Deadline::after(timeout)),
+        }
     }
 
     /// Takes the lock to write, as [`Self::read_interruptible`].
@@ -228,11 +243,12 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
     /// # Errors
     /// [`Unfinished`]: it is not taken.
     #[inline]
+    #[track_caller]
     pub fn write_interruptible(
         &self,
         deadline: Option<Deadline>,
     ) -> Result<WriteGuard<'_, T, S, P>, Unfinished> {
-        self.raw.write(Patience::interruptible(deadline))?;
+        watched::enter::<_, _, true>(&self.raw, Patience::interruptible(deadline))?;
         Ok(WriteGuard::new(self))
     }
 }

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
+use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::time::Deadline;
 
@@ -63,6 +64,8 @@ impl Default for Spin {
 
 // SAFETY: only one task changes the word from 0, with Acquire; its holder stores 0 with Release.
 unsafe impl RawLock for Spin {
+    const TRAITS: Traits = Traits::SHARED;
+
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {

@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// The newest build of the library in the folder of this very executable, and what was read of it.
 fn library(folder: &Path) -> PathBuf {
@@ -17,8 +18,13 @@ fn library(folder: &Path) -> PathBuf {
     newest.expect("this test depends on the library").1
 }
 
-/// The assembly of `tests/fast_path/pairs.rs`.
-fn assembly() -> String {
+/// The assembly of `tests/fast_path/pairs.rs`, made once: two at a time would share names of files.
+fn assembly() -> &'static str {
+    static ASSEMBLY: OnceLock<String> = OnceLock::new();
+    ASSEMBLY.get_or_init(compile)
+}
+
+fn compile() -> String {
     let folder = std::env::current_exe().unwrap();
     let folder = folder.parent().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast_path/pairs.rs");
@@ -84,7 +90,7 @@ fn a_free_pair_is_two_atomic_instructions_and_few_others() {
         "pair_inherit",
         "pair_inherit_plain",
     ] {
-        let path = straight(&assembly, function);
+        let path = straight(assembly, function);
         let listing = format!("{function}:\n{}", path.join("\n"));
         assert_eq!(
             path.iter().filter(|line| is_atomic(line)).count(),
@@ -102,4 +108,36 @@ fn a_free_pair_is_two_atomic_instructions_and_few_others() {
         println!("{listing}\n{locking} to lock, {unlocking} to unlock\n");
         assert!(locking <= 8 && unlocking <= 8, "{listing}");
     }
+}
+
+/// All of a function, what is not likely included.
+fn whole<'a>(assembly: &'a str, function: &str) -> Vec<&'a str> {
+    let (label, end) = (format!("{function}:"), format!(".size\t{function},"));
+    let lines = assembly.lines().skip_while(|line| *line != label);
+    let body = lines.take_while(|line| !line.trim_start().starts_with(&end));
+    body.collect()
+}
+
+#[test]
+fn a_lock_that_is_not_checked_has_no_instruction_of_the_checker() {
+    let assembly = assembly();
+    // Of the modules `check` and `hook`, in either way to spell a path in a symbol.
+    let is_checkers = |line: &&&str| line.contains("5check") || line.contains("4hook");
+    for function in [
+        "pair_wait_wake",
+        "pair_throughput",
+        "pair_inherit",
+        "pair_inherit_plain",
+        "pair_robust",
+        "pair_write",
+        "pair_read",
+    ] {
+        let body = whole(assembly, function);
+        assert!(body.len() > 4, "{function} is not there");
+        let found: Vec<_> = body.iter().filter(is_checkers).collect();
+        assert!(found.is_empty(), "{function}: {found:?}");
+    }
+    // One that is checked shows that the search finds something.
+    let body = whole(assembly, "pair_checked");
+    assert!(body.iter().any(|line| is_checkers(&line)), "{body:?}");
 }

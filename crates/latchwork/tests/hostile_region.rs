@@ -388,7 +388,7 @@ fn a_living_owner_in_a_file_that_nobody_has_is_damage() {
 
 /// Where the first slot lies: its life-word is its first word.
 const FIRST_SLOT: usize = 4096;
-const SLOT_BYTES: usize = 896;
+const SLOT_BYTES: usize = 1792;
 const DEAD: u32 = 0x4000_0000;
 /// In a slot: the generation, and the intent of the heap.
 const GENERATION: usize = 40;
@@ -396,8 +396,8 @@ const INTENT: usize = 448;
 /// The count of slots that were ever used.
 const SLOTS_USED: usize = at::END + 8;
 /// For 8 tasks and 8 names: the directory, the heap's tables (states, descriptors), and the heap.
-const NAMES: usize = 12288;
-const STATES: usize = 16384 + 128;
+const NAMES: usize = 20480;
+const STATES: usize = 24576 + 128;
 const DESCRIPTORS: usize = STATES + 128 * 8;
 const HEAP: usize = 65536;
 const SPAN: usize = 65536;

@@ -193,12 +193,12 @@ fn one_of_two_receivers_gives_up() {
 
 #[test]
 fn one_sender_and_one_receiver_never_both_sleep() {
-    Scene::default().explore(Some(4), one_to_one(1, 2));
+    Scene::default().explore(Some(3), one_to_one(1, 2));
     Scene {
         spurious: 1,
         ..Scene::default()
     }
-    .explore(Some(4), one_to_one(1, 2));
+    .explore(Some(3), one_to_one(1, 2));
     Scene::default().explore(Some(3), one_to_one(1, 3));
 }
 
@@ -221,7 +221,7 @@ fn two_messages_release_two_receivers_despite_spurious_wakeups() {
         spurious: 1,
         ..Scene::default()
     }
-    .explore(Some(3), one_to_two(1));
+    .explore(Some(2), one_to_two(1));
 }
 
 #[test]

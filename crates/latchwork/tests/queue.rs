@@ -20,12 +20,12 @@ fn region() -> Region {
 }
 
 fn queue(region: &Region) -> Queue<'_> {
-    Queue::create(region, "queue", &QueueOptions::new(4, 2048)).unwrap()
+    Queue::create(region, "queue", &QueueOptions::new(4, 8192)).unwrap()
 }
 
 /// The message comes, and comes once.
 fn expect_delivery(queue: Queue<'_>, message: &[u8]) {
-    let mut buffer = [0; 2048];
+    let mut buffer = [0; 8192];
     let length = queue.receive(&mut buffer).unwrap();
     assert_eq!(&buffer[..length], message);
     expect_empty(queue);
@@ -33,7 +33,7 @@ fn expect_delivery(queue: Queue<'_>, message: &[u8]) {
 
 fn expect_empty(queue: Queue<'_>) {
     assert!(matches!(
-        queue.try_receive(&mut [0; 2048]),
+        queue.try_receive(&mut [0; 8192]),
         Err(ReceiveError::Empty)
     ));
     assert!(queue.is_consistent().unwrap());
@@ -77,8 +77,8 @@ fn a_task_with_a_message_in_flight_cannot_leave() {
     other.detach().unwrap();
     expect_delivery(queue, b"precious");
     // None of these is in flight any more.
-    for length in [1, 1600] {
-        let message = &[7; 2048][..length];
+    for length in [1, 6000] {
+        let message = &[7; 8192][..length];
         queue.send(message).unwrap();
         queue.receive_held().unwrap().done();
         queue.send(message).unwrap();
@@ -92,8 +92,8 @@ fn a_message_of_a_thread_that_ended_is_delivered_again() {
     let _trial = Trial::begin("a_message_of_a_thread_that_ended_is_delivered_again");
     let region = region();
     let queue = queue(&region);
-    for length in [3, 1600] {
-        let message = &[5; 2048][..length];
+    for length in [3, 6000] {
+        let message = &[5; 8192][..length];
         queue.send(message).unwrap();
         thread::scope(|scope| {
             let receiver = scope.spawn(|| forget(queue.receive_held().unwrap()));

@@ -3,8 +3,8 @@
 
 use core::time::Duration;
 use latchwork::queue::{
-    ControlError, Discipline, Priority, Queue, QueueError, QueueOptions, Rank, ReceiveError,
-    SendError, Wait,
+    ControlError, Discipline, Message, Priority, Queue, QueueError, QueueOptions, Rank,
+    ReceiveError, SendError, Wait,
 };
 use latchwork::region::{Box, Region, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial};
@@ -18,16 +18,16 @@ fn region() -> Region {
 }
 
 fn queue(region: &Region, capacity: u32) -> Queue<'_> {
-    Queue::create(region, "queue", &QueueOptions::new(capacity, 2048)).unwrap()
+    Queue::create(region, "queue", &QueueOptions::new(capacity, 8192)).unwrap()
 }
 
 fn ordered(region: &Region, discipline: Discipline) -> Queue<'_> {
-    let options = QueueOptions::new(4, 2048).discipline(discipline);
+    let options = QueueOptions::new(4, 8192).discipline(discipline);
     Queue::create(region, &format!("{discipline:?}"), &options).unwrap()
 }
 
 fn receive(queue: Queue<'_>) -> Vec<u8> {
-    let mut buffer = [0; 2048];
+    let mut buffer = [0; 8192];
     let length = queue.try_receive(&mut buffer).unwrap();
     buffer[..length].to_vec()
 }
@@ -49,7 +49,7 @@ fn receiver(trial: &Trial, queue: Queue<'_>) -> Child {
 
 fn receiver_until(trial: &Trial, queue: Queue<'_>, wait: Wait) -> Child {
     let child = Child::fork(|| {
-        let mut buffer = [0; 2048];
+        let mut buffer = [0; 8192];
         let received = match wait {
             Wait::Until(deadline) => queue.receive_until(&mut buffer, deadline),
             _ => queue.receive(&mut buffer),
@@ -128,8 +128,8 @@ fn a_full_queue_refuses_who_does_not_wait() {
     let _trial = Trial::begin("a_full_queue_refuses_who_does_not_wait");
     let region = region();
     let queue = queue(&region, 2);
-    for length in [1, 1900] {
-        let message = &[7; 2048][..length];
+    for length in [1, 6000] {
+        let message = &[7; 8192][..length];
         queue.send(message).unwrap();
         queue.send(message).unwrap();
         assert!(matches!(queue.try_send(message), Err(SendError::Full)));
@@ -162,12 +162,12 @@ fn errors_come_in_order_deleted_before_too_long_before_full() {
     let region = region();
     let queue = queue(&region, 1);
     queue.send(b"").unwrap();
-    let long = [0; 2049];
+    let long = [0; 8193];
     assert!(matches!(
         queue.try_send(&long),
         Err(SendError::TooLong {
-            bytes: 2049,
-            max_message: 2048
+            bytes: 8193,
+            max_message: 8192
         })
     ));
     assert!(matches!(queue.try_send(b"1"), Err(SendError::Full)));
@@ -245,10 +245,10 @@ fn expect(mut child: Child, code: i32) {
 fn a_broadcast_reaches_all_who_wait_and_nobody_else() {
     let trial = Trial::begin("a_broadcast_reaches_all_who_wait_and_nobody_else");
     let region = region();
-    let mut spoken = vec![7; 1900];
+    let mut spoken = vec![7; 6000];
     for discipline in [Discipline::Racing, Discipline::Fifo, Discipline::Priority] {
         let queue = ordered(&region, discipline);
-        for length in [1, 1900] {
+        for length in [1, 6000] {
             spoken[0] = length as u8;
             assert_eq!(queue.broadcast(&spoken[..length]).unwrap(), 0);
             assert!(queue.is_empty());
@@ -276,10 +276,10 @@ fn a_broadcast_to_tasks_that_are_killed_leaves_nothing() {
     let trial = Trial::begin("a_broadcast_to_tasks_that_are_killed_leaves_nothing");
     let region = region();
     let queue = queue(&region, 1);
-    for length in [1, 1900] {
+    for length in [1, 6000] {
         let mut waiting: Vec<_> = (0..3).map(|_| receiver(&trial, queue)).collect();
         waiting.iter().for_each(|child| child.signal(libc::SIGSTOP));
-        assert_eq!(queue.broadcast(&[5; 1900][..length]).unwrap(), 3);
+        assert_eq!(queue.broadcast(&[5; 6000][..length]).unwrap(), 3);
         assert_eq!(waiting[0].kill(), Exit::Signal(libc::SIGKILL));
         assert_eq!(waiting[1].kill(), Exit::Signal(libc::SIGKILL));
         region.sweep().unwrap();
@@ -287,7 +287,7 @@ fn a_broadcast_to_tasks_that_are_killed_leaves_nothing() {
         assert_eq!(waiting[2].wait(), Exit::Code(5));
         assert!(queue.is_consistent().unwrap());
         let late = receiver(&trial, queue);
-        assert_eq!(queue.broadcast(&[6; 1900][..length]).unwrap(), 1);
+        assert_eq!(queue.broadcast(&[6; 6000][..length]).unwrap(), 1);
         expect(late, 6);
     }
 }
@@ -370,9 +370,9 @@ fn deletion_ends_the_waits_of_senders() {
     let region = region();
     let queue = queue(&region, 1);
     queue.send(b"1").unwrap();
-    let senders = [1, 1900].map(|length| {
+    let senders = [1, 6000].map(|length| {
         let child = Child::fork(|| {
-            let sent = queue.send(&[0; 1900][..length]);
+            let sent = queue.send(&[0; 6000][..length]);
             assert!(matches!(sent, Err(SendError::Deleted)));
         });
         trial.wait_until(|| child.is_in_futex());
@@ -398,11 +398,54 @@ fn a_deleted_queue_can_be_made_anew_and_old_handles_stay_dead() {
     new.send(b"new").unwrap();
     drop(held);
     assert_eq!(drained(new), [b"new"]);
-    let other = QueueOptions::new(3, 2048);
+    let other = QueueOptions::new(3, 8192);
     assert!(matches!(
         Queue::create(&region, "queue", &other),
         Err(QueueError::OtherOptions { capacity: 2, .. })
     ));
+}
+
+/// A message of the deleted queue has no place in the new one to come again to: be it given back, or its receiver dead.
+#[test]
+fn a_message_in_flight_does_not_outlive_its_queue_in_a_new_one() {
+    let trial = Trial::begin("a_message_in_flight_does_not_outlive_its_queue_in_a_new_one");
+    let region = region();
+    let turn = Queue::create(&region, "turn", &QueueOptions::new(1, 1)).unwrap();
+    for discipline in [Discipline::Racing, Discipline::Fifo] {
+        for killed in [false, true] {
+            let old = ordered(&region, discipline);
+            old.send(b"small").unwrap();
+            let block = Box::copied_in(&[7; 5000], &region).unwrap();
+            old.send_block(block, Wait::Not).unwrap();
+            let blocks = region.heap_stats().shared_blocks;
+            let mut child = Child::fork(|| {
+                let held = [(); 2].map(|()| old.receive_held().unwrap());
+                if killed {
+                    thread::park();
+                }
+                // Until the queue has been made anew.
+                turn.receive(&mut [0]).unwrap();
+                assert_eq!((&*held[0], held[1].len()), (&b"small"[..], 5000));
+                held.into_iter().for_each(Message::give_back);
+            });
+            trial.wait_until(|| old.is_empty() && child.is_in_futex());
+            old.delete().unwrap();
+            let new = ordered(&region, discipline);
+            if killed {
+                assert_eq!(child.kill(), Exit::Signal(libc::SIGKILL));
+                region.sweep().unwrap();
+            } else {
+                turn.send(b"!").unwrap();
+                child.succeed();
+            }
+            assert!(drained(new).is_empty(), "{discipline:?}, {killed}");
+            assert_eq!(region.heap_stats().shared_blocks, blocks - 1);
+            for _ in 0..new.capacity() {
+                new.try_send(b"new").unwrap();
+            }
+            assert_eq!(drained(new).len(), new.capacity() as usize);
+        }
+    }
 }
 
 #[test]
@@ -435,7 +478,7 @@ fn a_reserved_place_is_sent_when_committed_and_free_when_dropped() {
         assert_eq!(drained(queue), [b"2"]);
     }
     let place = queue.reserve(Wait::Forever).unwrap();
-    assert!(matches!(place.commit(2049), Err(SendError::TooLong { .. })));
+    assert!(matches!(place.commit(8193), Err(SendError::TooLong { .. })));
     let place = queue.reserve(Wait::Forever).unwrap();
     let mut child = Child::fork(|| place.commit(1).unwrap());
     assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));

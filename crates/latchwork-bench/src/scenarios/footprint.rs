@@ -12,7 +12,12 @@
 //! thread, after it has locked before. Where no branch is taken and nothing is called, that is the
 //! same number: the one checks the other. A system call is one instruction.
 //!
+//! *program-text*, *-data* and *-bss* are of a whole program in C, with semaphores and with mutexes:
+//! see [`program`].
+//!
 //! A figure is the sum of locking and unlocking; nothing is subtracted.
+
+mod program;
 
 use std::hint::black_box;
 use std::io;
@@ -21,7 +26,7 @@ use std::thread;
 
 use libc::c_int;
 
-use super::{Prepared, Scenario};
+use super::{Contestant, Prepared, Scenario};
 use crate::measure::{Case, Sample};
 use crate::peers::code::{Executable, FastPath};
 use crate::peers::locks::{self, Between, Peer, Visitor};
@@ -76,6 +81,13 @@ impl Scenario for Footprint {
         PEERS
     }
 
+    fn contestants(&self) -> Vec<Contestant> {
+        let locks = self.locks().iter().map(|peer| peer.contestant());
+        locks
+            .chain(program::PROGRAMS.iter().map(program::Program::contestant))
+            .collect()
+    }
+
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
         let executable = Executable::this().map_err(|error| error.to_string());
@@ -120,6 +132,21 @@ impl Scenario for Footprint {
             let cases = rows.map(|(name, _, pair)| self.case(name, case, *pair));
             prepared.cases.extend(cases);
         }
+        for (index, case) in program::CASES.into_iter().enumerate() {
+            let wanted = |one: &&program::Program| plan.wants(program::PROGRAMS[0].name, one.name);
+            for program in program::PROGRAMS.iter().filter(wanted) {
+                if let Ok(sizes) = program.sizes() {
+                    let published = vec![("published_kernel_bytes", program.published[index])];
+                    let figure = [sizes[index], 0.0];
+                    let case = self.case(program.name, case, figure);
+                    prepared.cases.push(Case {
+                        beside: published,
+                        is_base: program.name == program::PROGRAMS[0].name,
+                        ..case
+                    });
+                }
+            }
+        }
         prepared
     }
 }
@@ -143,8 +170,8 @@ impl Footprint {
             _ => vec![("lock", pair[0]), ("unlock", pair[1])],
         };
         let unit = match case {
-            Variant::Size | Variant::Text => Unit::Bytes,
-            _ => Unit::Instructions,
+            Variant::Instructions | Variant::Executed => Unit::Instructions,
+            _ => Unit::Bytes,
         };
         Case {
             contestant: name,

@@ -197,6 +197,7 @@ LW_INLINE int lw__give_once(lw_recursive_mutex_t *mutex)
 		return 1;
 	}
 	__atomic_store_n(&mutex->lw_owner, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&mutex->lw_depth, 0, __ATOMIC_RELAXED);
 	return lw__give_bit(&mutex->lw_word, 0);
 }
 

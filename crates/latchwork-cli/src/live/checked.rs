@@ -2,9 +2,11 @@
 
 use super::gather::{Gathering, Subject};
 use super::picture::{Hold, Key, Kind, Lock, Place, Role, Spot, Waiter};
+use super::regions::Tables;
 use super::word::State;
 use latchwork::check::hook::{self, Held, Mode, Site, TaskView, Traits};
 use latchwork::check::{BoardReader, BoardTask};
+use latchwork::region::inspect::RegionPlace;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -33,6 +35,7 @@ impl Gathering {
             let Some(task) = known.filter(|task| subject.tasks.contains(task)) else {
                 continue;
             };
+            self.on_board.insert(task);
             for held in held {
                 self.add_held(subject, &board, task, &held);
             }
@@ -88,6 +91,70 @@ impl Gathering {
             Mode::Shared => Role::Shared,
         };
         self.add_waiter(lock, Waiter { task, role });
+    }
+
+    /// Adds what a task's slot in a region says, if its process has no board that can be seen: of locks in that
+    /// region, for others mean nothing here.
+    pub(super) fn record_of(&mut self, tables: &Tables<'_>, task: usize, view: &TaskView) {
+        if self.on_board.contains(&task) {
+            return;
+        }
+        let spot = |site: Site| match site {
+            Site::UNKNOWN => Spot::Unknown,
+            site => Spot::Text(format!("{:#x} of process {}", site.0 & !1, view.process)),
+        };
+        for held in view.held() {
+            let Some(lock) = self.recorded_lock(tables, &held) else {
+                continue;
+            };
+            let entry = &mut self.picture.locks[lock];
+            if entry.holds.iter().any(|hold| hold.task == task) {
+                continue;
+            }
+            if !entry.owners.contains(&task) {
+                entry.owners.push(task);
+            }
+            if entry.state == State::Unknown {
+                entry.state = State::Held;
+            }
+            entry.holds.push(Hold {
+                task,
+                held_for: since(held.since),
+                at: spot(held.site),
+            });
+        }
+        if let Some(wanted) = view.wants {
+            let entry = &mut self.picture.tasks[task];
+            entry.waited = Some(since(wanted.since));
+            entry.waited_is_exact = true;
+            entry.waits_at = Some(spot(wanted.site));
+            let is_lock = matches!(
+                wanted.lock.kind,
+                hook::Kind::Mutex | hook::Kind::RwLock | hook::Kind::Spin
+            );
+            if is_lock && let Some(lock) = self.recorded_lock(tables, &wanted) {
+                let role = match wanted.mode {
+                    Mode::Exclusive => Role::Exclusive,
+                    Mode::Shared => Role::Shared,
+                };
+                self.add_waiter(lock, Waiter { task, role });
+            }
+        }
+    }
+
+    fn recorded_lock(&mut self, tables: &Tables<'_>, held: &Held) -> Option<usize> {
+        let address = held.lock.address as u64;
+        let offset = address.checked_sub(tables.contents.base)?;
+        let object = match tables.contents.place(offset)? {
+            RegionPlace::Object { name, offset: 0 } => name.to_owned(),
+            RegionPlace::Object { name, offset } => format!("{name}+{offset:#x}"),
+            RegionPlace::Heap => format!("{address:#x}"),
+            _ => return None,
+        };
+        let kind = Kind::Checked(held.lock.kind, held.lock.traits.contains(Traits::LENDS));
+        Some(self.lock_at(tables.key(address), || {
+            tables.lock(&object, address, kind, State::Unknown)
+        }))
     }
 
     /// The place of a lock in the picture that a thread of the process holds or wants.

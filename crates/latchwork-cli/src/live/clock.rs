@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn lists_of_processors_are_read_and_bounded() {
         assert_eq!(processors("1-3,7"), [1, 2, 3, 7]);
-        assert_eq!(processors("(null)"), []);
+        assert!(processors("(null)").is_empty());
         assert_eq!(processors("5-99999999999").last(), Some(&CpuSet::MAX_CPU));
     }
 }

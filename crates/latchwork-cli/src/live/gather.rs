@@ -23,6 +23,8 @@ pub(super) struct Gathering {
     /// Threads by the ID in their own PID namespace.
     pub(super) threads: HashMap<(u64, u32), usize>,
     pub(super) locks: HashMap<Key, usize>,
+    /// Tasks of processes whose board was read.
+    pub(super) on_board: HashSet<usize>,
     /// Tasks that say themselves what they wait for.
     pub(super) told: HashSet<usize>,
     /// Of the picture's regions.
@@ -127,8 +129,12 @@ impl Gathering {
 
     /// Adds a process's threads; `None` if its memory is not to be looked at, or not worth it.
     fn threads_of(&mut self, pid: u32) -> Option<Subject> {
-        let namespace = namespace(&pid.to_string());
-        let foreign = namespace != 0 && namespace != self.ours;
+        // One that is not to be seen is ours, most likely: then regions' tasks are found all the same.
+        let namespace = match namespace(&pid.to_string()) {
+            0 => self.ours,
+            namespace => namespace,
+        };
+        let foreign = namespace != self.ours;
         let mut process = None;
         let mut tasks = Vec::new();
         let mut hidden = false;

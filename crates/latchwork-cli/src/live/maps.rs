@@ -17,7 +17,6 @@ pub(crate) struct Mapping {
     pub(crate) end: u64,
     /// Changes are seen by others who map the same file.
     pub(crate) shared: bool,
-    pub(crate) executable: bool,
     /// In the file, of `start`.
     pub(crate) offset: u64,
     /// As `stat` gives it.
@@ -94,7 +93,6 @@ impl Mapping {
             start: hex(start)?,
             end: hex(end)?,
             shared: rights.get(3) == Some(&b's'),
-            executable: rights.get(2) == Some(&b'x'),
             offset: hex(offset)?,
             device: rustix::fs::makedev(major, minor),
             inode,

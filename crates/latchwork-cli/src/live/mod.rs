@@ -15,6 +15,9 @@
 //! What is read is not of one instant, and may be anything: every number is bounded before it is used, every address
 //! leads to a read that can fail. Circles of waits are looked at twice (see `graph.rs`).
 //!
+//! A process that the kernel keeps from giving up its address space (it sleeps uninterruptibly in a page fault, say)
+//! can make a look wait, as it does `ps`.
+//!
 //! *Cannot be seen:* locks that nobody waits for and that are not robust; readers of a pthread reader/writer lock;
 //! who would signal a condition variable or a semaphore; locks of green threads.
 

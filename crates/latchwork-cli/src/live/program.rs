@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 /// A program larger than this keeps its names to itself.
-const MOST_BYTES: u64 = 512 << 20;
+const MOST_BYTES: u64 = 256 << 20;
 
 type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
 

@@ -8,16 +8,16 @@ use latchwork::semaphore::inspect::SemaphoreReport;
 use std::collections::HashMap;
 
 /// A region whose tables are added.
-struct Tables<'a> {
+pub(super) struct Tables<'a> {
     region: usize,
     file: (u64, u64),
-    contents: &'a Contents,
+    pub(super) contents: &'a Contents,
     /// The picture's tasks, by slot.
     tasks: HashMap<u16, usize>,
 }
 
 impl Tables<'_> {
-    fn key(&self, address: u64) -> Key {
+    pub(super) fn key(&self, address: u64) -> Key {
         Key::Shared {
             device: self.file.0,
             inode: self.file.1,
@@ -33,7 +33,7 @@ impl Tables<'_> {
         }
     }
 
-    fn lock(&self, name: &str, address: u64, kind: Kind, state: State) -> Lock {
+    pub(super) fn lock(&self, name: &str, address: u64, kind: Kind, state: State) -> Lock {
         let place = Place::Region {
             region: self.region,
             object: Some(name.to_owned()),
@@ -74,6 +74,12 @@ impl Gathering {
                 self.add_queue(&tables, &queue);
             }
             self.add_events(&tables);
+            for report in &contents.tasks {
+                if let (Some(view), Some(&task)) = (&report.checked, tables.tasks.get(&report.slot))
+                {
+                    self.record_of(&tables, task, view);
+                }
+            }
         }
         self.picture.regions = regions;
     }

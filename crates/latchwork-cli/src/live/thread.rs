@@ -90,7 +90,7 @@ impl Schedule {
         Some(Self {
             policy,
             own: i32::try_from(own).ok()?,
-            rank: i32::try_from((-1 - counts).clamp(0, 100)).ok()?,
+            rank: i32::try_from((-1i64).saturating_sub(counts).clamp(0, 100)).ok()?,
         })
     }
 

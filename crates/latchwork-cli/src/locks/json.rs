@@ -142,7 +142,8 @@ fn report(picture: &Picture) -> Report<'_> {
     let mut places = BTreeMap::new();
     for lock in &picture.locks {
         let waiters = lock.waiters.iter().map(|waiter| waiter.task);
-        for task in lock.owners.iter().copied().chain(waiters) {
+        let holders = lock.holds.iter().map(|hold| hold.task);
+        for task in lock.owners.iter().copied().chain(waiters).chain(holders) {
             places.insert(task, 0);
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct App {
     choices: [Choice; Pane::ALL.len()],
     /// Lines that a page of the table has.
     pub(super) page: usize,
+    /// The columns that are shown.
+    pub(super) shown: Vec<usize>,
     is_done: bool,
 }
 
@@ -96,6 +98,7 @@ impl App {
             history: History::default(),
             choices: Default::default(),
             page: 1,
+            shown: Vec::new(),
             is_done: false,
         }
     }
@@ -178,12 +181,17 @@ impl App {
         }
     }
 
-    /// Sorts by a column further on: the highest numbers first, texts from A.
+    /// Sorts by a column further on, of those that are shown: the highest numbers first, texts from A.
     fn sort_by(&mut self, step: isize) {
-        let columns = self.pane.columns();
+        let count = self.shown.len() as isize;
+        if count == 0 {
+            return;
+        }
         let (column, _) = self.order();
-        let next = (column as isize + step).rem_euclid(columns.len() as isize) as usize;
-        self.choice().sort = Some((next, columns[next].is_number));
+        let place = self.shown.iter().position(|shown| *shown == column);
+        let next = (place.unwrap_or(0) as isize + step).rem_euclid(count) as usize;
+        let column = self.shown[next];
+        self.choice().sort = Some((column, self.pane.columns()[column].is_number));
     }
 
     fn scroll(&mut self, code: KeyCode) {
@@ -229,7 +237,10 @@ mod tests {
         let (column, descending) = app.order();
         press(&mut app, "r");
         assert_eq!(app.order(), (column, !descending));
-        press(&mut app, "sS");
+        app.shown = vec![0, column];
+        press(&mut app, "s");
+        assert_eq!(app.order(), (0, false));
+        press(&mut app, "S");
         assert_eq!(app.order().0, column);
     }
 

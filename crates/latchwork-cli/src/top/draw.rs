@@ -81,7 +81,7 @@ fn summary_line(app: &App, width: u16) -> Line<'static> {
     spans.extend(number(waiting, "waiting", DOUBTFUL));
     spans.extend(number(contended, "contended", DOUBTFUL));
     spans.extend(number(picture.regions.len(), "region", TITLE));
-    if width >= 100 {
+    if width >= 120 {
         spans.extend(number(picture.locks.len(), "lock", TITLE));
         spans.extend(number(picture.tasks.len(), "thread", TITLE));
         spans.extend(number(picture.hidden_processes, "hidden", DOUBTFUL));
@@ -139,6 +139,7 @@ fn pane(frame: &mut Frame<'_>, app: &mut App, sheet: &Sheet, area: Rect) {
     }
     let (sorted, descending) = app.order();
     let fitted = sheet.fit(area.width);
+    app.shown = fitted.iter().map(|(index, _)| *index).collect();
     let cell = |text: String, index: usize| {
         let line = Line::from(text);
         Cell::from(if sheet.columns[index].is_number {

@@ -52,8 +52,8 @@ const LOCKS: &[Column] = &[
 ];
 
 const QUEUES: &[Column] = &[
-    Column::text("QUEUE", 18, 3, 0),
-    Column::text("REGION", 12, 1, 2),
+    Column::text("QUEUE", 16, 3, 0),
+    Column::text("REGION", 10, 1, 2),
     Column::number("DEPTH", 6, 0),
     Column::number("CAPACITY", 8, 1),
     Column::number("FULL", 5, 0),
@@ -77,16 +77,16 @@ const REGIONS: &[Column] = &[
 ];
 
 const COPROCS: &[Column] = &[
-    Column::text("NAME", 14, 1, 0),
+    Column::text("NAME", 12, 1, 0),
     Column::number("PID", 7, 0),
-    Column::number("PARENT", 7, 1),
+    Column::number("PARENT", 7, 2),
     Column::text("ROLE", 7, 0, 0),
     Column::text("S", 1, 0, 0),
     Column::number("TASKS", 5, 1),
-    Column::number("RSS", 10, 0),
+    Column::number("RSS", 9, 0),
     Column::text("REGION", 12, 1, 1),
     Column::text("WAITS FOR", 16, 2, 1),
-    Column::text("COMMAND", 16, 3, 2),
+    Column::text("COMMAND", 16, 3, 3),
 ];
 
 const FINDINGS: &[Column] = &[

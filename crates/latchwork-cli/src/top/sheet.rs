@@ -227,8 +227,8 @@ mod tests {
         by_pid.sort(1, true);
         assert_eq!(names(&by_pid), ["A", "b", "c"]);
         let mut found = sheet();
-        found.filter("a");
-        assert_eq!(names(&found), ["A"]);
+        found.filter("B");
+        assert_eq!(names(&found), ["b"]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
@@ -26,20 +28,21 @@ pub(super) fn session(
     let mut terminal = ratatui::try_init()?;
     // Relaxed: the flag is all there is to know.
     let result = body(&mut terminal, &|| ended.load(Ordering::Relaxed));
-    ratatui::try_restore()?;
-    result
+    let restored = ratatui::try_restore();
+    result.and(restored)
 }
 
 /// Passes on the keys that are pressed, and waits a moment for the first one.
 pub(super) fn keys(mut press: impl FnMut(KeyEvent)) -> io::Result<()> {
     let mut patience = PATIENCE;
     loop {
-        match event::poll(patience) {
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
-            // By one of our signals.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
-            Err(error) => return Err(error),
+        // What was read and not passed on yet does not make the terminal ready.
+        if !event::poll(Duration::ZERO)? {
+            if patience.is_zero() || !is_ready(patience)? {
+                return Ok(());
+            }
+            patience = Duration::ZERO;
+            continue;
         }
         if let Event::Key(key) = event::read()?
             && key.kind != KeyEventKind::Release
@@ -48,4 +51,23 @@ pub(super) fn keys(mut press: impl FnMut(KeyEvent)) -> io::Result<()> {
         }
         patience = Duration::ZERO;
     }
+}
+
+/// Whether there is something to read; false after the patience, or by one of our signals.
+///
+/// # Errors
+/// The terminal is gone. (Asked for a key then, the library that reads them looks for one for ever.)
+fn is_ready(patience: Duration) -> io::Result<bool> {
+    let stdin = io::stdin();
+    let mut look = [PollFd::new(&stdin, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    match poll(&mut look, Some(&patience)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let seen = look[0].revents();
+    if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+        return Err(io::Error::other("the terminal is gone"));
+    }
+    Ok(seen.contains(PollFlags::IN))
 }

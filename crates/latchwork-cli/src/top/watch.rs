@@ -4,7 +4,7 @@ use crate::live::{self, Picture, Symbols};
 use crate::process::Process;
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 /// One look.
@@ -64,7 +64,12 @@ impl Watch {
     }
 
     /// A view that has come meanwhile.
-    pub(super) fn next(&self) -> Option<View> {
-        self.views.try_recv().ok()
+    pub(super) fn next(&self) -> io::Result<Option<View>> {
+        match self.views.try_recv() {
+            Ok(view) => Ok(Some(view)),
+            Err(TryRecvError::Empty) => Ok(None),
+            // It has said why.
+            Err(TryRecvError::Disconnected) => Err(io::Error::other("the look has ended")),
+        }
     }
 }

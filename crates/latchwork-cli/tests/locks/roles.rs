@@ -275,7 +275,7 @@ fn checked() {
     set_on(true);
     let address = std::ptr::from_ref(&PLAIN).addr();
     let lock = hook::Lock::new(address, hook::Kind::Mutex);
-    let _ = hook::initialised(lock, Some("the ledger"), hook::Site::caller());
+    hook::initialised(lock, Some("the ledger"), hook::Site::caller());
     let (held, is_held) = mpsc::channel();
     task("holder", move || {
         let _plain = PLAIN.lock();
@@ -457,7 +457,9 @@ fn crowd(name: &str) {
     }
     all_hold.wait();
     for index in 0..3 {
-        let attributes = Attributes::new().name(&format!("coproc {index}"));
+        let attributes = Attributes::new()
+            .name(&format!("coproc {index}"))
+            .die_with_parent();
         let queue = region.object("wake up", || AtomicU64::new(0)).unwrap();
         let coproc = coprocs.spawn(coproc, &queue, &attributes).unwrap();
         // It lives as long as this process.

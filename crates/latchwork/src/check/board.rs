@@ -11,7 +11,7 @@
 
 use super::layout::{
     BOARD, BYTES, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, Place,
-    TEXT_BYTES, TEXTS, TEXTS_AT, Text, VERSION, lock_slot, text_slot,
+    TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, text_slot,
 };
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::mutex::{RawLock, WaitWake};
@@ -208,27 +208,54 @@ impl Board {
         // A table that is nearly full makes long searches.
         let probes = LOCKS / 8;
         let free = (0..probes)
-            .map(|step| self.entry((first + step) % LOCKS))
-            .find(|entry| {
+            .map(|step| (first + step) % LOCKS)
+            .find(|index| {
+                let entry = self.entry(*index);
                 entry.address.load(Ordering::Relaxed) == 0
                     || entry.what.load(Ordering::Relaxed) & GONE != 0
             });
-        let Some(entry) = free else {
+        let Some(index) = free else {
             header.unchecked.fetch_add(1, Ordering::Relaxed);
             return None;
         };
+        let entry = self.entry(index);
         fill(entry);
-        header.locks.fetch_add(1, Ordering::Relaxed);
+        if entry.address.load(Ordering::Relaxed) == 0 {
+            self.use_more(&header.locks, USED_AT, index);
+        }
         // Release: pairs with `lock`.
         entry.address.store(address as u64, Ordering::Release);
         Some(entry)
     }
 
+    /// One more place of a table is in use. (To look at all places of a table would give memory to each.)
+    fn use_more(self, count: &AtomicU32, used_at: usize, index: usize) {
+        let number = count.load(Ordering::Relaxed);
+        let place: &AtomicU32 = self.at(used_at + number as usize * size_of::<AtomicU32>());
+        place.store(index as u32, Ordering::Relaxed);
+        // Release: pairs with `used`.
+        count.store(number + 1, Ordering::Release);
+    }
+
+    fn used(self, count: &AtomicU32, used_at: usize) -> impl Iterator<Item = usize> + use<> {
+        let used = count.load(Ordering::Acquire) as usize;
+        (0..used).map(move |number| {
+            let place: &AtomicU32 = self.at(used_at + number * size_of::<AtomicU32>());
+            place.load(Ordering::Relaxed) as usize
+        })
+    }
+
     /// All locks that were ever entered.
     pub(super) fn locks(self) -> impl Iterator<Item = &'static Entry> {
-        (0..LOCKS)
-            .map(move |index| self.entry(index))
+        self.used(&self.header().locks, USED_AT)
+            .map(move |index| self.entry(index % LOCKS))
             .filter(|entry| entry.address.load(Ordering::Acquire) != 0)
+    }
+
+    /// All texts.
+    fn texts(self) -> impl Iterator<Item = &'static Text> {
+        self.used(&self.header().texts, USED_TEXTS_AT)
+            .map(move |index| self.text(index % TEXTS))
     }
 
     fn find_text(self, key: u64) -> (Option<&'static Text>, Option<&'static Text>) {
@@ -262,20 +289,17 @@ impl Board {
             let _ = core::fmt::write(&mut Writer { place, at: 0 }, text);
             // Release: pairs with `find_text`.
             place.key.store(key, Ordering::Release);
+            let first = ptr::from_ref(self.text(0)).addr();
+            let index = (ptr::from_ref(place).addr() - first) / size_of::<Text>();
+            self.use_more(&self.header().texts, USED_TEXTS_AT, index);
         }
     }
 
     /// Copies what a parent's board says of texts and locks.
     fn bring_over(self, parents: Self) {
-        for index in 0..TEXTS {
-            let (from, to) = (parents.text(index), self.text(index));
-            let key = from.key.load(Ordering::Acquire);
-            if key != 0 {
-                for (from, to) in from.bytes.iter().zip(&to.bytes) {
-                    to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-                }
-                to.key.store(key, Ordering::Relaxed);
-            }
+        for text in parents.texts() {
+            let key = text.key.load(Ordering::Acquire);
+            self.enter_text(key, format_args!("{}", text.copy()));
         }
         for entry in parents.locks() {
             let address = entry.address.load(Ordering::Relaxed) as usize;

@@ -11,14 +11,17 @@
 use super::kinds::Checkable;
 use super::tag::Tag;
 use super::tell;
-use crate::hook::{How, Lock, Mode, Site, Verdict};
-use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
+use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished, pause};
 use crate::time::Deadline;
 use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
+
+/// Looks before a wait is told of: as many as a wait-wake mutex makes before it sleeps.
+const POLLS: u32 = 200;
 
 /// What a checked lock does with a call that would wait for ever: it waits, after the report.
 #[derive(Debug)]
@@ -164,6 +167,17 @@ impl<P: Checkable, A> Checked<P, A> {
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
     ) -> Result<bool, Failed<P::Fault, U>> {
         let me = self.me();
+        // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
+        // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
+        if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
+            for poll in 0..POLLS {
+                pause(poll);
+                if self.lock.try_acquire().map_err(Failed::Fault)? {
+                    tell::taken(me, Mode::Exclusive, How::Locked, site);
+                    return Ok(true);
+                }
+            }
+        }
         let verdict = tell::wants(me, Mode::Exclusive, deadline.is_some(), site);
         if refuses && verdict == Verdict::Deadlock {
             tell::gave_up(me);
@@ -265,6 +279,8 @@ fn refusal_of<F>(failed: Failed<F, Never>) -> Refused<F> {
 unsafe impl<P: Checkable> Protocol for Checked<P, Reports> {
     type Fault = P::Fault;
     type Outcome<G> = P::Outcome<G>;
+    const TRAITS: Traits = P::TRAITS;
+    const CHECKS_ITSELF: bool = true;
 
     #[inline]
     fn outcome<G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
@@ -317,6 +333,8 @@ unsafe impl<P: Checkable> Protocol for Checked<P, Reports> {
 unsafe impl<P: Checkable> Protocol for Checked<P, Refuses> {
     type Fault = Refused<P::Fault>;
     type Outcome<G> = Result<G, Self::Fault>;
+    const TRAITS: Traits = P::TRAITS;
+    const CHECKS_ITSELF: bool = true;
 
     #[inline]
     fn outcome<G>(result: Result<G, Self::Fault>) -> Result<G, Self::Fault> {

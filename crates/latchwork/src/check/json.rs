@@ -1,7 +1,7 @@
 //! A finding as JSON, on one line.
 //!
 //! Written by hand, since findings are made where nothing may be allocated: in an allocator's own lock, for
-//! instance. `tests/check_report.rs` reads it back.
+//! instance. The tool's `tests/check_report.rs` reads it back.
 
 use super::finding::{Confidence, Finding, LockText, TaskText, Use};
 use crate::hook::Mode;

@@ -138,14 +138,27 @@ fn note_page(address: usize) {
 pub(super) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Entry> {
     const PAGE: usize = 4096;
     let board = board::board();
-    let pages = (range.start & !(PAGE - 1)..range.end).step_by(PAGE);
-    pages
+    // The table is gone through instead of the addresses where these are many.
+    let is_large = range.len() > 256 * PAGE;
+    let (few, all) = if is_large {
+        (0..0, board)
+    } else {
+        (range.clone(), None)
+    };
+    let pages = (few.start & !(PAGE - 1)..few.end).step_by(PAGE);
+    let near = pages
         .filter(|page| page_of(*page).load(Ordering::Relaxed) != 0)
         .flat_map(move |page| {
-            let start = page.max(range.start).next_multiple_of(4);
-            (start..range.end.min(page + PAGE)).step_by(4)
+            let start = page.max(few.start).next_multiple_of(4);
+            (start..few.end.min(page + PAGE)).step_by(4)
         })
-        .filter_map(move |address| board?.lock(address))
+        .filter_map(move |address| board?.lock(address));
+    let far = all.into_iter().flat_map(Board::locks).filter(move |entry| {
+        let address = entry.address.load(Ordering::Relaxed) as usize;
+        range.contains(&address)
+    });
+    let is_there = |entry: &&Entry| entry.what.load(Ordering::Relaxed) & GONE == 0;
+    near.chain(far).filter(is_there)
 }
 
 /// The key of a name: its hash, which is even and not 0.

@@ -8,6 +8,8 @@
 //! | [`Place`] × [`PLACES`] | [`PLACES_AT`] | a record for each thread, and what does not fit into it |
 //! | [`Text`] × [`TEXTS`] | [`TEXTS_AT`] | places in sources, and names, by key: a hash set, probed linearly |
 //! | [`Entry`] × [`LOCKS`] | [`LOCKS_AT`] | the locks, by address: a hash table, probed linearly |
+//! | `u32` × [`LOCKS`] | [`USED_AT`] | which of these are in use, in the order of their coming: the first [`Header::locks`] |
+//! | `u32` × [`TEXTS`] | [`USED_TEXTS_AT`] | the same for texts: the first [`Header::texts`] |
 //!
 //! The file is sparse: a page takes memory when something is written to it. A reader trusts nothing: all
 //! positions follow from the constants, and any string of bytes is a value of each type.
@@ -42,8 +44,12 @@ pub const PLACES_AT: usize = 4096;
 pub const TEXTS_AT: usize = PLACES_AT + PLACES * size_of::<Place>();
 /// See [`PLACES_AT`].
 pub const LOCKS_AT: usize = TEXTS_AT + TEXTS * size_of::<Text>();
+/// See [`PLACES_AT`].
+pub const USED_AT: usize = LOCKS_AT + LOCKS * size_of::<Entry>();
+/// See [`PLACES_AT`].
+pub const USED_TEXTS_AT: usize = USED_AT + LOCKS * size_of::<AtomicU32>();
 /// Bytes of the whole file.
-pub const BYTES: usize = LOCKS_AT + LOCKS * size_of::<Entry>();
+pub const BYTES: usize = USED_TEXTS_AT + TEXTS * size_of::<AtomicU32>();
 
 /// The beginning of a board.
 #[repr(C)]
@@ -57,8 +63,10 @@ pub struct Header {
     pub process: AtomicU32,
     /// Places from here on were never used.
     pub places: AtomicU32,
-    /// Locks that were seen so far.
+    /// Places of the table of locks in use.
     pub locks: AtomicU32,
+    /// Places of the table of texts in use.
+    pub texts: AtomicU32,
     /// Locks that found no room, and are not checked.
     pub unchecked: AtomicU32,
     /// Findings that were reported so far, by how bad they are: deadlocks, potential ones, long waits,

@@ -1,10 +1,43 @@
 //! Locks that explain themselves: rules, deadlocks, order, priority inversion, long waits.
 //!
+//! | to check | do |
+//! | --- | --- |
+//! | one mutex | give it a [`Checked`] protocol: `Mutex<T, Checked<WaitWake>>`, `Mutex<T, Robust<Checked<WaitWake<Shared>>>>` |
+//! | one reader/writer lock | [`CheckedRwLock`] |
+//! | all mutexes and reader/writer locks of a program | the feature `check` |
+//! | foreign locks | tell the [`hook`] of them |
+//!
+//! What is found goes to standard error, and to where [`set_reporter`] and the variable `LATCHWORK_CHECK` say;
+//! the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first finding aborts);
+//! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `order=PATH` (for `latchwork order`);
+//! `long=MS` (10,000); `inversion=MS` (1); `refuse` (interposed calls that would close a circle fail).
+//!
+//! ```
+//! use latchwork::check::{self, Checked, Finding, Rule};
+//! use latchwork::mutex::{Mutex, WaitWake};
+//!
+//! static A: Mutex<(), Checked<WaitWake>> = Mutex::from_raw(Checked::named("a", WaitWake::new()), ());
+//! static B: Mutex<(), Checked<WaitWake>> = Mutex::from_raw(Checked::named("b", WaitWake::new()), ());
+//!
+//! # check::set_text(false);
+//! check::set_reporter(Some(|finding: &Finding| assert_eq!(finding.rule, Rule::OneOrder)));
+//! std::thread::spawn(|| drop((A.lock(), B.lock()))).join().unwrap();
+//! std::thread::spawn(|| drop((B.lock(), A.lock()))).join().unwrap(); // reported, though nothing hangs
+//! ```
+//!
+//! # How it works
+//!
 //! | part | file | what |
 //! | --- | --- | --- |
 //! | the hook | [`hook`], `tell.rs` | what a lock, or an interposer, tells: addresses and sites |
 //! | records | `hook/record.rs`, [`layout`], `board.rs` | what each task holds and wants, where anybody can read it |
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
+//! | locks | `known.rs`, `tag.rs` | names, classes; what a checked lock says of itself |
+//! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
+//! | order | `order.rs`, `order_file.rs` | edges between classes, and circles of them |
+//! | inversions, long waits | `waits.rs` | what lasts |
+//! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
+//! | reports | `text.rs`, `json.rs`, `sink.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
 mod board;
@@ -31,6 +64,7 @@ mod sink;
 mod tag;
 mod tell;
 mod text;
+mod totals;
 mod waits;
 mod words;
 
@@ -41,6 +75,8 @@ pub use json::Json;
 pub use kinds::Checkable;
 pub use order_file::{CannotOpen, save_order};
 pub use reader::{BoardFindings, BoardLock, BoardReader, BoardTask};
+#[cfg(feature = "check")]
+pub(crate) use robust::told;
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{
@@ -49,6 +85,7 @@ pub use settings::{
 #[doc(hidden)]
 pub use sink::forget_reported;
 pub use sink::set_reporter;
+pub use totals::{Totals, totals};
 
 use crate::hook::{Hooks, Site};
 
@@ -76,7 +113,8 @@ fn listen() {
 pub mod hook {
     pub use super::tell::{
         condvar_begins, condvar_ends, destroyed, forked, freed, gave_up, has_waited, initialised,
-        not_a_lock, patience, re_site, releasing, still_waits, taken, task_ends, waits, wants,
+        knows_this_thread, not_a_lock, patience, re_site, releasing, still_waits, taken, task_ends,
+        waits, wants,
     };
     pub use crate::hook::{
         HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,

@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::board::{self, Board};
-use super::layout::{MORE, Place};
+use super::layout::{Entry, MORE, Place};
 use super::settings;
 use super::waits::{self, Wait};
 use crate::atomic::Ordering;
@@ -39,6 +39,8 @@ pub(super) struct Mine {
     pub(super) node: u32,
     pub(super) site: Site,
     pub(super) since: u64,
+    /// What the board knows of it.
+    pub(super) entry: Option<&'static Entry>,
 }
 
 impl Mine {
@@ -48,6 +50,7 @@ impl Mine {
         node: 0,
         site: Site::UNKNOWN,
         since: 0,
+        entry: None,
     };
 
     /// What it is, and how it is held.
@@ -177,8 +180,9 @@ impl Own {
         for mine in &held[..count] {
             let traits = mine.lock().0.traits;
             if mine.address != 0 && !traits.intersects(Traits::SHARED | Traits::ROBUST) {
-                self.push(*mine);
+                // The parent's board is not this process's.
                 let entry = board::board().and_then(|board| board.lock(mine.address));
+                self.push(Mine { entry, ..*mine });
                 if let Some(entry) = entry {
                     let me = self.index.get() + 1;
                     entry.holder.store(me, Ordering::Relaxed);
@@ -380,13 +384,20 @@ fn publish_at(record: &TaskRecord, place: usize, count: usize, mine: &Mine) {
 impl Mine {
     /// One that was taken just now.
     #[inline]
-    pub(super) fn new(lock: Lock, mode: Mode, site: Site, node: u32) -> Self {
+    pub(super) fn new(
+        lock: Lock,
+        mode: Mode,
+        site: Site,
+        node: u32,
+        entry: Option<&'static Entry>,
+    ) -> Self {
         Self {
             address: lock.address,
             what: pack(lock, mode),
             node,
             site,
             since: clock::coarse(),
+            entry,
         }
     }
 

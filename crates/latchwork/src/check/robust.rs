@@ -6,8 +6,7 @@
 
 use super::checked::{Checked, Reports};
 use super::kinds::Checkable;
-use super::tell;
-use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
+use crate::hook::Site;
 use crate::mutex::{Patience, RawError, Slow};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -42,25 +41,49 @@ impl<P: Slow + Checkable> Slow for Checked<P, Reports> {
     }
 
     fn tell_wants(lock: usize, timed: bool, site: Site) -> bool {
-        tell::wants(at::<P>(lock), Mode::Exclusive, timed, site) == Verdict::Deadlock
+        told::wants::<P>(lock, timed, site)
     }
 
     fn tell_taken(lock: usize, tried: bool, site: Site) {
+        told::taken::<P>(lock, tried, site);
+    }
+
+    fn tell_gave_up(lock: usize) {
+        told::gave_up::<P>(lock);
+    }
+
+    fn tell_releasing(lock: usize) {
+        told::releasing::<P>(lock);
+    }
+}
+
+/// What robust locks tell.
+pub(crate) mod told {
+    use crate::check::tell;
+    use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
+    use crate::mutex::Protocol;
+
+    /// Whether it must not wait.
+    pub(crate) fn wants<P: Protocol + ?Sized>(lock: usize, timed: bool, site: Site) -> bool {
+        tell::wants(at::<P>(lock), Mode::Exclusive, timed, site) == Verdict::Deadlock
+    }
+
+    pub(crate) fn taken<P: Protocol + ?Sized>(lock: usize, tried: bool, site: Site) {
         let how = if tried { How::Tried } else { How::Locked };
         tell::taken(at::<P>(lock), Mode::Exclusive, how, site);
     }
 
-    fn tell_gave_up(lock: usize) {
+    pub(crate) fn gave_up<P: Protocol + ?Sized>(lock: usize) {
         tell::gave_up(at::<P>(lock));
     }
 
-    fn tell_releasing(lock: usize) {
+    pub(crate) fn releasing<P: Protocol + ?Sized>(lock: usize) {
         // A guard that does not hold it aborts, whatever is said here.
         let _ = tell::releasing(at::<P>(lock), Site::UNKNOWN);
     }
-}
 
-const fn at<P: Checkable>(address: usize) -> Lock {
-    let traits = P::TRAITS.union(Traits::ROBUST).union(Traits::SHARED);
-    Lock::new(address, Kind::Mutex).with(traits)
+    fn at<P: Protocol + ?Sized>(address: usize) -> Lock {
+        let traits = P::TRAITS.union(Traits::ROBUST).union(Traits::SHARED);
+        Lock::new(address, Kind::Mutex).with(traits)
+    }
 }

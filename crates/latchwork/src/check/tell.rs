@@ -9,11 +9,13 @@ use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::tag::Tag;
 use super::waits::Wait;
-use super::{board, found};
+use super::{board, found, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{DEEPER, TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
 use crate::region;
+use crate::sys::clock;
+use crate::task::Me;
 use core::ops::Range;
 
 /// A lock was made at this address, by the interface.
@@ -154,6 +156,11 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     }
 }
 
+/// Whether the calling task holds a lock.
+pub(super) fn holds(lock: Lock) -> bool {
+    Own::enter().is_some_and(|own| own.find(lock.address).is_some())
+}
+
 /// When the wait that is under way will deserve a word, in nanoseconds on CLOCK_MONOTONIC: a call that can is
 /// to call [`still_waits`] then, and to go on waiting.
 #[must_use]
@@ -175,7 +182,7 @@ pub fn still_waits() {
 #[inline]
 pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
     let Some(own) = Own::enter() else { return };
-    if own.wanted.get() != 0 {
+    if own.wanted.get() == lock.address {
         end_wait(&own);
     } else {
         join_region(lock);
@@ -191,7 +198,7 @@ pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
         found::wrong_order(&own, &circle);
     }
     let node = entry.map_or(0, |entry| entry.node.load(Ordering::Relaxed));
-    let mut mine = Mine::new(lock, mode, site, node);
+    let mut mine = Mine::new(lock, mode, site, node, entry);
     if how == How::Tried {
         mine.what |= TRIED;
     }
@@ -245,8 +252,9 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
         Some((place, mine)) if mine.depth() > 0 => own.change(place, |mine| mine.what -= DEEPER),
         Some((place, mine)) => {
             own.pop(place);
+            totals::held_for(clock::coarse().saturating_sub(mine.since));
             if mine.lock().1 == Mode::Exclusive {
-                forget_holder(&own, lock);
+                forget_holder(&own, mine.entry);
             }
         }
         None => return not_mine(&own, lock, site),
@@ -255,8 +263,8 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
 }
 
 #[inline]
-fn forget_holder(own: &Own, lock: Lock) {
-    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address))
+fn forget_holder(own: &Own, entry: Option<&Entry>) {
+    if let Some(entry) = entry
         && entry.holder.load(Ordering::Relaxed) == own.index.get() + 1
     {
         // Relaxed: the release that follows orders it.
@@ -304,9 +312,9 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         count_in(&own, entry, condvar, mutex, site);
     }
     let verdict = match own.find(mutex.address) {
-        Some((place, _)) => {
+        Some((place, mine)) => {
             own.pop(place);
-            forget_holder(&own, mutex);
+            forget_holder(&own, mine.entry);
             Verdict::Go
         }
         None if own.unseen.get() > 0 || !is_known(mutex) => Verdict::Go,
@@ -417,6 +425,14 @@ pub fn freed(range: Range<usize>, site: Site) {
         }
         known::gone(entry);
     }
+}
+
+/// Whether the calling thread is watched: it has told something, or begun by [`forked`]. An interposer that
+/// goes by this has nothing set up within an allocator's lock.
+#[inline]
+#[must_use]
+pub fn knows_this_thread() -> bool {
+    Me::whoever().checked() != 0
 }
 
 /// For the child of a fork, as its first step: it keeps the forking thread's stack, and begins a board of

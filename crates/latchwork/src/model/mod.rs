@@ -431,11 +431,12 @@ impl Ring {
     /// The loop of one who watches: waits until the sender has come so far, or the ring was deleted.
     pub fn watch(&self, index: u32) {
         loop {
-            self.0.watch();
+            let ticket = self.0.watchers().register();
             if self.index(Side::Sender) >= index || self.0.life() != 0 {
                 return;
             }
-            futex::wait(self.0.watch_word(), 1, futex::Sharing::Shared, None);
+            let word = self.0.watchers().word();
+            futex::wait(word, ticket, futex::Sharing::Shared, None);
         }
     }
 

@@ -102,6 +102,7 @@ mod word;
 use super::Mutex;
 use super::{Arrival, By, Protocol, Queue, Sleeps, WAITERS};
 use crate::atomic::const_unless_loom;
+use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
 use crate::sys::futex_pi;
@@ -255,6 +256,8 @@ macro_rules! implement {
         // SAFETY: by invariant 1 one task has the word, which it takes with Acquire and releases with
         // Release, by itself or by the kernel.
         unsafe impl<S: Sharing> Protocol for $lock<S> {
+            const TRAITS: Traits = traits_of::<S>(Traits::LENDS);
+
             type Fault = InheritFault;
             type Outcome<G> = Result<G, InheritFault>;
 

@@ -95,6 +95,8 @@ mod robust;
 pub mod slice;
 pub mod throughput;
 mod wait_wake;
+#[cfg_attr(feature = "check", path = "watched_on.rs")]
+mod watched;
 
 #[cfg(not(loom))]
 pub use crate::task::ProtectFault;
@@ -109,13 +111,18 @@ pub(crate) use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
-pub(crate) use robust::{Acquired, OWNER_DIED, RawError, Slow, TID_MASK, WAITERS, owner_of_guard};
+#[cfg(not(loom))]
+pub(crate) use robust::Slow;
+pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[cfg(not(loom))]
 pub use slice::Sliced;
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
+#[cfg(feature = "check")]
+pub(crate) use watched::lock_of;
 
+use crate::hook::Traits;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
 use core::convert::Infallible;
@@ -130,6 +137,9 @@ use core::ops::{Deref, DerefMut};
 /// Between a `lock`, a `try_lock` or `lock_until` that returned true and the matching `unlock` no
 /// other task gets the lock, and all that happened before the unlock is visible to the next holder.
 pub unsafe trait RawLock {
+    /// What a checker has to know of it.
+    #[doc(hidden)]
+    const TRAITS: Traits = Traits::empty();
     /// Takes the lock, however long it takes.
     fn lock(&self);
     /// Takes the lock if it is free at this moment.
@@ -162,6 +172,12 @@ pub unsafe trait Protocol {
     type Fault: core::error::Error;
     /// What lock calls give: `G` itself, or `Result<G, Self::Fault>` if they can fail.
     type Outcome<G>;
+    /// What a checker has to know of it.
+    #[doc(hidden)]
+    const TRAITS: Traits = Traits::empty();
+    /// Whether it tells the checker of what it does.
+    #[doc(hidden)]
+    const CHECKS_ITSELF: bool = false;
     /// Turns a result into an outcome.
     fn outcome<G>(result: Result<G, Self::Fault>) -> Self::Outcome<G>;
     /// Takes the lock, however long it takes.
@@ -209,6 +225,7 @@ pub unsafe trait Protocol {
 unsafe impl<L: RawLock> Protocol for L {
     type Fault = Infallible;
     type Outcome<G> = G;
+    const TRAITS: Traits = <L as RawLock>::TRAITS;
 
     #[inline]
     fn outcome<G>(result: Result<G, Infallible>) -> G {
@@ -306,6 +323,7 @@ impl<P: Protocol> Custody for P {
 impl<T: ?Sized, P: Custody> Drop for Mutex<T, P> {
     #[inline]
     fn drop(&mut self) {
+        watched::ends(&self.raw);
         if self.raw.is_whole() {
             // SAFETY: it is a value, and gone after this.
             unsafe { ManuallyDrop::drop(self.data.get_mut()) };
@@ -361,21 +379,21 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<MutexGuard<'_, T, P>> {
-        P::outcome(self.raw.acquire().map(|()| MutexGuard::new(self)))
+        P::outcome(watched::acquire(&self.raw).map(|()| MutexGuard::new(self)))
     }
 
     /// Takes the lock if it is free at this moment.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        P::outcome(self.guard_if(self.raw.try_acquire()))
+        P::outcome(self.guard_if(watched::try_acquire(&self.raw)))
     }
 
     /// Takes the lock, or returns `None` once `deadline` has passed.
     #[inline]
     #[track_caller]
     pub fn lock_until(&self, deadline: Deadline) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        P::outcome(self.guard_if(self.raw.acquire_until(deadline)))
+        P::outcome(self.guard_if(watched::acquire_until(&self.raw, deadline)))
     }
 
     /// Takes the lock, or returns `None` after `timeout`.
@@ -386,8 +404,8 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         &self,
         timeout: core::time::Duration,
     ) -> P::Outcome<Option<MutexGuard<'_, T, P>>> {
-        let taken = match self.raw.try_acquire() {
-            Ok(false) => self.raw.acquire_until(Deadline::after(timeout)),
+        let taken = match watched::try_acquire(&self.raw) {
+            Ok(false) => watched::acquire_until(&self.raw, Deadline::after(timeout)),
             taken => taken,
         };
         P::outcome(self.guard_if(taken))
@@ -409,7 +427,7 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
     where
         P: Interruptible,
     {
-        let taken = self.raw.acquire_interruptible(deadline);
+        let taken = watched::acquire_interruptible(&self.raw, deadline);
         P::outcome(taken.map(|taken| taken.map(|()| MutexGuard::new(self))))
     }
 
@@ -489,7 +507,7 @@ impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the guard holds the lock and is gone after this.
-        unsafe { self.mutex.raw.release() }
+        unsafe { watched::release(&self.mutex.raw) }
     }
 }
 

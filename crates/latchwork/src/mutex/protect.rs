@@ -43,6 +43,7 @@
 use super::{Interruptible, Mutex, Patience, Protocol, RawLock, Unfinished, WaitWake};
 use crate::TaskError;
 use crate::atomic::{AtomicU32, Ordering};
+use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Shared, Sharing};
 use crate::sys::futex;
 use crate::task::{Ceilings, HIGHEST, ProtectFault};
@@ -204,6 +205,8 @@ pub(super) const fn check(ceiling: u8) {
 
 // SAFETY: the inner lock's, which is held exactly from a success here to the release.
 unsafe impl<S: Sharing> Protocol for Protect<S> {
+    const TRAITS: Traits = traits_of::<S>(Traits::LENDS);
+
     type Fault = ProtectFault;
     type Outcome<G> = Result<G, ProtectFault>;
 

@@ -35,6 +35,7 @@
 
 use super::{Arrival, Interruptible, Queue, RawLock, Unfinished};
 use crate::atomic::{Ordering, compiler_fence};
+use crate::hook::Traits;
 use crate::sys::rseq::{self, Control};
 use crate::time::Deadline;
 use core::cell::Cell;
@@ -194,6 +195,8 @@ impl<P> Sliced<P> {
 
 // SAFETY: the inner lock's contract is the same; this adds nothing but a request to the scheduler.
 unsafe impl<P: RawLock> RawLock for Sliced<P> {
+    const TRAITS: Traits = P::TRAITS;
+
     #[inline]
     fn lock(&self) {
         self.0.lock();

@@ -100,6 +100,7 @@ pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
 use super::{Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex;
 use crate::task::Me;
@@ -338,6 +339,8 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
 // SAFETY: by invariant 1 one task has the word, which it takes with Acquire and releases with Release.
 unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
+    const TRAITS: Traits = traits_of::<S>(Traits::empty());
+
     #[inline]
     fn lock(&self) {
         if !self.take_free() {

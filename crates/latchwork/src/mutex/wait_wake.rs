@@ -42,6 +42,7 @@
 use super::pause::pause;
 use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::time::Deadline;
@@ -160,6 +161,8 @@ impl<S: Sharing> WaitWake<S> {
 // SAFETY: only one task changes the word from `UNLOCKED`, with Acquire, and only its holder
 // changes it back, with Release.
 unsafe impl<S: Sharing> RawLock for WaitWake<S> {
+    const TRAITS: Traits = traits_of::<S>(Traits::empty());
+
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {

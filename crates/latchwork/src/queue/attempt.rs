@@ -79,7 +79,7 @@ impl<'r> Queue<'r> {
             }
             if wait == Wait::Not {
                 locked.unlock(Wake::NONE);
-                self.look_for_deaths()?;
+                self.look_for_deaths(deaths)?;
                 continue;
             }
             if core::mem::take(&mut may_poll) {
@@ -103,14 +103,15 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Refuses, for one who does not wait, unless there is a death to settle: what a dead task had in
-    /// flight would be ours.
-    pub(super) fn look_for_deaths(&self) -> Result<(), Failure> {
+    /// Refuses, for one who does not wait, unless there is a death to settle, or others have swept one
+    /// since `deaths` were counted: what a dead task had in flight would be ours.
+    pub(super) fn look_for_deaths(&self, deaths: u32) -> Result<(), Failure> {
         let inner = self.inner();
-        if !inner.has_unswept() {
+        if inner.has_unswept() {
+            inner.sweep()?;
+        } else if inner.deaths() == deaths {
             return Err(Failure::Refused);
         }
-        inner.sweep()?;
         Ok(())
     }
 

@@ -9,7 +9,8 @@
 //! | `BOARD` | a message for those who have it in their inboxes | the last of them: `FREE` |
 //!
 //! `READY` and `READING` may be marked `BLOCK`: then the message is a block of the heap, whose address
-//! stands in the cell.
+//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted and made anew since, and a message
+//! that would be `READY` again is dropped, `FREE`.
 //!
 //! *Two locks.* Senders share one, receivers the other, and a stream between two processors takes each
 //! where it lies. A cell goes from side to side by two [lanes](super::lane):
@@ -72,6 +73,8 @@ pub(super) const BOARD: u64 = 4;
 pub(super) const KIND: u64 = 7;
 /// The message is a block.
 pub(super) const BLOCK: u64 = 8;
+/// The message is one of a deleted queue.
+const LATE: u64 = 16;
 
 pub(super) fn owned(kind: u64, owner: Owner) -> u64 {
     u64::from(owner.generation()) << 32 | u64::from(owner.slot()) << 16 | kind
@@ -194,7 +197,7 @@ impl<'r> Cells<'r> {
 
     /// Whether a message is in flight with this task.
     pub(super) fn is_read_by(self, index: Index, owner: Owner) -> bool {
-        self.cell(index).state.load(Relaxed) & !BLOCK == owned(READING, owner)
+        self.cell(index).state.load(Relaxed) & !(BLOCK | LATE) == owned(READING, owner)
     }
 
     /// Whether a message is a block.
@@ -237,18 +240,40 @@ impl<'r> Cells<'r> {
         unsafe { self.inner.discard(task, &self.cell(index).block) };
     }
 
-    /// Puts a message in flight back in its place; [`Self::announce`] is to follow.
-    pub(super) fn give_back(self, index: Index) {
-        self.put_back(index);
-        self.insert_ready(index);
+    /// Puts a message in flight back in its place, or frees its cell if it has none; [`Self::announce`] is to
+    /// follow, and the wake-up of a sender.
+    pub(super) fn give_back(self, index: Index, task: Task<'_>) {
+        if self.put_back(index, task) {
+            self.insert_ready(index);
+        } else {
+            self.push_free(index);
+        }
     }
 
-    /// A cell that was being read is ready again.
-    pub(super) fn put_back(self, index: Index) {
-        let block = self.cell(index).state.load(Relaxed) & BLOCK;
-        self.set(index, READY | block);
+    /// A cell that was being read is ready again; or free, and this says no.
+    pub(super) fn put_back(self, index: Index, task: Task<'_>) -> bool {
+        let state = self.cell(index).state.load(Relaxed);
+        if state & LATE != 0 {
+            if self.is_block(index) {
+                self.discard_block(index, task);
+            }
+            self.set(index, FREE);
+            return false;
+        }
+        self.set(index, READY | state & BLOCK);
         let redelivered = &self.core.receiving.redelivered;
         redelivered.store(redelivered.load(Relaxed) + 1, Relaxed);
+        true
+    }
+
+    /// The queue is about to be made anew: what is in flight is none of the new one's.
+    pub(super) fn disown(self) {
+        for index in self.all() {
+            let state = self.cell(index).state.load(Relaxed);
+            if state & KIND == READING {
+                self.set(index, state | LATE);
+            }
+        }
     }
 
     /// Drops all messages that are ready; how many. For receivers.

@@ -25,7 +25,7 @@ impl Queue<'_> {
 
     /// Deletes the queue: its messages are dropped, and all who wait at it, or use it later through
     /// this handle or others, get an error that says so. Messages in flight stay valid until they are
-    /// finished.
+    /// finished, and do not come again in the next queue of the name.
     ///
     /// The name, with its memory, is taken again by the next [`Queue::create`] with the same options;
     /// old handles do not become valid by that.

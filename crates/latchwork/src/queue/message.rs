@@ -281,13 +281,13 @@ impl<'r> Queue<'r> {
                 next = Index::named(cells.cell(index).next.load(Relaxed));
                 match how {
                     End::Done => cells.release(index, task),
-                    End::GiveBack => cells.give_back(index),
+                    End::GiveBack => cells.give_back(index, task),
                 }
             }
             // A cell that is free is a sender's, one that is ready again a receiver's.
             match how {
                 End::Done => Wake::senders(count),
-                End::GiveBack => cells.announce(count),
+                End::GiveBack => cells.announce(count).and_senders(count),
             }
         });
         // Whoever took it could lock, and still can.

@@ -232,7 +232,7 @@ impl<'r> Queue<'r> {
             }
             if wait == Wait::Not {
                 locked.unlock(Wake::NONE);
-                self.look_for_deaths()?;
+                self.look_for_deaths(deaths)?;
                 continue;
             }
             if late {
@@ -350,8 +350,8 @@ impl<'r> Locked<'r> {
                         Received::Held(index, 1, task)
                     }
                     Verdict::Refuse => {
-                        cells.give_back(index);
-                        self.unlock(cells.announce(1));
+                        cells.give_back(index, task);
+                        self.unlock(cells.announce(1).and_senders(1));
                         Received::Refused
                     }
                 }

@@ -19,7 +19,9 @@ impl Cells<'_> {
                 FREE if has_block => self.discard_block(index, task),
                 WRITING if dead => self.set(index, FREE),
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
-                READING if dead => self.put_back(index),
+                READING if dead => {
+                    self.put_back(index, task);
+                }
                 _ => {}
             }
         }
@@ -68,7 +70,10 @@ impl Cells<'_> {
         }
         self.sort_ready();
         self.core.fixed.boards.store(boards, Relaxed);
-        let next = sending.next_number.load(Relaxed).max(last + 1);
+        let next = sending
+            .next_number
+            .load(Relaxed)
+            .max(last.saturating_add(1));
         sending.next_number.store(next, Relaxed);
     }
 
@@ -97,7 +102,7 @@ impl Cells<'_> {
             .for_each(|index| self.set(index, FREE));
         let core = &self.core.receiving;
         core.waiting.store(waiting, Relaxed);
-        let next = core.next_arrival.load(Relaxed).max(last + 1);
+        let next = core.next_arrival.load(Relaxed).max(last.saturating_add(1));
         core.next_arrival.store(next, Relaxed);
     }
 

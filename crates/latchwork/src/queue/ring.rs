@@ -5,7 +5,7 @@
 //! | `tail` | messages sent so far, modulo 2³² | the sender, with Release: what it counts is whole |
 //! | `head` | messages received so far, modulo 2³² | the receiver, with Release: what it counts may be overwritten |
 //! | `receiver`, `sender` | 1: that side sleeps, or is about to; 0: it does not | 1 by that side; 0 by either |
-//! | `watchers` | 1: somebody watches, or is about to; 0: nobody, or all have been told | 1 by a watcher; 0 by the sender |
+//! | `watchers` | who watches, see `sleepers.rs` | watchers, and the sender that tells them |
 //! | `life` | even: the ring lives; odd: it was deleted | +1 by whoever deletes it, or makes it anew |
 //!
 //! Invariants
@@ -24,8 +24,8 @@
 //! off; one that is about to be compares the word in the kernel, and is refused. A mover that comes late,
 //! with the word of an earlier sleep, makes the word 0 as well, and so the sleep that it meets ends
 //! too: the flag that is cleared is the word that is slept on. Should the mover die between the two, the
-//! region wakes all who sleep in it (`region/park.rs`). Watchers share a word, which none of them clears:
-//! another one may count on it.
+//! region wakes all who sleep in it (`region/park.rs`). Watchers are many, and a flag that one of them sets
+//! anew could send another one to sleep that had been told: they have a ticket.
 //!
 //! *Orderings:* SYNC tail: Release by the sender, Acquire by the receiver's look. SYNC head: Release by
 //! the receiver, Acquire by the sender's look. SYNC sleep: the barriers above.
@@ -35,9 +35,10 @@
 //!
 //! *Checked by:* `tests/loom_ring.rs` (capacity 1 and 2, up to three messages, deadlines, spurious
 //! wake-ups, watchers, deletion), with negative twins: each index without Release, a sleeper that does not
-//! look again, either barrier left out, a word that is not cleared, a watcher that is forgotten, a deletion
+//! look again, either barrier left out, a word that is not cleared, watchers that are forgotten, a deletion
 //! that is told before it is true.
 
+use super::sleepers::Sleepers;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
@@ -58,7 +59,7 @@ pub(crate) struct Ring {
 struct Rare {
     /// By [`Side`].
     sleepers: [AtomicU32; 2],
-    watchers: AtomicU32,
+    watchers: Sleepers,
     life: AtomicU32,
 }
 
@@ -89,7 +90,7 @@ impl Ring {
                 head: Line(AtomicU32::new(0)),
                 rare: Line(Rare {
                     sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
-                    watchers: AtomicU32::new(0),
+                    watchers: Sleepers::new(),
                     life: AtomicU32::new(0),
                 }),
             }
@@ -115,16 +116,14 @@ impl Ring {
         unless_fault!(RingWakerUnordered, fence_after_update(), ());
         let sleeper = self.sleep_word(side.other());
         // Relaxed, here and below: ordered by the barrier; it hands nothing over.
-        let woken = sleeper.load(Ordering::Relaxed) != 0 && Self::wake(sleeper, 1);
-        let watchers = self.watch_word();
+        let woken = sleeper.load(Ordering::Relaxed) != 0 && Self::wake(sleeper);
         let told = side == Side::Sender
-            && watchers.load(Ordering::Relaxed) != 0
-            && unless_fault!(RingForgetsWatchers, Self::wake(watchers, u32::MAX), false);
+            && unless_fault!(RingForgetsWatchers, self.watchers().notify(u32::MAX), false);
         woken | told
     }
 
     #[cold]
-    fn wake(sleeper: &AtomicU32, count: u32) -> bool {
+    fn wake(sleeper: &AtomicU32) -> bool {
         // Relaxed: the kernel orders the comparison with the wake-up.
         let slept = unless_fault!(
             RingWordStays,
@@ -132,7 +131,7 @@ impl Ring {
             sleeper.load(Ordering::Relaxed)
         ) != 0;
         if slept {
-            futex::wake(sleeper, count, Sharing::Shared);
+            futex::wake(sleeper, 1, Sharing::Shared);
         }
         slept
     }
@@ -140,22 +139,13 @@ impl Ring {
     /// Says that a side is about to sleep on [`Self::sleep_word`] while that is 1. It is to look at the
     /// other's index once more, and to [rise](Self::rise) in any case.
     pub(crate) fn lie_down(&self, side: Side) {
-        Self::announce(self.sleep_word(side));
-    }
-
-    fn announce(word: &AtomicU32) {
         // Relaxed: ordered by the barrier, SYNC sleep.
-        word.swap(1, Ordering::Relaxed);
+        self.sleep_word(side).swap(1, Ordering::Relaxed);
         unless_fault!(RingSleeperUnordered, fence_after_update(), ());
     }
 
-    /// As [`Self::lie_down`] for one who watches, on [`Self::watch_word`]. It is not to rise.
-    pub(crate) fn watch(&self) {
-        Self::announce(self.watch_word());
-    }
-
-    /// What watchers sleep on.
-    pub(crate) fn watch_word(&self) -> &AtomicU32 {
+    /// Where those sleep who watch.
+    pub(crate) fn watchers(&self) -> &Sleepers {
         &self.rare.0.watchers
     }
 
@@ -168,31 +158,29 @@ impl Ring {
 
     /// Begins the next life after `life`, and wakes everybody; false if another one has.
     pub(crate) fn begin_life_after(&self, life: u32) -> bool {
-        let tell = || {
-            for word in [
-                self.sleep_word(Side::Sender),
-                self.sleep_word(Side::Receiver),
-                self.watch_word(),
-            ] {
-                Self::wake(word, u32::MAX);
-            }
+        let begin = || {
+            let next = life.wrapping_add(1);
+            let word = &self.rare.0.life;
+            // AcqRel: what was done in the last life comes before what is in the next.
+            let begun = word.compare_exchange(life, next, Ordering::AcqRel, Ordering::Relaxed);
+            // SYNC sleep.
+            fence_after_update();
+            begun.is_ok()
         };
-        unless_fault!(RingDeletesLate, (), tell());
-        // AcqRel: what was done in the last life comes before what is in the next.
-        let begun = self
-            .rare
-            .0
-            .life
-            .compare_exchange(
-                life,
-                life.wrapping_add(1),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            )
-            .is_ok();
-        // SYNC sleep.
-        fence_after_update();
-        unless_fault!(RingDeletesLate, tell(), ());
+        let tell = || {
+            for side in [Side::Sender, Side::Receiver] {
+                Self::wake(self.sleep_word(side));
+            }
+            self.watchers().notify(u32::MAX);
+        };
+        let early = unless_fault!(RingDeletesLate, false, true);
+        if early {
+            tell();
+        }
+        let begun = begin();
+        if !early {
+            tell();
+        }
         begun
     }
 

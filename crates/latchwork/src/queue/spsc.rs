@@ -422,7 +422,7 @@ impl<'r> End<'r> {
             let mut timed_out = false;
             if self.look() == 0 && self.check_life().is_ok() {
                 let words = [(ring.sleep_word(self.side), 1)];
-                let object = core::ptr::from_ref(&*self.queue.core).addr();
+                let object = core::ptr::from_ref(self.queue.core).addr();
                 let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
                 timed_out = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
             }

@@ -129,6 +129,8 @@ impl Cells<'_> {
         // among the ready ones.
         let taken = side.taken.load(Acquire);
         let on_lane = self.core.sending.sent.load(Acquire).wrapping_sub(taken);
+        // One that was taken before its sender has counted it makes -1 of it.
+        let on_lane = on_lane.wrapping_add(1).saturating_sub(1);
         let ready = side.ready_count.load(Relaxed);
         // The sum of looks at different moments may be any.
         (ready.saturating_add(on_lane)).min(self.core.fixed.capacity)
@@ -181,5 +183,64 @@ impl Cells<'_> {
             self.take_from_lane(AT_ONCE);
         }
         self.first_ready()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Relaxed;
+    use crate::queue::{Queue, QueueOptions};
+    use crate::region::RegionOptions;
+
+    fn received(queue: Queue<'_>) -> u8 {
+        let mut byte = [0];
+        assert_eq!(queue.try_receive(&mut byte).ok(), Some(1));
+        byte[0]
+    }
+
+    /// All positions of an empty queue are so many short of their end.
+    fn nearly_wrapped(queue: Queue<'_>, short: u32) {
+        let core = queue.cells.core;
+        let (sending, receiving) = (&core.sending, &core.receiving);
+        for position in [
+            &sending.sent,
+            &receiving.taken,
+            &sending.fetched,
+            &receiving.freed,
+        ] {
+            assert_eq!(position.load(Relaxed), 0);
+            position.store(0u32.wrapping_sub(short), Relaxed);
+        }
+    }
+
+    #[test]
+    fn ranks_and_counts_hold_while_positions_wrap() {
+        let region = RegionOptions::new()
+            .max_bytes(4 << 20)
+            .create_anonymous()
+            .unwrap();
+        for capacity in 1..=5 {
+            for short in 0..10 {
+                let name = format!("{capacity}, {short}");
+                let queue = Queue::create(&region, &name, &QueueOptions::new(capacity, 1)).unwrap();
+                nearly_wrapped(queue, short);
+                for round in 0..10 {
+                    for number in 1..capacity as u8 {
+                        queue.send(&[number]).unwrap();
+                    }
+                    // The receivers have them all, and no reason to look for more.
+                    if capacity > 1 {
+                        queue.receive_held().unwrap().give_back();
+                    }
+                    queue.urgent().send(&[0]).unwrap();
+                    assert!(queue.try_send(&[9]).is_err(), "{name}, round {round}");
+                    assert_eq!(queue.len(), capacity, "{name}, round {round}");
+                    for number in 0..capacity as u8 {
+                        assert_eq!(received(queue), number, "{name}, round {round}");
+                    }
+                    assert!(queue.is_empty() && queue.is_consistent().unwrap());
+                }
+            }
+        }
     }
 }

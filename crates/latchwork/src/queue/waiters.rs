@@ -175,9 +175,10 @@ impl<'r> Cells<'r> {
             self.give(inbox, index);
             readers += 1;
         }
+        // A sender: who wrote the message without the lock has kept a place from them.
         if readers == 0 {
             self.give_up(index);
-            return (0, Wake::NONE);
+            return (0, Wake::senders(1));
         }
         let cell = self.cell(index);
         cell.set_length(length);
@@ -185,6 +186,6 @@ impl<'r> Cells<'r> {
         self.set(index, BOARD);
         let boards = &self.core.fixed.boards;
         boards.store(boards.load(Relaxed) + 1, Relaxed);
-        (readers, Wake::receivers(u32::MAX))
+        (readers, Wake::receivers(u32::MAX).and_senders(1))
     }
 }

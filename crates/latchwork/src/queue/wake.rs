@@ -48,6 +48,15 @@ impl<'a> Wake<'a> {
         }
     }
 
+    /// And so many senders.
+    #[inline]
+    pub(super) fn and_senders(self, count: u32) -> Self {
+        Self {
+            senders: count,
+            ..self
+        }
+    }
+
     /// And all who watch.
     #[inline]
     pub(super) fn and_watchers(self) -> Self {

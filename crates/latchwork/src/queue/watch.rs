@@ -189,20 +189,20 @@ impl Shared {
     fn watch_ring(&self, ring: &Spsc<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
         let task = inner.task()?;
-        let words = ring.words();
+        let watchers = ring.words().watchers();
         // Acquire: as above.
         while self.stop.load(Ordering::Acquire) == 0 {
             // Before the look at the ring: see `park`.
             let deaths = inner.deaths();
-            words.watch();
+            let ticket = watchers.register();
             if !ring.is_alive() {
                 return Err(Failure::Deleted);
             }
             if !ring.is_empty() {
                 event_fd::signal(&self.counter);
             }
-            let watched = [(words.watch_word(), 1), (&self.stop, 0)];
-            inner.park(task, &watched, deaths, None);
+            let words = [(watchers.word(), ticket), (&self.stop, 0)];
+            inner.park(task, &words, deaths, None);
         }
         Ok(())
     }

@@ -140,8 +140,8 @@ impl Ground<'_> {
     /// # Safety
     /// It belongs to the caller, and nobody uses it any more.
     pub(super) unsafe fn free(&self, block: NonNull<u8>) {
-        // SAFETY: by the caller's contract.
         crate::hook::freed(|| self.region.heap.addresses_of(block));
+        // SAFETY: by the caller's contract.
         unsafe { self.region.heap.free(&self.task, block) };
     }
 

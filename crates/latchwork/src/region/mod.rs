@@ -126,7 +126,8 @@ pub(crate) fn check_records(
 pub(crate) fn join_at(address: usize) {
     let is_here =
         |attachment: crate::task::Attachment| (attachment.base..attachment.end).contains(&address);
-    if !Me::whoever().attachments().any(is_here)
+    if registry::may_contain(address)
+        && !Me::whoever().attachments().any(is_here)
         && let Some(region) = Inner::containing(address)
     {
         // Without a free slot it is not seen by others; its own process sees it.
@@ -142,12 +143,12 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let object = region.entries().iter().find(|entry| {
         // Acquire: pairs with the Release that makes an entry ready.
         entry.state.load(Ordering::Acquire) == names::READY && {
-            let start = entry.object.load(Ordering::Relaxed) as usize;
+            let start = entry.object.load(Ordering::Relaxed);
             (start..start + entry.bytes.load(Ordering::Relaxed) as usize).contains(&address)
         }
     });
     if let Some(object) = object {
-        let start = object.object.load(Ordering::Relaxed) as usize;
+        let start = object.object.load(Ordering::Relaxed);
         let _ = to.write_str(&object.name());
         if start != address {
             let _ = write!(to, "+{:#x}", address - start);

@@ -94,6 +94,18 @@ impl Place {
     }
 }
 
+/// All regions that there have been lie, or lay, between these.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address may lie in a region.
+#[inline]
+pub(super) fn may_contain(address: usize) -> bool {
+    // Relaxed: as for `Place::addresses`.
+    let (lowest, highest) = (&LOWEST, &HIGHEST);
+    (lowest.load(Ordering::Relaxed)..highest.load(Ordering::Relaxed)).contains(&address)
+}
+
 /// The region that contains an address.
 pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
     PLACES
@@ -119,6 +131,8 @@ pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
         return false;
     };
     let addresses = region.addresses();
+    LOWEST.fetch_min(addresses.start, Ordering::Relaxed);
+    HIGHEST.fetch_max(addresses.end, Ordering::Relaxed);
     place.base.store(addresses.start, Ordering::Relaxed);
     place.end.store(addresses.end, Ordering::Relaxed);
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();

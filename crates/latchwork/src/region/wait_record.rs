@@ -66,9 +66,8 @@ pub(crate) struct WaitRecord {
     pub(crate) lending: Lending,
 }
 
-/// A task's priority, and what it rests on. Two lines from what all look at who work a priority out, since
-/// processors fetch lines in pairs.
-#[repr(C, align(128))]
+/// A task's priority, and what it rests on.
+#[repr(C, align(64))]
 pub(crate) struct Standing {
     /// The priority that counts: the best of all that the task has. [`BUSY`] is set while it is worked out.
     pub(crate) effective: AtomicU32,

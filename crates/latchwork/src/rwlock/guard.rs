@@ -1,7 +1,7 @@
 //! The guards of the reader/writer lock.
 #![allow(unsafe_code)]
 
-use super::{Preference, RwLock, WritersFirst};
+use super::{Preference, RwLock, WritersFirst, watched};
 use crate::sharing::{Private, Sharing};
 use core::fmt;
 use core::marker::PhantomData;
@@ -57,6 +57,7 @@ impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
         let lock = ManuallyDrop::new(this).lock;
         // SAFETY: the guard holds the lock to write, and is not dropped.
         unsafe { lock.raw.downgrade() };
+        watched::downgrades(&lock.raw);
         ReadGuard::new(lock)
     }
 }
@@ -90,6 +91,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> DerefMut for WriteGuard<'_, T, S, P> 
 impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
+        watched::leaves(&self.lock.raw);
         // SAFETY: the guard holds the lock to read, and is gone after this.
         unsafe { self.lock.raw.unlock_read() }
     }
@@ -98,6 +100,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
 impl<T: ?Sized, S: Sharing, P: Preference> Drop for WriteGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
+        watched::leaves(&self.lock.raw);
         // SAFETY: the guard holds the lock to write, and is gone after this.
         unsafe { self.lock.raw.unlock_write() }
     }

@@ -1,7 +1,7 @@
 //! Handles on what has an owner: binary semaphores, plain, with a ceiling, inheriting.
 
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::handle::{Anchor, Failure, Plan, me};
+use super::handle::{Anchor, Failure, Plan, end_of_guard, me};
 use super::object::{Discipline, Form, Kind, owner_of};
 use super::owned::{self, Told};
 use super::wait::Patience;
@@ -369,12 +369,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        let torn = std::thread::panicking();
-        match self.semaphore.release_with(torn) {
-            // The guard of a parent; or somebody has released it by hand.
-            Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
-            Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
-        }
+        end_of_guard(self.semaphore.release_with(std::thread::panicking()));
     }
 }
 

@@ -250,6 +250,9 @@ pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, Semaphor
     }
     let content = match plan.form.kind().has_owner() {
         true if plan.obtained => {
+            if plan.form.kind() == Kind::Mrsp {
+                mrsp::makes(me, plan.ceiling);
+            }
             me.record.standing.obtained();
             me.task
         }
@@ -265,6 +268,16 @@ pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>) {
         Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, me),
         Kind::Mrsp if plan.obtained => mrsp::made(ground, core, me),
         _ => {}
+    }
+}
+
+/// A guard has been dropped, and its semaphore released with this result.
+#[inline]
+pub(super) fn end_of_guard(released: Result<(), ReleaseError>) {
+    match released {
+        // The guard of a parent; or somebody has released it by hand.
+        Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
+        Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
     }
 }
 

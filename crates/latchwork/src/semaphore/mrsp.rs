@@ -55,13 +55,17 @@
 //! death, so it looks for those that matter: the owner's; and if the word names the spinner itself, that of who
 //! made it so and has not said so yet.
 //!
-//! *Progress.* Places are given in order of arrival, under the object's lock. The owner's way back to its own
-//! processor takes its lend lock, for which it may have to wait while a helper that was preempted has it; the
-//! semaphore has passed on by then. Nothing else waits for a helper.
+//! *Progress.* Places are given in order of arrival, under the object's lock. The locks of objects, priorities and
+//! lending are held for short sections and one at a time, but inherit nothing: who comes for one waits for a task that
+//! was preempted in it, by something above the ceiling, or while it changed another's priority at its own. So does a
+//! hand-over that finds a waiter at its queue, and the owner's way back to its own processor; on that the semaphore
+//! has passed on already.
 //!
 //! *Hostile events.* A thread that the user binds elsewhere in mid-section stays there: see `lend.rs`. A stopped
 //! owner is waited for, by spinners until their deadlines. An owner that replaces its program (`execve`) is dead to
-//! the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A signal handler
+//! the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A thread or process that
+//! is made in a section or by who waits begins with the ceiling, and with what was lent: the kernel copies them. A task
+//! that is mirrored no more ([`mirror`](crate::region::TaskId::mirror)) in a section keeps the ceiling. A signal handler
 //! must not use a semaphore that the code it interrupts may be using.
 //!
 //! *Limits of Linux.* A thread has one priority: where the ceilings of processors differ, an owner that is
@@ -123,7 +127,8 @@ pub(crate) fn obtain(
     if matches!(patience, Patience::Try) && owner != 0 && ground.is_alive(owner) {
         return Err(Refusal::WouldBlock);
     }
-    let ceiling = ceiling_on(lend::arrive(me));
+    // The classic interface has 0, too, which `waits_at` has for none.
+    let ceiling = ceiling_on(lend::arrive(me)).max(1);
     let own = me.priority();
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
@@ -158,10 +163,17 @@ fn own_at(ground: &Arc<Inner>, core: &Core, me: Me<'_>, ceiling: u32) {
     priority::has_ceiling(ground, core, me);
 }
 
+/// The calling task is about to make a semaphore that it owns: once it is made, others may come and help.
+pub(super) fn makes(me: Me<'_>, ceiling: u32) {
+    lend::arrive(me);
+    me.record.standing.waits_at.store(ceiling.max(1), SeqCst);
+}
+
 /// The calling task has made the semaphore, and owns it.
 pub(super) fn made(ground: &Arc<Inner>, core: &Core, me: Me<'_>) {
-    lend::arrive(me);
-    own_at(ground, core, me, core.ceiling.load(Relaxed));
+    let waits_at = &me.record.standing.waits_at;
+    own_at(ground, core, me, waits_at.load(Relaxed));
+    waits_at.store(0, SeqCst);
 }
 
 fn take(
@@ -232,7 +244,7 @@ fn wait(
             if is_late {
                 return give_up(ground, core, me, Refusal::TimedOut);
             }
-            pause(looks);
+            ground.without_giant(|| pause(looks));
             looks = looks.wrapping_add(1);
         } else if ground.park(&me.record.word, word, deaths, deadline) == Parked::TimedOut {
             return give_up(ground, core, me, Refusal::TimedOut);
@@ -261,13 +273,7 @@ pub(crate) fn release(
     me: Me<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = core.word.load(Relaxed);
-    if !is_of(word, key) {
-        return Err(ReleaseRefusal::Deleted);
-    }
-    if owner_of(word) != me.task {
-        return Err(ReleaseRefusal::NotOwner);
-    }
+    let word = owned::own_word(core, key, me)?;
     let standing = &me.record.standing;
     // From its list the semaphore must be gone before anybody else links it, the ceiling from the task not before.
     // SeqCst: before that.

@@ -211,6 +211,18 @@ pub(super) enum Taken {
     Entered(u32),
 }
 
+/// The word of a semaphore that the calling task is about to release, if it is its own.
+pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, ReleaseRefusal> {
+    let word = core.word.load(Relaxed);
+    if !is_of(word, key) {
+        return Err(ReleaseRefusal::Deleted);
+    }
+    if owner_of(word) != me.task {
+        return Err(ReleaseRefusal::NotOwner);
+    }
+    Ok(word)
+}
+
 /// Any release. `torn`: the next owner is to be told, as if this one had died.
 #[cold]
 pub(crate) fn release<G: Ground>(
@@ -220,13 +232,7 @@ pub(crate) fn release<G: Ground>(
     me: Me<'_>,
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
-    let word = core.word.load(Relaxed);
-    if !is_of(word, key) {
-        return Err(ReleaseRefusal::Deleted);
-    }
-    if owner_of(word) != me.task {
-        return Err(ReleaseRefusal::NotOwner);
-    }
+    let word = own_word(core, key, me)?;
     // Of an inner release it is remembered until the last.
     let torn = torn || word & DIED != 0;
     if word & NESTED != 0 {

@@ -351,6 +351,12 @@ pub(crate) fn set_name(name: &[u8]) {
     unsafe { libc::prctl(libc::PR_SET_NAME, short.as_ptr()) };
 }
 
+/// Has `last` called when the process ends in good order.
+pub(crate) fn at_exit(last: extern "C" fn()) {
+    // SAFETY: a function that lives as long as the program; it does not unwind.
+    unsafe { libc::atexit(last) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,10 +366,4 @@ mod tests {
         let found = search_tid();
         assert_eq!(found, tid_address());
     }
-}
-
-/// Has `last` called when the process ends in good order.
-pub(crate) fn at_exit(last: extern "C" fn()) {
-    // SAFETY: a function that lives as long as the program; it does not unwind.
-    unsafe { libc::atexit(last) };
 }

@@ -45,19 +45,19 @@ kinds! {
     Sliced<WaitWake>, "sliced", Self::new(WaitWake::new());
 }
 
-/// A row for each kind: `each!(rows, f)` pushes `f::<P>()` for all `P`.
+/// A row for each kind: `each!(rows, f)` adds `f::<P>()` for all `P`.
 #[macro_export]
 macro_rules! each {
     ($rows:ident, $make:ident) => {
-        $rows.push($make::<latchwork::mutex::WaitWake>());
-        $rows.push($make::<
-            latchwork::mutex::WaitWake<latchwork::sharing::Shared>,
-        >());
-        $rows.push($make::<latchwork::mutex::Throughput>());
-        $rows.push($make::<latchwork::mutex::Inherit>());
-        $rows.push($make::<latchwork::mutex::InheritPlain>());
-        $rows.push($make::<latchwork::mutex::Protect>());
-        $rows.push($make::<latchwork::spin::Spin>());
-        $rows.push($make::<latchwork::mutex::Sliced<latchwork::mutex::WaitWake>>());
+        $rows.extend([
+            $make::<latchwork::mutex::WaitWake>(),
+            $make::<latchwork::mutex::WaitWake<latchwork::sharing::Shared>>(),
+            $make::<latchwork::mutex::Throughput>(),
+            $make::<latchwork::mutex::Inherit>(),
+            $make::<latchwork::mutex::InheritPlain>(),
+            $make::<latchwork::mutex::Protect>(),
+            $make::<latchwork::spin::Spin>(),
+            $make::<latchwork::mutex::Sliced<latchwork::mutex::WaitWake>>(),
+        ]);
     };
 }

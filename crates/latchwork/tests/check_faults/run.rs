@@ -124,9 +124,14 @@ impl Seen {
             .iter()
             .flat_map(|task| [&task.holds, &task.wants]);
         uses.filter(move |(lock, at)| {
-            let line = at.split(':').nth(1).unwrap_or_default().to_owned();
+            let line = |text: &str| text.parse::<u32>().unwrap_or(0);
+            let seen = line(at.split(':').nth(1).unwrap_or_default());
+            // A call may be spread over some lines.
+            let is_marked = marks.iter().any(|(name, marked)| {
+                name == lock && (line(marked)..line(marked) + 5).contains(&seen)
+            });
             let is_known = !at.starts_with("at an unknown place");
-            !lock.is_empty() && is_known && !marks.contains(&(lock.clone(), line))
+            !lock.is_empty() && is_known && !is_marked
         })
     }
 }
@@ -191,12 +196,18 @@ impl Row {
         };
         match findings {
             [] => Err("nothing was found".into()),
-            [only] if only.rule == rule.name() => {
-                if !only.names(tasks) {
-                    return Err(format!("wrong tasks or locks: {only:?}"));
+            // Two processes that close a circle at the same moment may both find it.
+            [first, more @ ..]
+                if first.rule == rule.name()
+                    && more
+                        .iter()
+                        .all(|one| one.rule == first.rule && one.names(tasks)) =>
+            {
+                if !first.names(tasks) {
+                    return Err(format!("wrong tasks or locks: {first:?}"));
                 }
                 let is_named = tasks.iter().all(|task| task.1 != "?" && task.2 != "?");
-                match only.strange_places(marks).next().filter(|_| is_named) {
+                match first.strange_places(marks).next().filter(|_| is_named) {
                     None => Ok(()),
                     Some(place) => Err(format!("wrong place: {place:?} of {marks:?}")),
                 }

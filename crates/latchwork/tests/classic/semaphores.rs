@@ -6,6 +6,36 @@ use latchwork::classic::{NO_TIMEOUT, NO_WAIT, WAIT};
 use std::thread;
 
 #[test]
+fn who_waits_has_a_shared_ceiling_of_0_too() {
+    let _watched = watched("who_waits_has_a_shared_ceiling_of_0_too");
+    let region = region();
+    let rtems = classic(&region, 1);
+    let shared = BINARY_SEMAPHORE | PRIORITY | MULTIPROCESSOR_RESOURCE_SHARING;
+    let id = create(rtems, 1, shared, 0);
+    let obtain = || {
+        let status = rtems.semaphore_obtain(id, WAIT, NO_TIMEOUT);
+        assert_eq!(status, Status::Successful);
+    };
+    let release = || assert_eq!(rtems.semaphore_release(id), Status::Successful);
+    obtain();
+    thread::scope(|scope| {
+        let (told, waiter) = std::sync::mpsc::channel();
+        let region = &region;
+        scope.spawn(move || {
+            at(rtems, 100);
+            told.send(region.task_id().unwrap()).unwrap();
+            obtain();
+            release();
+        });
+        let waiter = waiter.recv().unwrap();
+        until(|| rtems.semaphore_waiting(id) == 1);
+        let priority = waiter.current_priority(region).unwrap().get();
+        release();
+        assert_eq!(priority, 1);
+    });
+}
+
+#[test]
 fn create_checks_in_the_order_of_the_specification() {
     const FLAGS: [u32; 6] = [
         BINARY_SEMAPHORE,

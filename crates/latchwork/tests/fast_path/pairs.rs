@@ -1,5 +1,8 @@
 //! What `fast_path.rs` looks at: a pair of lock and unlock of each kind, compiled into one function.
-use latchwork::mutex::{Inherit, InheritPlain, Mutex, Throughput};
+use core::pin::Pin;
+use latchwork::check::Checked;
+use latchwork::mutex::{Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};
+use latchwork::rwlock::RwLock;
 
 #[unsafe(no_mangle)]
 pub fn pair_wait_wake(lock: &Mutex<u64>) {
@@ -23,4 +26,26 @@ pub fn pair_inherit_plain(lock: &Mutex<u64, InheritPlain>) {
     if let Ok(mut value) = lock.lock() {
         *value += 1;
     }
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_robust(lock: Pin<&Mutex<u64, Robust>>) {
+    if let Ok(mut value) = lock.lock() {
+        *value += 1;
+    }
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_write(lock: &RwLock<u64>) {
+    *lock.write() += 1;
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_read(lock: &RwLock<u64>) -> u64 {
+    *lock.read()
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_checked(lock: &Mutex<u64, Checked<WaitWake>>) {
+    *lock.lock() += 1;
 }

@@ -3,6 +3,7 @@
 mod journal;
 mod millions;
 mod rings;
+mod sides;
 mod steps;
 mod steps_more;
 mod storms;
@@ -12,7 +13,11 @@ use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Exit, Trial};
 
-const MAX_MESSAGE: usize = 4096;
+const MAX_MESSAGE: usize = 5120;
+/// Bytes of a message that is copied outside the locks: more than `SMALL` in `src/queue/mod.rs`.
+const LARGE: usize = 4200;
+
+type Operation = fn(Queue<'_>);
 
 fn region() -> Region {
     RegionOptions::new()

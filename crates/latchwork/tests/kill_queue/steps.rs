@@ -1,7 +1,7 @@
 //! Operations of a queue that are killed at each instruction.
 
 use super::journal::{compose, read};
-use super::{MAX_MESSAGE, check_capacity, drain, region};
+use super::{LARGE, MAX_MESSAGE, check_capacity, drain, region};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Trial};
@@ -34,7 +34,7 @@ pub(super) fn step_through(
                     &mut message,
                     0,
                     number,
-                    16 + number as usize * 1500 % MAX_MESSAGE,
+                    16 + number as usize * 4500 % MAX_MESSAGE,
                 );
                 queue.send(&message).unwrap();
             }
@@ -78,7 +78,7 @@ fn send_is_all_or_nothing_at_every_instruction() {
     };
     let never = |_: Queue<'_>| false;
     step_through(&trial, "send, small", 3, 1, send(64), never, &[1, 2]);
-    step_through(&trial, "send, large", 3, 1, send(1600), never, &[1, 2]);
+    step_through(&trial, "send, large", 3, 1, send(LARGE), never, &[1, 2]);
     let make_room = |queue: Queue<'_>| {
         queue
             .try_receive_held()
@@ -90,7 +90,7 @@ fn send_is_all_or_nothing_at_every_instruction() {
         "send to a full queue",
         2,
         2,
-        send(1600),
+        send(LARGE),
         make_room,
         &[1, 2],
     );
@@ -124,7 +124,7 @@ fn receive_is_all_or_nothing_at_every_instruction() {
     );
     let fill = |queue: Queue<'_>| {
         let mut message = Vec::new();
-        compose(&mut message, 1, 7, 1700);
+        compose(&mut message, 1, 7, LARGE);
         queue.try_send(&message).is_ok()
     };
     step_through(

@@ -2,7 +2,7 @@
 
 use super::journal::{compose, read};
 use super::steps::step_through;
-use super::{MAX_MESSAGE, drain, region};
+use super::{LARGE, MAX_MESSAGE, Operation, drain, region};
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
 use latchwork::region::{Box, Region};
 use latchwork_testkit::{Child, Trial, step};
@@ -34,7 +34,7 @@ fn a_place_is_sent_or_free_at_every_instruction() {
 #[test]
 fn batches_are_whole_messages_at_every_instruction() {
     let trial = Trial::begin("batches_are_whole_messages_at_every_instruction");
-    for length in [64, 1200] {
+    for length in [64, 2800] {
         let send = |queue: Queue<'_>| {
             let messages = [7, 8, 9].map(|number| message(number, length));
             let batch = messages.each_ref().map(Vec::as_slice);
@@ -63,7 +63,7 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
         "delete",
         || {
             let queue = Queue::create(&region, "queue", &options).unwrap();
-            queue.send(&message(1, 1700)).unwrap();
+            queue.send(&message(1, LARGE)).unwrap();
             let block = Box::copied_in(&[2; 40_000], &region).unwrap();
             queue.send_block(block, Wait::Not).unwrap();
             queue
@@ -160,8 +160,8 @@ fn blocks_are_never_lost_or_doubled_at_any_instruction() {
 fn a_broadcast_reaches_all_or_none_at_every_instruction() {
     let trial = Trial::begin("a_broadcast_reaches_all_or_none_at_every_instruction");
     let region = region();
-    let queue = Queue::create(&region, "queue", &QueueOptions::new(2, 2048)).unwrap();
-    for length in [16, 1900] {
+    let queue = Queue::create(&region, "queue", &QueueOptions::new(2, MAX_MESSAGE as u32)).unwrap();
+    for length in [16, LARGE] {
         step::each_instruction(
             &trial,
             "broadcast",
@@ -194,7 +194,7 @@ fn a_broadcast_reaches_all_or_none_at_every_instruction() {
                         "{point:?}"
                     );
                 }
-                super::check_capacity_of(queue, 2048);
+                super::check_capacity(queue);
             },
         );
     }
@@ -207,9 +207,13 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
     let trial = Trial::begin("nobody_is_given_what_was_for_its_predecessor_at_any_instruction");
     let region = region();
     region.join("test").unwrap();
-    let options = QueueOptions::new(4, 64).discipline(Discipline::Fifo);
-    let make = |name| Queue::create(&region, name, &options).unwrap();
-    let (first, second) = (make("first"), make("second"));
+    let make = |name, discipline| {
+        let options = QueueOptions::new(4, 64).discipline(discipline);
+        Queue::create(&region, name, &options).unwrap()
+    };
+    let in_order = make("in order", Discipline::Fifo);
+    let racing = make("racing", Discipline::Racing);
+    let second = make("second", Discipline::Fifo);
     let receiver = |queue: Queue<'_>, due: &'static [u8]| {
         Child::fork(|| {
             let mut buffer = [0; 64];
@@ -221,8 +225,12 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
     let broadcast = |queue: Queue<'_>| {
         queue.broadcast(b"to the first").unwrap();
     };
-    let operations: [fn(Queue<'_>); 2] = [send, broadcast];
-    for (name, operation) in ["send", "broadcast"].into_iter().zip(operations) {
+    let operations: [(&str, Operation, Queue<'_>); 3] = [
+        ("send", send, in_order),
+        ("broadcast", broadcast, in_order),
+        ("broadcast under two locks", broadcast, racing),
+    ];
+    for (name, operation, first) in operations {
         step::each_standstill(
             &trial,
             &format!("{name} to a receiver that dies"),

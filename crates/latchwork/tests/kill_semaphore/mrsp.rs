@@ -4,8 +4,11 @@ use super::bound::{bind, bound_task, processors_of, real_time_of, thread_id, two
 use super::{priority, region};
 use latchwork::region::Region;
 use latchwork::semaphore::{MrspSemaphore, ObtainError};
-use latchwork_testkit::Trial;
 use latchwork_testkit::step::{self, Point};
+use latchwork_testkit::{Page, Trial};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::thread::JoinHandle;
 
 const OWN: u8 = 60;
 /// Of a waiter, as the kernel has it.
@@ -149,6 +152,75 @@ fn a_killed_helper_keeps_nobody_from_helping_at_any_instruction() {
             check_at_home(here, "lend", point);
         },
     );
+}
+
+#[test]
+fn who_makes_one_obtained_is_helped_from_every_instruction_on() {
+    const NAME: &str = "who_makes_one_obtained_is_helped_from_every_instruction_on";
+    let Some([here, there]) = two_processors(NAME) else {
+        return;
+    };
+    const CEILING: u8 = 50;
+    let trial = Trial::begin(NAME);
+    let (region, _) = semaphore();
+    region.join("test").unwrap();
+    bind(&[here]);
+    let maker = Page::<AtomicU32>::new();
+    let last = RefCell::new(None::<JoinHandle<()>>);
+    let begin = || {
+        if let Some(helper) = last.take() {
+            helper.join().unwrap();
+        }
+        if let Ok(made) = MrspSemaphore::open(region, "made") {
+            trial.wait_until(|| made.delete().is_ok());
+        }
+    };
+    step::each_standstill(
+        &trial,
+        "create obtained",
+        || {
+            begin();
+            None
+        },
+        |_, span| {
+            bound_task(region, here, CEILING);
+            maker.store(thread_id(), SeqCst);
+            let create = || MrspSemaphore::create_obtained(region, "made", priority(CEILING));
+            let made = span.run(|| create().unwrap());
+            made.release().unwrap();
+        },
+        |helper| {
+            let (told, thread) = std::sync::mpsc::channel();
+            *last.borrow_mut() = Some(std::thread::spawn(move || {
+                bound_task(region, there, CEILING);
+                told.send(thread_id()).unwrap();
+                let made = loop {
+                    match MrspSemaphore::open(region, "made") {
+                        Ok(made) if made.owner().is_some() => break made,
+                        _ => std::thread::sleep(core::time::Duration::from_micros(50)),
+                    }
+                };
+                drop(made.obtain().unwrap());
+            }));
+            let thread = thread.recv().unwrap();
+            // It may have to wait for the one that stands still.
+            for _ in 0..5 {
+                if real_time_of(thread) == SPINS {
+                    break;
+                }
+                std::thread::sleep(core::time::Duration::from_millis(1));
+            }
+            *helper = Some(thread);
+        },
+        |helper, point| {
+            if let Some(helper) = helper {
+                trial.wait_until(|| real_time_of(helper) == SPINS);
+                let processors = processors_of(maker.load(SeqCst));
+                assert_eq!(processors.len(), 2, "stopped at {point:?}");
+            }
+        },
+    );
+    begin();
 }
 
 /// Whoever comes by works an owner's priority out.

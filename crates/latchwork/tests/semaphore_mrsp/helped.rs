@@ -19,7 +19,6 @@ const OWN: u8 = 60;
 const CEILING: u8 = 50;
 const ABOVE: i32 = 80;
 /// As the kernel has them.
-const REAL_OWN: i32 = 40;
 const REAL_CEILING: i32 = 50;
 
 fn nap() {
@@ -36,8 +35,9 @@ fn nap_until(condition: impl Fn() -> bool) {
 fn check_at_home(region: &Region, me: TaskId, home: usize) {
     assert_eq!(processors_of(0), [home]);
     assert_eq!(processor(), home);
-    assert_eq!(real_time_of(0), REAL_OWN);
-    assert_eq!(current(region, me), OWN);
+    let own = me.priority(region).unwrap().get();
+    assert_eq!(real_time_of(0), 100 - i32::from(own));
+    assert_eq!(current(region, me), own);
 }
 
 /// Takes a processor from all tasks of lower priority, from one moment to another.
@@ -326,8 +326,10 @@ fn who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home() {
             let thread = Page::<AtomicU32>::new();
             let owner = Child::fork(|| sleeping_owner(&region, semaphore, here, &stage, &thread));
             trial.wait_until(|| stage.load(SeqCst) == 1);
-            let waits = |dies: bool| {
-                let me = bound_task(&region, there, OWN);
+            let waits = |dies: bool, of: u8| {
+                // Another may spin there already, ahead of ordinary tasks.
+                assert!(try_real_time(ABOVE));
+                let me = bound_task(&region, there, of);
                 let held = semaphore.obtain().unwrap();
                 assert!(!dies);
                 assert_eq!(held.owner_died(), kills_owner);
@@ -336,13 +338,13 @@ fn who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home() {
             };
             let mut victims = Vec::new();
             let mut survivors = Vec::new();
-            let first = Child::fork(|| waits(!kills_owner));
+            let first = Child::fork(|| waits(!kills_owner, OWN));
             trial.wait_until(|| processors_of(thread.load(SeqCst)).len() == 2);
             if kills_owner {
                 survivors.push(first);
                 victims.push(owner);
             } else {
-                let second = Child::fork(|| waits(false));
+                let second = Child::fork(|| waits(false, CEILING));
                 trial.wait_until(|| semaphore.waiting() == 2);
                 survivors.extend([owner, second]);
                 victims.push(first);

@@ -12,12 +12,17 @@ use std::{env, fs, mem};
 
 use super::{CAPACITY, Mail, Receives, Sends};
 
+type Make = unsafe extern "C" fn(*const c_char, usize, usize) -> *mut c_void;
+type Unmake = unsafe extern "C" fn(*mut c_void);
+type Send = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> isize;
+type Receive = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> isize;
+
 /// What the C++ file has.
 struct Functions {
-    make: unsafe extern "C" fn(*const c_char, usize, usize) -> *mut c_void,
-    unmake: unsafe extern "C" fn(*mut c_void),
-    send: unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> isize,
-    receive: unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> isize,
+    make: Make,
+    unmake: Unmake,
+    send: Send,
+    receive: Receive,
 }
 
 const SOURCE: &str = include_str!("boost.cpp");
@@ -29,7 +34,7 @@ pub(crate) struct Boost {
 }
 
 // SAFETY: the queue is made for many tasks.
-unsafe impl Send for Boost {}
+unsafe impl std::marker::Send for Boost {}
 // SAFETY: as above.
 unsafe impl Sync for Boost {}
 
@@ -89,10 +94,10 @@ fn load(library: &Path) -> io::Result<Functions> {
     // SAFETY: the file has functions of these types under these names.
     unsafe {
         Ok(Functions {
-            make: mem::transmute::<*mut c_void, _>(symbol(c"mail_make")?),
-            unmake: mem::transmute::<*mut c_void, _>(symbol(c"mail_unmake")?),
-            send: mem::transmute::<*mut c_void, _>(symbol(c"mail_send")?),
-            receive: mem::transmute::<*mut c_void, _>(symbol(c"mail_receive")?),
+            make: mem::transmute::<*mut c_void, Make>(symbol(c"mail_make")?),
+            unmake: mem::transmute::<*mut c_void, Unmake>(symbol(c"mail_unmake")?),
+            send: mem::transmute::<*mut c_void, Send>(symbol(c"mail_send")?),
+            receive: mem::transmute::<*mut c_void, Receive>(symbol(c"mail_receive")?),
         })
     }
 }
@@ -151,8 +156,8 @@ impl Sends for &Boost {
 impl Receives for &Boost {
     fn receive(&mut self, buffer: &mut [u8], times: u64) -> io::Result<()> {
         let (receive, queue) = (self.functions.receive, self.queue.as_ptr());
-        // SAFETY: as above, for the buffer.
         (0..times).try_for_each(|_| {
+            // SAFETY: as above, for the buffer.
             check(unsafe { receive(queue, buffer.as_mut_ptr().cast(), buffer.len()) })
         })
     }

@@ -1,7 +1,7 @@
 //! `rtems/sem/create`
 
 use super::crew::{CALLER, Crew, LOW, LOWER, Member, NAME};
-use super::{ClassicSemaphores, NO_PRIORITY, attribute, status};
+use super::{ClassicSemaphores, NO_PRIORITY, attribute, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
 
@@ -58,7 +58,20 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
         (answer, id, ident, found)
     });
     let seen = Seen::new()
-        .state("Status", text_of(answer))
+        .state(
+            "Status",
+            text_of(
+                answer,
+                &[
+                    (status::INVALID_NAME, "InvName"),
+                    (status::INVALID_ADDRESS, "InvAddr"),
+                    (status::INVALID_NUMBER, "InvNum"),
+                    (status::INVALID_PRIORITY, "InvPrio"),
+                    (status::NOT_DEFINED, "NotDef"),
+                    (status::TOO_MANY, "TooMany"),
+                ],
+            ),
+        )
         .state(
             "Name",
             match (ident, found == id) {
@@ -99,20 +112,6 @@ fn fill<S: ClassicSemaphores>(crew: &Crew<S>, member: Member) {
         crew.keep(id);
     }
     panic!("there are more semaphores than the capacity");
-}
-
-fn text_of(answer: u32) -> String {
-    match answer {
-        status::SUCCESSFUL => "Ok",
-        status::INVALID_NAME => "InvName",
-        status::INVALID_ADDRESS => "InvAddr",
-        status::INVALID_NUMBER => "InvNum",
-        status::INVALID_PRIORITY => "InvPrio",
-        status::NOT_DEFINED => "NotDef",
-        status::TOO_MANY => "TooMany",
-        other => return format!("status {other}"),
-    }
-    .to_owned()
 }
 
 /// Finds out what kind of semaphore was made.

@@ -1,7 +1,7 @@
 //! `rtems/sem/delete`
 
 use super::crew::{CALLER, Crew, LOW, LOWER, NAME};
-use super::{Class, ClassicSemaphores, Discipline, NO_ID, status};
+use super::{Class, ClassicSemaphores, Discipline, NO_ID, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
 
@@ -40,12 +40,13 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
     let seen = Seen::new()
         .state(
             "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::INVALID_ID => "InvId".to_owned(),
-                status::RESOURCE_IN_USE => "InUse".to_owned(),
-                other => format!("status {other}"),
-            },
+            text_of(
+                answer,
+                &[
+                    (status::INVALID_ID, "InvId"),
+                    (status::RESOURCE_IN_USE, "InUse"),
+                ],
+            ),
         )
         .state(
             "Name",

@@ -4,7 +4,7 @@
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::enqueue::Chain;
 use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, status};
+use super::{Class, ClassicSemaphores, Discipline, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// Lets a member wait for a semaphore until its time is over, and looks meanwhile and after. The time
@@ -275,14 +275,7 @@ pub(super) fn timeout<S: ClassicSemaphores>(
 
 fn timed_out(answer: u32) -> Seen {
     Seen::new()
-        .state(
-            "Status",
-            match answer {
-                status::TIMEOUT => "Timeout".to_owned(),
-                status::SUCCESSFUL => "Ok".to_owned(),
-                other => format!("status {other}"),
-            },
-        )
+        .state("Status", text_of(answer, &[(status::TIMEOUT, "Timeout")]))
         .state("Unblock", "Yes")
 }
 

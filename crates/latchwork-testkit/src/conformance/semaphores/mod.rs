@@ -52,6 +52,15 @@ pub mod attribute {
     pub const NO_WAIT: u32 = 1;
 }
 
+/// What a table calls an answer: "Ok" if it is successful, else one of these.
+fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
+    match others.iter().find(|(status, _)| *status == answer) {
+        _ if answer == status::SUCCESSFUL => "Ok".to_owned(),
+        Some((_, text)) => (*text).to_owned(),
+        None => format!("status {answer}"),
+    }
+}
+
 /// RTEMS's classic semaphores, as their calls are. Priorities are RTEMS's: 1 is the highest.
 ///
 /// Calls are made by the calling thread as a task, and return RTEMS's [`status`] numbers.

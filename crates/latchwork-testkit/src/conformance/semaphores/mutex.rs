@@ -2,7 +2,7 @@
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, attribute, status};
+use super::{Class, ClassicSemaphores, Discipline, attribute, status, text_of};
 use crate::conformance::{Combination, NOT_APPLICABLE, NotApplicable, Seen};
 
 /// The class with this protocol; `Other` is none, or inheritance.
@@ -116,13 +116,14 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
     Ok(Seen::new()
         .state(
             "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::UNSATISFIED => "Unavailable".to_owned(),
-                status::INCORRECT_STATE => "Deadlock".to_owned(),
-                status::INVALID_PRIORITY => "MutexCeilingViolated".to_owned(),
-                other => format!("status {other}"),
-            },
+            text_of(
+                answer,
+                &[
+                    (status::UNSATISFIED, "Unavailable"),
+                    (status::INCORRECT_STATE, "Deadlock"),
+                    (status::INVALID_PRIORITY, "MutexCeilingViolated"),
+                ],
+            ),
         )
         .state("Priority", priority)
         .state("Owner", scene.owner(crew)))
@@ -147,12 +148,13 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
         return Ok(seen
             .state(
                 "Status",
-                match answer {
-                    status::SUCCESSFUL => "Ok".to_owned(),
-                    status::INCORRECT_STATE => "DeadlockStatus".to_owned(),
-                    status::INVALID_PRIORITY => "MutexCeilingViolated".to_owned(),
-                    other => format!("status {other}"),
-                },
+                text_of(
+                    answer,
+                    &[
+                        (status::INCORRECT_STATE, "DeadlockStatus"),
+                        (status::INVALID_PRIORITY, "MutexCeilingViolated"),
+                    ],
+                ),
             )
             .state("Enqueued", "No")
             .state("Priority", priority)
@@ -261,11 +263,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     let seen = Seen::new()
         .state(
             "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::NOT_OWNER_OF_RESOURCE => "NotOwner".to_owned(),
-                other => format!("status {other}"),
-            },
+            text_of(answer, &[(status::NOT_OWNER_OF_RESOURCE, "NotOwner")]),
         )
         .state("Owner", holder)
         .state(

@@ -2,7 +2,7 @@
 
 use super::crew::{CALLER, Crew, LOW, LOWER};
 use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, status};
+use super::{Class, ClassicSemaphores, Discipline, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// The count of a semaphore that has some.
@@ -41,14 +41,7 @@ pub(super) fn seize_try<S: ClassicSemaphores>(
     let answer = crew.try_obtain(caller, id);
     let left = crew.drain(caller, id, 5);
     Ok(Seen::new()
-        .state(
-            "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::UNSATISFIED => "Unsat".to_owned(),
-                other => format!("status {other}"),
-            },
-        )
+        .state("Status", text_of(answer, &[(status::UNSATISFIED, "Unsat")]))
         .state("Count", change(count, left)))
 }
 
@@ -72,11 +65,7 @@ pub(super) fn seize_wait<S: ClassicSemaphores>(
     Ok(Seen::new()
         .state(
             "Status",
-            match result {
-                Some(status::SUCCESSFUL) => "Ok".to_owned(),
-                None => "Enqueued".to_owned(),
-                Some(answer) => format!("status {answer}"),
-            },
+            result.map_or("Enqueued".to_owned(), |answer| text_of(answer, &[])),
         )
         .state("Count", change(count, left)))
 }
@@ -124,11 +113,7 @@ pub(super) fn surrender<S: ClassicSemaphores>(
     Ok(Seen::new()
         .state(
             "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::UNSATISFIED => "MaxCountExceeded".to_owned(),
-                other => format!("status {other}"),
-            },
+            text_of(answer, &[(status::UNSATISFIED, "MaxCountExceeded")]),
         )
         .state(
             "Surrender",

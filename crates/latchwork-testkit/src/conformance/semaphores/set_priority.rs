@@ -1,7 +1,7 @@
 //! `rtems/sem/set-priority`
 
 use super::crew::{CALLER, CEILING, Crew};
-use super::{Class, ClassicSemaphores, Discipline, NO_ID, NO_PRIORITY, status};
+use super::{Class, ClassicSemaphores, Discipline, NO_ID, NO_PRIORITY, status, text_of};
 use crate::conformance::{Combination, Driver, Seen};
 use std::sync::Arc;
 
@@ -51,14 +51,15 @@ fn run<S: ClassicSemaphores>(semaphores: &Arc<S>, combination: &Combination) -> 
     Seen::new()
         .state(
             "Status",
-            match answer {
-                status::SUCCESSFUL => "Ok".to_owned(),
-                status::INVALID_ADDRESS => "InvAddr".to_owned(),
-                status::INVALID_ID => "InvId".to_owned(),
-                status::INVALID_PRIORITY => "InvPrio".to_owned(),
-                status::NOT_DEFINED => "NotDef".to_owned(),
-                other => format!("status {other}"),
-            },
+            text_of(
+                answer,
+                &[
+                    (status::INVALID_ADDRESS, "InvAddr"),
+                    (status::INVALID_ID, "InvId"),
+                    (status::INVALID_PRIORITY, "InvPrio"),
+                    (status::NOT_DEFINED, "NotDef"),
+                ],
+            ),
         )
         .state(
             "OwnerPrio",

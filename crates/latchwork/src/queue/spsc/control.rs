@@ -57,7 +57,7 @@ impl<'r> Spsc<'r> {
             life: self.core.ring.life(),
             ..self
         };
-        if self.life % 2 == 0 {
+        if self.life.is_multiple_of(2) {
             return Ok(self);
         }
         let claim = |side| End::claim(self, side);

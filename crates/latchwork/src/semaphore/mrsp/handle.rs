@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::super::handle::{Anchor, Failure, Plan, make_in, me};
+use super::super::handle::{Anchor, Failure, Plan, end_of_guard, make_in, me};
 use super::super::object::{Core, Discipline, Form, Kind, owner_of};
 use super::super::owned::Told;
 use super::super::wait::Patience;
@@ -82,7 +82,13 @@ pub enum Helping {
 /// an owner that is preempted goes on in the place of whoever waits for it, on the waiter's processor; when it
 /// releases, it is where it was, at the priority that it had.
 ///
-/// That takes real-time tasks: each bound to one processor, [mirrored](TaskId::mirror), with the right to the
+/// | what is guaranteed | where |
+/// | --- | --- |
+/// | order, ceilings and refusals, by the recorded priorities | everywhere |
+/// | a section costs at most what it takes, times the number of processors that use the semaphore, also if its owner is preempted | where [`Self::helping`] says [`Helping::Works`] to all who use it, until the kernel's share of time for real-time tasks is used up |
+/// | nothing runs at the owner's home while it is helped, or sleeps in a section | nowhere: Linux has no such place-holder |
+///
+/// Helping takes real-time tasks: each bound to one processor, [mirrored](TaskId::mirror), with the right to the
 /// ceilings' real-time priorities. [`Self::helping`] tells. All others sleep while they wait, and their own
 /// processors are all they have; the rules are the same. A ceiling should be one better than the best
 /// priority of any task that uses the semaphore, and the ceilings of all processors the same where that can be:
@@ -394,11 +400,10 @@ impl MrspHeld<'_> {
 
 impl Drop for MrspHeld<'_> {
     fn drop(&mut self) {
-        match release_from(&self.semaphore.anchor, std::thread::panicking()) {
-            // The guard of a parent; or somebody has released it by hand.
-            Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
-            Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
-        }
+        end_of_guard(release_from(
+            &self.semaphore.anchor,
+            std::thread::panicking(),
+        ));
     }
 }
 

@@ -1,0 +1,98 @@
+//! `latchwork order`: what the files say that a checked program appends with `LATCHWORK_CHECK=order=PATH`.
+//!
+//! An edge A → B: a task wanted a lock of class B while it held one of class A. Classes are known by the names of
+//! their locks, or by where these were made, so files of several runs, programs and versions can be compared.
+
+mod graph;
+
+use crate::Failure;
+use graph::{Edge, Graph};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub(crate) use graph::Unreadable;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show the edges, and circles that any of these runs together would allow
+    Show {
+        /// Files that checked programs wrote
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Write the edges of all files, each once
+    Merge {
+        /// Files that checked programs wrote
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Say which edges are new, and fail if any is
+    Diff {
+        /// What was known
+        old: PathBuf,
+        /// What is to be compared with it
+        new: PathBuf,
+    },
+}
+
+/// Fails if there is a circle to show, or a new edge.
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    match &args.verb {
+        Verb::Show { files } => show(&Graph::read(files)?, out),
+        Verb::Merge { files } => {
+            for edge in Graph::read(files)?.edges() {
+                writeln!(out, "{}", edge.to_json())?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Diff { old, new } => {
+            let known = Graph::read(std::slice::from_ref(old))?;
+            let now = Graph::read(std::slice::from_ref(new))?;
+            let mut code = ExitCode::SUCCESS;
+            for edge in now.edges().filter(|edge| !known.has(edge)) {
+                writeln!(out, "new edge {}", line(edge))?;
+                if known.leads(&edge.to, &edge.from) {
+                    writeln!(
+                        out,
+                        "  and the other way round is known: a potential deadlock"
+                    )?;
+                }
+                code = ExitCode::FAILURE;
+            }
+            Ok(code)
+        }
+    }
+}
+
+fn show(graph: &Graph, out: &mut impl Write) -> Result<ExitCode, Failure> {
+    for edge in graph.edges() {
+        writeln!(out, "{}", line(edge))?;
+    }
+    let circles = graph.circles();
+    for circle in &circles {
+        writeln!(out, "circle: {}", circle.join(" -> "))?;
+    }
+    Ok(if circles.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn line(edge: &Edge) -> String {
+    let Edge {
+        from,
+        to,
+        held_at,
+        wanted_at,
+        ..
+    } = edge;
+    format!("{from} -> {to}  (held {held_at}, wanted {wanted_at})")
+}

@@ -1,0 +1,87 @@
+//! Findings as text and as JSON, suppressions, and the order of locks from a program to `latchwork order`.
+
+use latchwork::check::{self, Checked, Finding, Json};
+use latchwork::mutex::{Mutex, WaitWake};
+use serde_json::Value;
+use std::process::Command;
+use std::sync::Mutex as StdMutex;
+
+static FOUND: StdMutex<Vec<(u64, String, String)>> = StdMutex::new(Vec::new());
+
+fn note(finding: &Finding) {
+    let json = Json(finding).to_string();
+    let entry = (finding.id, finding.to_string(), json);
+    FOUND.lock().unwrap().push(entry);
+}
+
+type Lock = Mutex<u32, Checked<WaitWake>>;
+
+fn lock(name: &str) -> Lock {
+    Mutex::from_raw(Checked::named(name, WaitWake::new()), 0)
+}
+
+fn both_orders(a: &Lock, b: &Lock) {
+    let run = |body: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| scope.spawn(body).join().unwrap());
+    };
+    run(&|| drop((a.lock(), b.lock())));
+    run(&|| drop((b.lock(), a.lock())));
+}
+
+/// One test, since findings are the process's.
+#[test]
+fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppressed() {
+    check::set_text(false);
+    check::set_reporter(Some(note));
+    both_orders(&lock("left \"one\""), &lock("right"));
+    let (id, text, json) = FOUND.lock().unwrap().remove(0);
+
+    assert!(text.contains("POTENTIAL DEADLOCK [one-order]"), "{text}");
+    assert!(
+        text.contains("order right -> left \"one\" -> right"),
+        "{text}"
+    );
+    assert!(text.contains("check_report.rs:"), "{text}");
+    assert!(text.contains("how it would come about:"), "{text}");
+    assert!(
+        text.ends_with(&format!("to suppress: one-order {id:016x}\n")),
+        "{text}"
+    );
+
+    let value: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(value["schema"], "latchwork-finding-1");
+    assert_eq!(value["verdict"], "POTENTIAL DEADLOCK");
+    assert_eq!(value["rule"], "one-order");
+    assert_eq!(value["confidence"], "follows");
+    assert_eq!(value["id"], format!("{id:016x}"));
+    assert_eq!(value["suppression"], format!("one-order {id:016x}"));
+    let tasks = value["tasks"].as_array().unwrap();
+    assert_eq!(tasks.len(), 2);
+    let names: Vec<_> = tasks.iter().map(|task| &task["holds"]["lock"]).collect();
+    assert!(names.contains(&&Value::from("left \"one\"")), "{names:?}");
+    assert!(!value["stack"].as_array().unwrap().is_empty());
+
+    // Other locks, of the same names and places: the same finding, which is told once, unless it is forgotten.
+    both_orders(&lock("left \"one\""), &lock("right"));
+    assert!(FOUND.lock().unwrap().is_empty());
+
+    check::suppress(id);
+    check::forget_reported();
+    both_orders(&lock("left \"one\""), &lock("right"));
+    assert!(FOUND.lock().unwrap().is_empty());
+
+    let path = std::env::temp_dir().join(format!("latchwork-order-{}", std::process::id()));
+    let count = check::save_order(path.to_str().unwrap()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
+        .args(["order", "show"])
+        .arg(&path)
+        .output()
+        .unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        count >= 2 && shown.contains("right -> left \"one\""),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("circle: ").count(), 1, "{shown}");
+}

@@ -1,0 +1,82 @@
+//! `latchwork order`: the order of locks over several runs.
+
+use std::process::Command;
+
+fn edge(from: &str, to: &str) -> String {
+    format!(
+        r#"{{"schema":"latchwork-order-1","from":"{from}","to":"{to}","from_kind":"mutex","to_kind":"mutex","held_at":"a.rs:1:1","wanted_at":"a.rs:2:2"}}"#
+    )
+}
+
+/// Files in a folder that goes when the test ends.
+struct Files(std::path::PathBuf);
+
+impl Files {
+    fn new(name: &str, contents: &[(&str, &[String])]) -> Self {
+        let folder = std::env::temp_dir().join(format!("latchwork-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (file, lines) in contents {
+            std::fs::write(folder.join(file), lines.join("\n")).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
+            .current_dir(&self.0)
+            .arg("order")
+            .args(arguments)
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).unwrap())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_new_edge_is_named_and_fails() {
+    let old = [edge("a", "b"), edge("b", "c")];
+    let new = [edge("a", "b"), edge("c", "a"), edge("a", "d")];
+    let files = Files::new("diff", &[("old", &old), ("new", &new)]);
+    let (is_success, text) = files.run(&["diff", "old", "new"]);
+    assert!(!is_success);
+    assert!(
+        text.contains("new edge a -> d  (held a.rs:1:1, wanted a.rs:2:2)"),
+        "{text}"
+    );
+    assert!(text.contains("new edge c -> a"), "{text}");
+    assert_eq!(text.matches("potential deadlock").count(), 1, "{text}");
+    assert!(files.run(&["diff", "new", "new"]).0);
+}
+
+#[test]
+fn a_circle_that_no_run_has_alone_is_found_in_the_merged_file() {
+    let files = Files::new(
+        "merge",
+        &[
+            ("one", &[edge("a", "b")]),
+            ("two", &[edge("b", "a"), edge("a", "b")]),
+        ],
+    );
+    assert!(files.run(&["show", "one"]).0);
+    let (is_success, merged) = files.run(&["merge", "one", "two"]);
+    assert!(is_success);
+    assert_eq!(merged.lines().count(), 2, "{merged}");
+    let (is_success, text) = files.run(&["show", "one", "two"]);
+    assert!(!is_success);
+    assert_eq!(text.matches("circle: ").count(), 1, "{text}");
+}
+
+#[test]
+fn what_is_no_order_is_refused_with_its_line() {
+    let files = Files::new("bad", &[("bad", &[edge("a", "b"), "nonsense".into()])]);
+    let (is_success, text) = files.run(&["show", "bad"]);
+    assert!(!is_success);
+    assert!(text.contains("bad, line 2"), "{text}");
+}

@@ -1,0 +1,91 @@
+//! `latchwork run`: what it says of programs that it cannot do anything with, and that others are theirs.
+
+mod common;
+
+use common::{command, unique};
+use latchwork_testkit::output_of;
+use std::process::Output;
+
+fn run(args: &[&str]) -> Output {
+    output_of(command().arg("run").args(args).spawn().unwrap())
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_status_and_the_output_are_the_programs_own() {
+    for kind in [
+        "--mutex=tp",
+        "--mutex=wait-wake",
+        "--mutex=pi",
+        "--mutex=glibc",
+        "--check",
+    ] {
+        let output = run(&[kind, "--", "sh", "-c", "echo out; exit 7"]);
+        assert_eq!(output.status.code(), Some(7), "{kind}: {}", errors(&output));
+        assert_eq!(output.stdout, b"out\n", "{kind}");
+    }
+}
+
+#[test]
+fn at_the_end_it_says_what_was_done_and_nothing_if_told_so() {
+    // It leaves by the front door, with standard error open.
+    let output = run(&["--mutex=tp", "--", "getconf", "PAGESIZE"]);
+    assert!(
+        errors(&output).contains("replaced by throughput locks"),
+        "{}",
+        errors(&output)
+    );
+    let output = run(&["--check", "--json", "--", "getconf", "PAGESIZE"]);
+    let summary: serde_json::Value = serde_json::from_str(&errors(&output)).unwrap();
+    assert_eq!(summary["findings"], 0);
+    let output = run(&["--mutex=tp", "--quiet", "--", "getconf", "PAGESIZE"]);
+    assert!(
+        output.status.success() && output.stderr.is_empty(),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn what_cannot_be_run_is_named_with_the_reason() {
+    let unknown = unique("program");
+    let output = run(&["--mutex=tp", "--", &unknown]);
+    assert_eq!(output.status.code(), Some(127));
+    assert!(
+        errors(&output).contains("there is no program"),
+        "{}",
+        errors(&output)
+    );
+    let output = run(&["--check", "--", "/etc/passwd"]);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(
+        errors(&output).contains("may not be executed"),
+        "{}",
+        errors(&output)
+    );
+    let output = run(&["true"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        errors(&output).contains("--check, or --mutex=tp"),
+        "{}",
+        errors(&output)
+    );
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let Ok(true) = std::fs::exists("/sbin/ldconfig") else {
+        eprintln!("skipped: /sbin/ldconfig is not there");
+        return;
+    };
+    let output = run(&["--check", "--", "/sbin/ldconfig", "--version"]);
+    assert_eq!(output.status.code(), Some(126));
+    assert!(
+        errors(&output).contains("linked statically"),
+        "{}",
+        errors(&output)
+    );
+}

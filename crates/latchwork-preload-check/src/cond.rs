@@ -1,0 +1,208 @@
+//! Waits for conditions, and for whatever else a thread can be cancelled in.
+//!
+//! Such a call is told when it begins and when it ends, however it ends: by an exit that is entered into the
+//! thread's list of cleanups, of the old kind that needs no `setjmp`. The unwinding passes through functions
+//! that have nothing to drop.
+#![allow(unsafe_code)]
+
+use crate::entry::entry;
+use crate::errno::keeping_errno;
+use crate::mutex::to_c11;
+use crate::object::{self, Mutex, Opaque};
+use crate::real;
+use crate::take::{destroy, make, site};
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+
+use latchwork::check::hook::{self, Kind, Lock};
+use libc::{clockid_t, timespec};
+
+entry! {
+    pthread_cond_init 2 init;
+    pthread_cond_destroy 1 end;
+    pthread_cond_wait 2 wait;
+    pthread_cond_timedwait 3 timed_wait;
+    pthread_cond_clockwait 4 clock_wait;
+    cnd_wait 2 c11_wait;
+    cnd_timedwait 3 c11_timed_wait;
+}
+
+/// glibc's `_pthread_cleanup_buffer`.
+#[repr(C)]
+struct Cleanup {
+    routine: Option<unsafe extern "C" fn(*mut c_void)>,
+    argument: *mut c_void,
+    kind: c_int,
+    previous: *mut Self,
+}
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(
+        cleanup: *mut Cleanup,
+        routine: unsafe extern "C" fn(*mut c_void),
+        argument: *mut c_void,
+    );
+    fn _pthread_cleanup_pop(cleanup: *mut Cleanup, execute: c_int);
+}
+
+/// What is told when a call ends that may not return.
+struct Wait {
+    object: Lock,
+    /// That of a wait for a condition.
+    mutex: Option<Lock>,
+    has_mutex: bool,
+    at: usize,
+}
+
+unsafe extern "C" fn ends(wait: *mut c_void) {
+    // SAFETY: entered by `during`, with a wait.
+    let wait = unsafe { &*wait.cast::<Wait>() };
+    keeping_errno(|| match wait.mutex {
+        Some(mutex) => hook::condvar_ends(wait.object, mutex, wait.has_mutex, site(wait.at)),
+        None => hook::has_waited(wait.object),
+    });
+}
+
+/// Makes a call that was told to begin, and tells of its end. Nothing in here has a destructor.
+///
+/// # Safety
+/// `call` may end the thread by unwinding, and has nothing to drop.
+#[inline(always)]
+unsafe fn during(mut wait: Wait, call: impl FnOnce() -> c_int + Copy) -> c_int {
+    let mut cleanup = MaybeUninit::<Cleanup>::uninit();
+    // SAFETY: both live until the end of this function, which is where the cleanup leaves the list.
+    unsafe {
+        let told = &raw mut wait;
+        _pthread_cleanup_push(cleanup.as_mut_ptr(), ends, told.cast());
+        let result = call();
+        (*told).has_mutex =
+            (*told).mutex.is_some() && !matches!(result, libc::EPERM | libc::ENOTRECOVERABLE);
+        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 1);
+        result
+    }
+}
+
+/// Waits for something without an owner by a call that may end the thread.
+///
+/// # Safety
+/// As for the call.
+#[inline(always)]
+pub(crate) unsafe fn waiting(
+    object: Lock,
+    timed: bool,
+    at: usize,
+    call: impl FnOnce() -> c_int + Copy,
+) -> c_int {
+    keeping_errno(|| hook::waits(object, timed, site(at)));
+    let wait = Wait {
+        object,
+        mutex: None,
+        has_mutex: false,
+        at,
+    };
+    // SAFETY: by the caller's contract.
+    unsafe { during(wait, call) }
+}
+
+/// # Safety
+/// As for `pthread_cond_wait`.
+#[inline(always)]
+unsafe fn wait_by(
+    cond: *mut Opaque,
+    mutex: *mut Mutex,
+    timed: bool,
+    at: usize,
+    call: impl FnOnce() -> c_int + Copy,
+) -> c_int {
+    // SAFETY: the program's own call.
+    unsafe {
+        let condvar = object::at(cond, Kind::Condvar);
+        let (Some(object), Some(lock)) = (condvar, object::mutex(mutex)) else {
+            return call();
+        };
+        keeping_errno(|| {
+            let _ = hook::condvar_begins(object, lock, timed, site(at));
+        });
+        let wait = Wait {
+            object,
+            mutex: Some(lock),
+            // Who is cancelled has it.
+            has_mutex: true,
+            at,
+        };
+        during(wait, call)
+    }
+}
+
+unsafe extern "C-unwind" fn wait(cond: *mut Opaque, mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: the program's own call, here and below.
+    unsafe {
+        wait_by(cond, mutex, false, at, || {
+            real::pthread_cond_wait(cond, mutex)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn timed_wait(
+    cond: *mut Opaque,
+    mutex: *mut Mutex,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        wait_by(cond, mutex, true, at, || {
+            real::pthread_cond_timedwait(cond, mutex, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn clock_wait(
+    cond: *mut Opaque,
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        wait_by(cond, mutex, true, at, || {
+            real::pthread_cond_clockwait(cond, mutex, clock, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn c11_wait(cond: *mut Opaque, mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { wait(cond, mutex, at) })
+}
+
+unsafe extern "C-unwind" fn c11_timed_wait(
+    cond: *mut Opaque,
+    mutex: *mut Mutex,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { timed_wait(cond, mutex, until, at) })
+}
+
+unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        make(
+            || object::at(cond, Kind::Condvar),
+            at,
+            || real::pthread_cond_init(cond, attributes),
+        )
+    }
+}
+
+unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        destroy(object::at(cond, Kind::Condvar), at, || {
+            real::pthread_cond_destroy(cond)
+        })
+    }
+}

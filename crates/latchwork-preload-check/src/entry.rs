@@ -1,0 +1,54 @@
+//! Where a function was called from: its return address, which only its first instruction can find for sure.
+//!
+//! What a program calls are a few instructions that add that address as one more argument and go on to
+//! the function's body.
+
+/// Defines functions that a program calls by these names, with the number of their arguments, and their bodies.
+macro_rules! entry {
+    ($($name:ident $count:tt $body:path;)*) => {
+        $(
+            /// Stands in for glibc's function of this name.
+            ///
+            /// # Safety
+            /// As for that.
+            // SAFETY: it does what the function of this name does; it goes on to a function that has the same
+            // arguments, and one more.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!(
+                    concat!("mov ", $crate::entry::register!($count), ", qword ptr [rsp]"),
+                    "jmp {body}",
+                    body = sym $body,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    concat!("mov x", stringify!($count), ", x30"),
+                    "b {body}",
+                    body = sym $body,
+                );
+            }
+        )*
+    };
+}
+pub(crate) use entry;
+
+/// The register of the argument that follows so many.
+#[cfg(target_arch = "x86_64")]
+macro_rules! register {
+    (1) => {
+        "rsi"
+    };
+    (2) => {
+        "rdx"
+    };
+    (3) => {
+        "rcx"
+    };
+    (4) => {
+        "r8"
+    };
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use register;

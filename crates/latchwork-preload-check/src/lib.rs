@@ -1,0 +1,46 @@
+//! What `latchwork run --check` loads into a program: its locks stay glibc's, and each call is told to the
+//! checker.
+//!
+//! A shared library for `LD_PRELOAD`. `LATCHWORK_CHECK` says what becomes of findings, see
+//! [`latchwork::check`].
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `object.rs` | glibc's objects, as the checker is told of them |
+//! | `take.rs` | taking a lock: try, tell, wait, tell |
+//! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
+//! | `task.rs` | threads and forks; memory that is given back |
+//! | `entry.rs` | how a function knows where it was called from |
+//! | `start.rs`, `sum.rs` | the beginning; what is said at the end |
+//! | `real.rs`, and `symbol.rs`, `errno.rs`, `say.rs` of `latchwork-preload` | as there |
+//!
+//! # What holds everywhere
+//!
+//! 1. The program's call is made as it is, and what it gives is given. (With `refuse`, one that would close a
+//!    circle is not made.)
+//! 2. A thread is watched from its first instruction in the program on, once this library was started; what
+//!    locks before, or in a thread that pthread has not made, is not. So nothing is set up inside an
+//!    allocator's lock.
+//! 3. Nothing panics; `errno` is what the call leaves.
+//!
+//! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told.
+#![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
+
+mod cond;
+mod entry;
+mod mutex;
+mod object;
+mod other;
+mod real;
+mod rwlock;
+mod start;
+mod sum;
+mod take;
+mod task;
+
+#[path = "../../latchwork-preload/src/errno.rs"]
+mod errno;
+#[path = "../../latchwork-preload/src/say.rs"]
+mod say;
+#[path = "../../latchwork-preload/src/symbol.rs"]
+mod symbol;

@@ -1,0 +1,181 @@
+//! `pthread_mutex_…`, and what C11 calls the same.
+#![allow(unsafe_code)]
+
+use crate::entry::entry;
+use crate::object::{self, Mutex};
+use crate::take::{attempt, destroy, make, release, site, take, wait_patiently};
+use crate::{real, start};
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::Ordering;
+use latchwork::check::hook::{self, How, Mode};
+use libc::{clockid_t, timespec};
+
+entry! {
+    pthread_mutex_init 2 init;
+    __pthread_mutex_init 2 init;
+    pthread_mutex_destroy 1 end;
+    __pthread_mutex_destroy 1 end;
+    pthread_mutex_lock 1 lock;
+    __pthread_mutex_lock 1 lock;
+    pthread_mutex_trylock 1 try_lock;
+    __pthread_mutex_trylock 1 try_lock;
+    pthread_mutex_timedlock 2 timed_lock;
+    pthread_mutex_clocklock 3 clock_lock;
+    pthread_mutex_unlock 1 unlock;
+    __pthread_mutex_unlock 1 unlock;
+    mtx_init 2 c11_init;
+    mtx_destroy 1 c11_end;
+    mtx_lock 1 c11_lock;
+    mtx_trylock 1 c11_try_lock;
+    mtx_timedlock 2 c11_timed_lock;
+    mtx_unlock 1 c11_unlock;
+}
+
+// SAFETY, for all of this file: these are the program's own calls, with its arguments.
+
+/// Takes a mutex by `wait`.
+unsafe fn take_by(
+    mutex: *mut Mutex,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let Some(lock) = object::mutex(mutex) else {
+            return wait();
+        };
+        // It may say no to its holder, and then there is nothing to be told.
+        if (*mutex).says_no() && (*mutex).owner.load(Ordering::Relaxed) == start::thread() {
+            return wait();
+        }
+        let try_it = || real::pthread_mutex_trylock(mutex);
+        take(lock, Mode::Exclusive, timed, at, try_it, wait)
+    }
+}
+
+unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(mutex, false, at, || {
+            let patiently = wait_patiently(|until| {
+                real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, until)
+            });
+            patiently.unwrap_or_else(|| real::pthread_mutex_lock(mutex))
+        })
+    }
+}
+
+unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        attempt(object::mutex(mutex), Mode::Exclusive, at, || {
+            real::pthread_mutex_trylock(mutex)
+        })
+    }
+}
+
+unsafe extern "C" fn timed_lock(mutex: *mut Mutex, until: *const timespec, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(mutex, true, at, || {
+            real::pthread_mutex_timedlock(mutex, until)
+        })
+    }
+}
+
+unsafe extern "C" fn clock_lock(
+    mutex: *mut Mutex,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(mutex, true, at, || {
+            real::pthread_mutex_clocklock(mutex, clock, until)
+        })
+    }
+}
+
+unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        release(object::mutex(mutex), at, || {
+            real::pthread_mutex_unlock(mutex)
+        })
+    }
+}
+
+unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        make(
+            || object::mutex(mutex),
+            at,
+            || real::pthread_mutex_init(mutex, attributes),
+        )
+    }
+}
+
+unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let lock = object::mutex(mutex);
+        let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
+        // It was not, and its holder goes on holding it.
+        if let Some(lock) = lock
+            && result == libc::EBUSY
+            && (*mutex).owner.load(Ordering::Relaxed) == start::thread()
+        {
+            hook::taken(lock, Mode::Exclusive, How::Tried, site(at));
+        }
+        result
+    }
+}
+
+/// What the functions of C11 give for an error number.
+pub(crate) const fn to_c11(error: c_int) -> c_int {
+    const SUCCESS: c_int = 0;
+    const BUSY: c_int = 1;
+    const ERROR: c_int = 2;
+    const NO_MEMORY: c_int = 3;
+    const TIMED_OUT: c_int = 4;
+    match error {
+        0 => SUCCESS,
+        libc::EBUSY => BUSY,
+        libc::ENOMEM => NO_MEMORY,
+        libc::ETIMEDOUT => TIMED_OUT,
+        _ => ERROR,
+    }
+}
+
+unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe { make(|| object::mutex(mutex), at, || real::mtx_init(mutex, kind)) }
+}
+
+unsafe extern "C" fn c11_end(mutex: *mut Mutex, at: usize) {
+    // SAFETY: see above.
+    unsafe { end(mutex, at) };
+}
+
+unsafe extern "C" fn c11_lock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    to_c11(unsafe { lock(mutex, at) })
+}
+
+unsafe extern "C" fn c11_try_lock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    to_c11(unsafe { try_lock(mutex, at) })
+}
+
+unsafe extern "C" fn c11_timed_lock(mutex: *mut Mutex, until: *const timespec, at: usize) -> c_int {
+    // SAFETY: see above.
+    to_c11(unsafe { timed_lock(mutex, until, at) })
+}
+
+unsafe extern "C" fn c11_unlock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: see above.
+    to_c11(unsafe { unlock(mutex, at) })
+}

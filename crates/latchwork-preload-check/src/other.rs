@@ -1,0 +1,145 @@
+//! Spinlocks; and waits for what has no owner: semaphores, barriers, the end of a thread.
+#![allow(unsafe_code)]
+
+use crate::cond::waiting;
+use crate::entry::entry;
+use crate::object::{self, Opaque};
+use crate::take::{attempt, destroy, make, release, take};
+use crate::{errno, real};
+use core::ffi::{c_int, c_void};
+use latchwork::check::hook::{Kind, Lock, Mode};
+use libc::{clockid_t, pthread_t, timespec};
+
+entry! {
+    pthread_spin_init 2 spin_init;
+    pthread_spin_destroy 1 spin_end;
+    pthread_spin_lock 1 spin_lock;
+    pthread_spin_trylock 1 spin_try_lock;
+    pthread_spin_unlock 1 spin_unlock;
+    pthread_barrier_wait 1 barrier_wait;
+    sem_wait 1 sem_wait_here;
+    sem_timedwait 2 sem_timed_wait;
+    sem_clockwait 3 sem_clock_wait;
+    pthread_join 2 join;
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_testcancel();
+}
+
+// SAFETY, for all of this file: these are the program's own calls, with its arguments.
+
+fn spin(spin: *const Opaque) -> Option<Lock> {
+    object::at(spin, Kind::Spin)
+}
+
+unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe { make(|| spin(lock), at, || real::pthread_spin_init(lock, shared)) }
+}
+
+unsafe extern "C" fn spin_end(lock: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe { destroy(spin(lock), at, || real::pthread_spin_destroy(lock)) }
+}
+
+unsafe extern "C" fn spin_lock(lock: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let wait = || real::pthread_spin_lock(lock);
+        let Some(known) = spin(lock) else {
+            return wait();
+        };
+        let try_it = || real::pthread_spin_trylock(lock);
+        take(known, Mode::Exclusive, false, at, try_it, wait)
+    }
+}
+
+unsafe extern "C" fn spin_try_lock(lock: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        attempt(spin(lock), Mode::Exclusive, at, || {
+            real::pthread_spin_trylock(lock)
+        })
+    }
+}
+
+unsafe extern "C" fn spin_unlock(lock: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe { release(spin(lock), at, || real::pthread_spin_unlock(lock)) }
+}
+
+unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        match object::at(barrier, Kind::Barrier) {
+            Some(object) => waiting(object, false, at, || real::pthread_barrier_wait(barrier)),
+            None => real::pthread_barrier_wait(barrier),
+        }
+    }
+}
+
+/// # Safety
+/// As for `sem_wait`.
+#[inline(always)]
+unsafe fn sem_wait_by(
+    semaphore: *mut Opaque,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int + Copy,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let Some(object) = object::at(semaphore, Kind::Semaphore) else {
+            return wait();
+        };
+        // It is a cancellation point also where it does not wait.
+        pthread_testcancel();
+        if errno::keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
+            return 0;
+        }
+        waiting(object, timed, at, wait)
+    }
+}
+
+unsafe extern "C-unwind" fn sem_wait_here(semaphore: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe { sem_wait_by(semaphore, false, at, || real::sem_wait(semaphore)) }
+}
+
+unsafe extern "C-unwind" fn sem_timed_wait(
+    semaphore: *mut Opaque,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        sem_wait_by(semaphore, true, at, || {
+            real::sem_timedwait(semaphore, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn sem_clock_wait(
+    semaphore: *mut Opaque,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        sem_wait_by(semaphore, true, at, || {
+            real::sem_clockwait(semaphore, clock, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        match object::at(thread as *const u8, Kind::Join) {
+            Some(object) => waiting(object, false, at, || real::pthread_join(thread, result)),
+            None => real::pthread_join(thread, result),
+        }
+    }
+}

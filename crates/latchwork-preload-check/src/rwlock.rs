@@ -1,0 +1,170 @@
+//! `pthread_rwlock_…`.
+#![allow(unsafe_code)]
+
+use crate::entry::entry;
+use crate::object::{self, RwLock};
+use crate::real;
+use crate::take::{attempt, destroy, make, release, take, wait_patiently};
+use core::ffi::{c_int, c_void};
+use latchwork::check::hook::Mode;
+use libc::{clockid_t, timespec};
+
+entry! {
+    pthread_rwlock_init 2 init;
+    __pthread_rwlock_init 2 init;
+    pthread_rwlock_destroy 1 end;
+    __pthread_rwlock_destroy 1 end;
+    pthread_rwlock_rdlock 1 read;
+    __pthread_rwlock_rdlock 1 read;
+    pthread_rwlock_wrlock 1 write;
+    __pthread_rwlock_wrlock 1 write;
+    pthread_rwlock_tryrdlock 1 try_read;
+    __pthread_rwlock_tryrdlock 1 try_read;
+    pthread_rwlock_trywrlock 1 try_write;
+    __pthread_rwlock_trywrlock 1 try_write;
+    pthread_rwlock_timedrdlock 2 timed_read;
+    pthread_rwlock_timedwrlock 2 timed_write;
+    pthread_rwlock_clockrdlock 3 clock_read;
+    pthread_rwlock_clockwrlock 3 clock_write;
+    pthread_rwlock_unlock 1 unlock;
+    __pthread_rwlock_unlock 1 unlock;
+}
+
+// SAFETY, for all of this file: these are the program's own calls, with its arguments.
+
+unsafe fn take_by(
+    rwlock: *mut RwLock,
+    mode: Mode,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        let Some(lock) = object::rwlock(rwlock) else {
+            return wait();
+        };
+        let try_it = || match mode {
+            Mode::Exclusive => real::pthread_rwlock_trywrlock(rwlock),
+            Mode::Shared => real::pthread_rwlock_tryrdlock(rwlock),
+        };
+        take(lock, mode, timed, at, try_it, wait)
+    }
+}
+
+unsafe extern "C" fn read(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Shared, false, at, || {
+            let patiently = wait_patiently(|until| {
+                real::pthread_rwlock_clockrdlock(rwlock, libc::CLOCK_MONOTONIC, until)
+            });
+            patiently.unwrap_or_else(|| real::pthread_rwlock_rdlock(rwlock))
+        })
+    }
+}
+
+unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Exclusive, false, at, || {
+            let patiently = wait_patiently(|until| {
+                real::pthread_rwlock_clockwrlock(rwlock, libc::CLOCK_MONOTONIC, until)
+            });
+            patiently.unwrap_or_else(|| real::pthread_rwlock_wrlock(rwlock))
+        })
+    }
+}
+
+unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Shared, true, at, || {
+            real::pthread_rwlock_timedrdlock(rwlock, until)
+        })
+    }
+}
+
+unsafe extern "C" fn timed_write(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Exclusive, true, at, || {
+            real::pthread_rwlock_timedwrlock(rwlock, until)
+        })
+    }
+}
+
+unsafe extern "C" fn clock_read(
+    rwlock: *mut RwLock,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Shared, true, at, || {
+            real::pthread_rwlock_clockrdlock(rwlock, clock, until)
+        })
+    }
+}
+
+unsafe extern "C" fn clock_write(
+    rwlock: *mut RwLock,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        take_by(rwlock, Mode::Exclusive, true, at, || {
+            real::pthread_rwlock_clockwrlock(rwlock, clock, until)
+        })
+    }
+}
+
+unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        attempt(object::rwlock(rwlock), Mode::Shared, at, || {
+            real::pthread_rwlock_tryrdlock(rwlock)
+        })
+    }
+}
+
+unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        attempt(object::rwlock(rwlock), Mode::Exclusive, at, || {
+            real::pthread_rwlock_trywrlock(rwlock)
+        })
+    }
+}
+
+unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        release(object::rwlock(rwlock), at, || {
+            real::pthread_rwlock_unlock(rwlock)
+        })
+    }
+}
+
+unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        make(
+            || object::rwlock(rwlock),
+            at,
+            || real::pthread_rwlock_init(rwlock, attributes),
+        )
+    }
+}
+
+unsafe extern "C" fn end(rwlock: *mut RwLock, at: usize) -> c_int {
+    // SAFETY: see above.
+    unsafe {
+        destroy(object::rwlock(rwlock), at, || {
+            real::pthread_rwlock_destroy(rwlock)
+        })
+    }
+}

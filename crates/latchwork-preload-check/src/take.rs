@@ -1,0 +1,137 @@
+//! Taking a lock of the program's, and telling of it.
+//!
+//! A lock that can be had at once is tried for, so that a wait is known before it begins: the checker must look
+//! for a circle of waits before the last one of it sleeps.
+
+use crate::{errno, sum};
+use core::ffi::c_int;
+use latchwork::check::hook::{self, How, Lock, Mode, Site, Verdict};
+use latchwork::check::refuses;
+use latchwork::time::Deadline;
+
+/// Whether a call has given the lock.
+const fn is_taken(result: c_int) -> bool {
+    matches!(result, 0 | libc::EOWNERDEAD)
+}
+
+pub(crate) fn site(address: usize) -> Site {
+    Site::from_return_address(address)
+}
+
+/// Takes a lock. `wait` is the program's own call; so is `attempt`, but for that it does not wait.
+#[inline]
+pub(crate) fn take(
+    lock: Lock,
+    mode: Mode,
+    timed: bool,
+    at: usize,
+    attempt: impl FnOnce() -> c_int,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    let tried = attempt();
+    if is_taken(tried) {
+        errno::keeping_errno(|| hook::taken(lock, mode, How::Locked, site(at)));
+        return tried;
+    }
+    if tried != libc::EBUSY {
+        // Whatever is wrong, the program's own call says it.
+        return wait();
+    }
+    take_waiting(lock, mode, timed, at, wait)
+}
+
+#[cold]
+#[inline(never)]
+fn take_waiting(
+    lock: Lock,
+    mode: Mode,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int,
+) -> c_int {
+    let verdict = errno::keeping_errno(|| hook::wants(lock, mode, timed, site(at)));
+    if verdict == Verdict::Deadlock && refuses() {
+        hook::gave_up(lock);
+        return libc::EDEADLK;
+    }
+    let began = Deadline::now();
+    let result = wait();
+    errno::keeping_errno(|| {
+        sum::waited(began);
+        if is_taken(result) {
+            hook::taken(lock, mode, How::Locked, site(at));
+        } else {
+            hook::gave_up(lock);
+        }
+    });
+    result
+}
+
+/// Takes a lock if that needs no waiting.
+#[inline]
+pub(crate) fn attempt(
+    lock: Option<Lock>,
+    mode: Mode,
+    at: usize,
+    attempt: impl FnOnce() -> c_int,
+) -> c_int {
+    let tried = attempt();
+    if let Some(lock) = lock
+        && is_taken(tried)
+    {
+        errno::keeping_errno(|| hook::taken(lock, mode, How::Tried, site(at)));
+    }
+    tried
+}
+
+/// Releases a lock.
+#[inline]
+pub(crate) fn release(lock: Option<Lock>, at: usize, release: impl FnOnce() -> c_int) -> c_int {
+    if let Some(lock) = lock {
+        // What is wrong was reported; the program's call does what it does.
+        errno::keeping_errno(|| {
+            let _ = hook::releasing(lock, site(at));
+        });
+    }
+    release()
+}
+
+/// Makes a lock. `lock` says what it is once it was made.
+pub(crate) fn make(
+    lock: impl FnOnce() -> Option<Lock>,
+    at: usize,
+    make: impl FnOnce() -> c_int,
+) -> c_int {
+    let result = make();
+    if result == 0
+        && let Some(lock) = lock()
+    {
+        errno::keeping_errno(|| hook::initialised(lock, None, site(at)));
+    }
+    result
+}
+
+/// Destroys a lock.
+pub(crate) fn destroy(lock: Option<Lock>, at: usize, destroy: impl FnOnce() -> c_int) -> c_int {
+    if let Some(lock) = lock {
+        errno::keeping_errno(|| hook::destroyed(lock, site(at)));
+    }
+    destroy()
+}
+
+/// Waits as long as it takes by a call with a deadline on CLOCK_MONOTONIC, and has the checker look at the wait
+/// when that deserves it. `None`: the call knows no such deadline.
+pub(crate) fn wait_patiently(wait: impl Fn(&libc::timespec) -> c_int) -> Option<c_int> {
+    loop {
+        let look = hook::patience()?;
+        let until = libc::timespec {
+            tv_sec: (look / 1_000_000_000) as _,
+            tv_nsec: (look % 1_000_000_000) as _,
+        };
+        match wait(&until) {
+            libc::ETIMEDOUT => errno::keeping_errno(hook::still_waits),
+            libc::EINVAL | libc::ENOSYS => return None,
+            result => return Some(result),
+        }
+    }
+}

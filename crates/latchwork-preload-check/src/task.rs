@@ -1,0 +1,138 @@
+//! Threads, which are watched from their first instruction on; memory that is given back.
+//!
+//! A thread's record is set up before the program's own code runs in it. That allocates (the C library notes
+//! that it has something to do at the thread's end), so it must not wait until a lock is taken, perhaps by
+//! the allocator.
+#![allow(unsafe_code)]
+
+use crate::entry::entry;
+use crate::errno::keeping_errno;
+use crate::real::{self, Body, Body11};
+use crate::start;
+use crate::take::site;
+use core::ffi::{c_int, c_void};
+use latchwork::check::hook;
+use libc::pthread_t;
+
+entry! {
+    free 1 free_here;
+    munmap 2 unmap;
+}
+
+/// What a thread is to run.
+struct Start<B> {
+    body: B,
+    argument: *mut c_void,
+}
+
+impl<B: Copy> Start<B> {
+    /// Null: no memory. (By `malloc` and `free` as the program has them: it may bring its own.)
+    unsafe fn new(body: B, argument: *mut c_void) -> *mut Self {
+        // SAFETY: memory for one, or null.
+        unsafe {
+            let start: *mut Self = libc::malloc(size_of::<Self>()).cast();
+            if !start.is_null() {
+                start.write(Self { body, argument });
+            }
+            start
+        }
+    }
+
+    /// The first thing in a new thread.
+    unsafe fn begin(start: *mut c_void) -> (B, *mut c_void) {
+        // SAFETY: made by `new`, for this call.
+        let Self { body, argument } = unsafe { start.cast::<Self>().read() };
+        // SAFETY: as above.
+        unsafe { libc::free(start) };
+        start::watch();
+        (body, argument)
+    }
+}
+
+unsafe extern "C-unwind" fn run(start: *mut c_void) -> *mut c_void {
+    // SAFETY: given to `pthread_create` below. (The thread may end in here by unwinding: nothing is dropped.)
+    unsafe {
+        let (body, argument) = Start::<Body>::begin(start);
+        body(argument)
+    }
+}
+
+unsafe extern "C-unwind" fn run11(start: *mut c_void) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let (body, argument) = Start::<Body11>::begin(start);
+        body(argument)
+    }
+}
+
+/// Stands in for glibc's function of this name.
+///
+/// # Safety
+/// As for that.
+// SAFETY: it does what the function of this name does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const c_void,
+    body: Body,
+    argument: *mut c_void,
+) -> c_int {
+    // SAFETY: the program's own call, but for what the thread runs first.
+    unsafe {
+        let start = Start::new(body, argument);
+        if start.is_null() {
+            return libc::EAGAIN;
+        }
+        let result = real::pthread_create(thread, attributes, run, start.cast());
+        if result != 0 {
+            libc::free(start.cast());
+        }
+        result
+    }
+}
+
+/// Stands in for glibc's function of this name.
+///
+/// # Safety
+/// As for that.
+// SAFETY: it does what the function of this name does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(
+    thread: *mut pthread_t,
+    body: Body11,
+    argument: *mut c_void,
+) -> c_int {
+    const NO_MEMORY: c_int = 3;
+    // SAFETY: as above.
+    unsafe {
+        let start = Start::new(body, argument);
+        if start.is_null() {
+            return NO_MEMORY;
+        }
+        let result = real::thrd_create(thread, run11, start.cast());
+        if result != 0 {
+            libc::free(start.cast());
+        }
+        result
+    }
+}
+
+unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
+    if !memory.is_null() && start::watches() {
+        // SAFETY: a block of the allocator that it is given back to.
+        let length = unsafe { libc::malloc_usable_size(memory) };
+        let begin = memory.addr();
+        keeping_errno(|| hook::freed(begin..begin + length, site(at)));
+    }
+    // SAFETY: the program's own call.
+    unsafe { real::free(memory) }
+}
+
+unsafe extern "C" fn unmap(memory: *mut c_void, length: usize, at: usize) -> c_int {
+    if start::watches() {
+        let begin = memory.addr();
+        keeping_errno(|| hook::freed(begin..begin.saturating_add(length), site(at)));
+    }
+    // SAFETY: the program's own call.
+    unsafe { real::munmap(memory, length) }
+}

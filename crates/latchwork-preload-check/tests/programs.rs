@@ -1,0 +1,123 @@
+//! C programs under the checker: what it finds in those with a fault, and that others go on as they would.
+
+use latchwork_testkit::{Leftover, output_of};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The interposer that Cargo has built for this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.with_file_name("liblatchwork_preload_check.so");
+    assert!(library.is_file(), "{}", library.display());
+    library
+}
+
+fn scratch(name: &str) -> (PathBuf, Leftover) {
+    let path = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
+    (path.clone(), Leftover::new(path))
+}
+
+/// Compiles a program; `None`, and a line, where there is no C compiler.
+fn compile(source: &str, name: &str) -> Option<(PathBuf, Leftover)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let (program, leftover) = scratch(name);
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let built = Command::new(&compiler)
+        .args(["-O1", "-g", "-pthread", "-o"])
+        .args([program.as_os_str(), source.as_os_str()])
+        .status();
+    match built {
+        Ok(status) => {
+            assert!(status.success(), "{}", source.display());
+            Some((program, leftover))
+        }
+        Err(error) => {
+            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
+            None
+        }
+    }
+}
+
+fn run(program: &Path, arguments: &[&str], check: &str) -> Output {
+    let child = Command::new(program)
+        .args(arguments)
+        .env("LD_PRELOAD", library())
+        .env("LATCHWORK_CHECK", check)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    output_of(child)
+}
+
+/// The rules that a program breaks.
+fn findings(program: &Path, case: &str) -> Vec<String> {
+    let (path, _leftover) = scratch(&format!("{case}.jsonl"));
+    // Elsewhere the machine may be busy for longer than anybody would wait.
+    let long = if case == "long_wait" { 50 } else { 0 };
+    let check = format!("quiet,refuse,long={long},json={}", path.display());
+    let output = run(program, &[case], &check);
+    assert!(
+        output.status.success(),
+        "{case}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let lines = std::fs::read_to_string(&path).unwrap_or_default();
+    let rule = |line: &str| {
+        let finding: Value = serde_json::from_str(line).unwrap();
+        finding["rule"].as_str().unwrap().to_owned()
+    };
+    lines.lines().map(rule).collect()
+}
+
+#[test]
+fn every_planted_fault_is_found_and_nothing_else() {
+    let Some((program, _leftover)) = compile("tests/programs/faults.c", "faults") else {
+        return;
+    };
+    // It names its faults, and the rule that each breaks.
+    let list = Command::new(&program).output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    let mut faults = 0;
+    for line in list.lines() {
+        let (case, rule) = line.split_once(' ').unwrap();
+        let found = findings(&program, case);
+        if rule.is_empty() {
+            assert!(found.is_empty(), "{case}: {found:?}");
+        } else {
+            faults += 1;
+            assert!(
+                found.iter().any(|broken| broken == rule),
+                "{case}: {found:?}"
+            );
+        }
+    }
+    assert!(faults >= 30, "{faults}");
+}
+
+#[test]
+fn a_program_goes_on_as_it_would() {
+    let source = "../latchwork-preload/tests/programs/uses.c";
+    let Some((program, _leftover)) = compile(source, "uses") else {
+        return;
+    };
+    let output = run(&program, &[], "quiet");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    assert!(errors.is_empty(), "{errors}");
+}
+
+#[test]
+fn a_program_without_a_fault_has_no_findings() {
+    let source = "../latchwork-preload/tests/programs/uses.c";
+    let Some((program, _leftover)) = compile(source, "uses-clean") else {
+        return;
+    };
+    for case in ["conds", "many", "cancel", "forks", "signals", "semaphores"] {
+        let found = findings(&program, case);
+        assert!(found.is_empty(), "{case}: {found:?}");
+    }
+}

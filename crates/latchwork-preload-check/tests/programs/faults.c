@@ -1,0 +1,254 @@
+/* Planted faults, one for each name; and what looks like one and is none. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+
+static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER, c = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER, rw2 = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static pthread_spinlock_t spin;
+static pthread_barrier_t both;
+static _Atomic int done;
+
+static void apart(void *(*body)(void *), void *argument) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, body, argument);
+    pthread_join(thread, NULL);
+}
+static void together(int count, void *(*body)(void *)) {
+    pthread_t threads[8];
+    pthread_barrier_init(&both, NULL, count);
+    for (long i = 0; i < count; i++) pthread_create(&threads[i], NULL, body, (void *)i);
+    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
+}
+static struct timespec soon(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_nsec += 20000000;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+static void pair(pthread_mutex_t *first, pthread_mutex_t *second) {
+    pthread_mutex_lock(first), pthread_mutex_lock(second);
+    pthread_mutex_unlock(second), pthread_mutex_unlock(first);
+}
+
+static void *ab(void *x) { return pair(&a, &b), x; }
+static void *ba(void *x) { return pair(&b, &a), x; }
+static void *bc(void *x) { return pair(&b, &c), x; }
+static void *ca(void *x) { return pair(&c, &a), x; }
+static void order(void) { apart(ab, 0), apart(ba, 0); }
+static void order_of_three(void) { apart(ab, 0), apart(bc, 0), apart(ca, 0); }
+static void *write_then_a(void *x) {
+    pthread_rwlock_wrlock(&rw), pthread_mutex_lock(&a), pthread_mutex_unlock(&a), pthread_rwlock_unlock(&rw);
+    return x;
+}
+static void *a_then_write(void *x) {
+    pthread_mutex_lock(&a), pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw), pthread_mutex_unlock(&a);
+    return x;
+}
+static void *a_then_read(void *x) {
+    pthread_mutex_lock(&a), pthread_rwlock_rdlock(&rw), pthread_rwlock_unlock(&rw), pthread_mutex_unlock(&a);
+    return x;
+}
+static void order_rwlock(void) { apart(write_then_a, 0), apart(a_then_write, 0); }
+static void order_reader(void) { apart(write_then_a, 0), apart(a_then_read, 0); }
+static void *ra(void *x) { return pair(&recursive, &a), x; }
+static void *ar(void *x) { return pair(&a, &recursive), x; }
+static void order_recursive(void) { apart(ra, 0), apart(ar, 0); }
+static mtx_t m, n;
+static void *mn(void *x) { mtx_lock(&m), mtx_lock(&n), mtx_unlock(&n), mtx_unlock(&m); return x; }
+static void *nm(void *x) { mtx_lock(&n), mtx_lock(&m), mtx_unlock(&m), mtx_unlock(&n); return x; }
+static void order_c11(void) { mtx_init(&m, mtx_plain), mtx_init(&n, mtx_plain), apart(mn, 0), apart(nm, 0); }
+static void *spin_a(void *x) { pthread_spin_lock(&spin), pthread_mutex_lock(&a), pthread_mutex_unlock(&a), pthread_spin_unlock(&spin); return x; }
+static void *a_spin(void *x) { pthread_mutex_lock(&a), pthread_spin_lock(&spin), pthread_spin_unlock(&spin), pthread_mutex_unlock(&a); return x; }
+static void order_spin(void) { pthread_spin_init(&spin, 0), apart(spin_a, 0), apart(a_spin, 0); }
+static void *ab_timed(void *x) {
+    struct timespec until = soon();
+    pthread_mutex_lock(&a);
+    if (pthread_mutex_timedlock(&b, &until) == 0) pthread_mutex_unlock(&b);
+    pthread_mutex_unlock(&a);
+    return x;
+}
+static void order_timed(void) { apart(ab_timed, 0), apart(ba, 0); }
+
+static void *circle(void *number) {
+    pthread_mutex_t *each[] = {&a, &b};
+    long i = (long)number;
+    pthread_mutex_lock(each[i]);
+    pthread_barrier_wait(&both);
+    if (pthread_mutex_lock(each[1 - i]) == 0) pthread_mutex_unlock(each[1 - i]);
+    pthread_mutex_unlock(each[i]);
+    return NULL;
+}
+static void deadlock(void) { together(2, circle); }
+static void *circle_of_three(void *number) {
+    pthread_mutex_t *each[] = {&a, &b, &c};
+    long i = (long)number;
+    pthread_mutex_lock(each[i]);
+    pthread_barrier_wait(&both);
+    if (pthread_mutex_lock(each[(i + 1) % 3]) == 0) pthread_mutex_unlock(each[(i + 1) % 3]);
+    pthread_mutex_unlock(each[i]);
+    return NULL;
+}
+static void deadlock_of_three(void) { together(3, circle_of_three); }
+static void *mixed(void *number) {
+    if (number) pthread_mutex_lock(&a); else pthread_rwlock_wrlock(&rw);
+    pthread_barrier_wait(&both);
+    if (number) {
+        if (pthread_rwlock_rdlock(&rw) == 0) pthread_rwlock_unlock(&rw);
+        pthread_mutex_unlock(&a);
+    } else {
+        if (pthread_mutex_lock(&a) == 0) pthread_mutex_unlock(&a);
+        pthread_rwlock_unlock(&rw);
+    }
+    return NULL;
+}
+static void deadlock_mixed(void) { together(2, mixed); }
+static void *timed(void *number) {
+    pthread_mutex_t *each[] = {&a, &b};
+    long i = (long)number;
+    pthread_mutex_lock(each[i]);
+    pthread_barrier_wait(&both);
+    struct timespec until = soon();
+    if (pthread_mutex_timedlock(each[1 - i], &until) == 0) pthread_mutex_unlock(each[1 - i]);
+    pthread_mutex_unlock(each[i]);
+    return NULL;
+}
+static void deadlock_timed(void) { together(2, timed); }
+
+static void again(void) { pthread_mutex_lock(&a), pthread_mutex_lock(&a), pthread_mutex_unlock(&a); }
+static void again_timed(void) {
+    struct timespec until = soon();
+    pthread_mutex_lock(&a), pthread_mutex_timedlock(&a, &until), pthread_mutex_unlock(&a);
+}
+static void again_c11(void) { mtx_init(&m, mtx_plain), mtx_lock(&m), mtx_lock(&m), mtx_unlock(&m); }
+static void again_write(void) { pthread_rwlock_wrlock(&rw), pthread_rwlock_wrlock(&rw), pthread_rwlock_unlock(&rw); }
+static void again_spin(void) { pthread_spin_init(&spin, 0), pthread_spin_lock(&spin), pthread_spin_lock(&spin), pthread_spin_unlock(&spin); }
+
+static void *unlock_a(void *x) { pthread_mutex_unlock(&a); return x; }
+static void foreign(void) { pthread_mutex_lock(&a), apart(unlock_a, 0); }
+static void *unlock_checking(void *x) { pthread_mutex_unlock(&checking); return x; }
+static void foreign_checked(void) { pthread_mutex_lock(&checking), apart(unlock_checking, 0), pthread_mutex_unlock(&checking); }
+static void *unlock_rw(void *x) { pthread_rwlock_unlock(&rw); return x; }
+static void foreign_write(void) { pthread_rwlock_wrlock(&rw), apart(unlock_rw, 0); }
+
+static void twice(void) { pthread_mutex_lock(&a), pthread_mutex_unlock(&a), pthread_mutex_unlock(&a); }
+static void never(void) { pthread_mutex_init(&a, NULL), pthread_mutex_unlock(&a); }
+static void twice_read(void) { pthread_rwlock_rdlock(&rw), pthread_rwlock_unlock(&rw), pthread_rwlock_unlock(&rw); }
+
+static void destroy_held(void) { pthread_mutex_lock(&a), pthread_mutex_destroy(&a), pthread_mutex_unlock(&a); }
+static void *destroy_a(void *x) { pthread_mutex_destroy(&a); return x; }
+static void destroy_others(void) { pthread_mutex_lock(&a), apart(destroy_a, 0), pthread_mutex_unlock(&a); }
+static void init_held(void) { pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
+
+static void *lock_a(void *x) { pthread_mutex_lock(&a); return x; }
+static void *lock_and_exit(void *x) { pthread_mutex_lock(&a), pthread_exit(x); }
+static void *read_and_end(void *x) { pthread_rwlock_rdlock(&rw); return x; }
+static void end_holding(void) { apart(lock_a, 0); }
+static void exit_holding(void) { apart(lock_and_exit, 0); }
+static void end_reading(void) { apart(read_and_end, 0); }
+
+static void free_held(void) {
+    pthread_mutex_t *heap = malloc(sizeof *heap);
+    pthread_mutex_init(heap, NULL), pthread_mutex_lock(heap);
+    free(heap);
+}
+static void unmap_held(void) {
+    pthread_mutex_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_mutex_lock(page);
+    munmap(page, 4096);
+}
+
+static void wait_without(void) { pthread_mutex_lock(&checking), pthread_mutex_unlock(&checking), pthread_cond_wait(&cond, &checking); }
+static void *wait_with(void *number) {
+    pthread_mutex_t *mine = number ? &a : &b;
+    pthread_mutex_lock(mine);
+    done++;
+    while (done < 2) {
+        struct timespec until = soon();
+        pthread_cond_timedwait(&cond, mine, &until);
+    }
+    struct timespec until = soon();
+    pthread_cond_timedwait(&cond, mine, &until);
+    pthread_mutex_unlock(mine);
+    return NULL;
+}
+static void two_mutexes(void) { together(2, wait_with); }
+
+static void *hold_long(void *number) {
+    if (number) {
+        pthread_mutex_lock(&a);
+        pthread_barrier_wait(&both);
+        usleep(200000);
+    } else {
+        pthread_barrier_wait(&both);
+        pthread_mutex_lock(&a);
+    }
+    pthread_mutex_unlock(&a);
+    return NULL;
+}
+static void long_wait(void) { together(2, hold_long); }
+
+/* Not faults. */
+static void *ba_tried(void *x) {
+    pthread_mutex_lock(&b);
+    if (pthread_mutex_trylock(&a) == 0) pthread_mutex_unlock(&a);
+    pthread_mutex_unlock(&b);
+    return x;
+}
+static void fine_trylock(void) { apart(ab, 0), apart(ba_tried, 0); }
+static void *guarded_ab(void *x) { pthread_mutex_lock(&c), pair(&a, &b), pthread_mutex_unlock(&c); return x; }
+static void *guarded_ba(void *x) { pthread_mutex_lock(&c), pair(&b, &a), pthread_mutex_unlock(&c); return x; }
+static void fine_guarded(void) { apart(guarded_ab, 0), apart(guarded_ba, 0); }
+static void fine_one_thread(void) { ab(0), pthread_mutex_lock(&recursive), pthread_mutex_lock(&recursive), pthread_mutex_unlock(&recursive), pthread_mutex_unlock(&recursive); }
+static void *read_both(void *number) {
+    pthread_rwlock_t *first = number ? &rw : &rw2, *second = number ? &rw2 : &rw;
+    pthread_rwlock_rdlock(first), pthread_rwlock_rdlock(second), pthread_rwlock_unlock(second), pthread_rwlock_unlock(first);
+    return NULL;
+}
+static void fine_readers(void) { apart(read_both, &rw), apart(read_both, NULL); }
+static sem_t semaphore;
+static void *post(void *x) { sem_post(&semaphore); return x; }
+static void fine_semaphore(void) { sem_init(&semaphore, 0, 1), sem_wait(&semaphore), apart(post, 0), sem_wait(&semaphore); }
+static void fine_error_check(void) { pthread_mutex_lock(&checking), pthread_mutex_lock(&checking), pthread_mutex_unlock(&checking); }
+static void fine_freed(void) {
+    for (int i = 0; i < 100; i++) {
+        pthread_mutex_t *heap = calloc(1, sizeof *heap);
+        if (i % 2) pair(heap, &a); else pthread_mutex_lock(heap), pthread_mutex_unlock(heap);
+        free(heap);
+    }
+}
+
+#define CASE(name, rule) {#name, rule, name}
+static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
+    CASE(order, "one-order"), CASE(order_of_three, "one-order"), CASE(order_rwlock, "one-order"), CASE(order_reader, "one-order"),
+    CASE(order_recursive, "one-order"), CASE(order_c11, "one-order"), CASE(order_spin, "one-order"), CASE(order_timed, "one-order"),
+    CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
+    CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
+    CASE(foreign, "owner-unlocks"), CASE(foreign_checked, "owner-unlocks"), CASE(foreign_write, "owner-unlocks"),
+    CASE(twice, "no-double-unlock"), CASE(never, "no-double-unlock"), CASE(twice_read, "no-double-unlock"),
+    CASE(destroy_held, "not-remade-while-held"), CASE(destroy_others, "not-remade-while-held"), CASE(init_held, "not-remade-while-held"),
+    CASE(end_holding, "no-exit-holding"), CASE(exit_holding, "no-exit-holding"), CASE(end_reading, "no-exit-holding"),
+    CASE(free_held, "no-free-holding"), CASE(unmap_held, "no-free-holding"),
+    CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
+    CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
+    CASE(fine_error_check, ""), CASE(fine_freed, ""),
+};
+int main(int count, char **names) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (count == 1) printf("%s %s\n", cases[i].name, cases[i].rule);
+        else if (strcmp(cases[i].name, names[1]) == 0) cases[i].run();
+    }
+    return 0;
+}

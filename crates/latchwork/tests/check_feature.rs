@@ -1,0 +1,82 @@
+//! With the feature `check` all locks of a program are checked, whatever their types say.
+
+use latchwork::check::{self, Finding, Rule};
+use latchwork::condvar::Condvar;
+use latchwork::mutex::{Inherit, Mutex, Robust, Throughput};
+use latchwork::rwlock::RwLock;
+use std::pin::Pin;
+use std::sync::Mutex as StdMutex;
+
+static FOUND: StdMutex<Vec<(Rule, String)>> = StdMutex::new(Vec::new());
+
+fn note(finding: &Finding) {
+    FOUND
+        .lock()
+        .unwrap()
+        .push((finding.rule, finding.summary.to_string()));
+}
+
+/// What was found since the last call.
+fn found() -> Vec<Rule> {
+    FOUND
+        .lock()
+        .unwrap()
+        .drain(..)
+        .map(|(rule, summary)| {
+            println!("{summary}");
+            rule
+        })
+        .collect()
+}
+
+/// Both orders, one after the other, by two tasks.
+fn both_orders(first: impl Fn() + Send, second: impl Fn() + Send) {
+    std::thread::scope(|scope| scope.spawn(first).join().unwrap());
+    std::thread::scope(|scope| scope.spawn(second).join().unwrap());
+}
+
+/// One test, since findings are the process's.
+#[test]
+fn locks_of_all_kinds_are_checked_without_being_told() {
+    check::set_text(false);
+    check::set_reporter(Some(note));
+
+    static A: Mutex<u32> = Mutex::new(0);
+    static B: Mutex<u32, Throughput> = Mutex::throughput(0);
+    both_orders(|| drop((A.lock(), B.lock())), || drop((B.lock(), A.lock())));
+    assert_eq!(found(), [Rule::OneOrder]);
+
+    static I: Mutex<u32, Inherit> = Mutex::inherit(0);
+    static W: RwLock<u32> = RwLock::new(0);
+    both_orders(
+        || drop((I.lock(), W.write())),
+        || drop((W.write(), I.lock())),
+    );
+    assert_eq!(found(), [Rule::OneOrder]);
+
+    static R: Mutex<u32, Robust> = Mutex::robust(0);
+    static S: Mutex<u32, Robust> = Mutex::robust(0);
+    let lock = |lock: &'static Mutex<u32, Robust>| Pin::static_ref(lock).lock().unwrap();
+    both_orders(|| drop((lock(&R), lock(&S))), || drop((lock(&S), lock(&R))));
+    assert_eq!(found(), [Rule::OneOrder]);
+    let held = lock(&R);
+    assert!(Pin::static_ref(&R).lock().is_err());
+    drop(held);
+    assert_eq!(found(), [Rule::NoRecursion]);
+
+    std::thread::spawn(|| std::mem::forget(A.lock()))
+        .join()
+        .unwrap();
+    assert_eq!(found(), [Rule::NoExitHolding]);
+
+    static M: Mutex<bool> = Mutex::new(false);
+    static CHANGED: Condvar = Condvar::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| drop(CHANGED.wait_while(M.lock(), |done| !*done)));
+        *M.lock() = true;
+        CHANGED.notify_all();
+    });
+    let reading = (W.read(), W.read());
+    drop(reading);
+    assert_eq!(found(), []);
+}
