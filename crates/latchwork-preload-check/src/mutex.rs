@@ -31,8 +31,6 @@ entry! {
     mtx_unlock 1 c11_unlock;
 }
 
-// SAFETY, for all of this file: these are the program's own calls, with its arguments.
-
 /// Takes a mutex by `wait`.
 unsafe fn take_by(
     mutex: *mut Mutex,
@@ -40,7 +38,7 @@ unsafe fn take_by(
     at: usize,
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let Some(lock) = object::mutex(mutex) else {
             return wait();
@@ -55,7 +53,7 @@ unsafe fn take_by(
 }
 
 unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(mutex, false, at, || {
             let patiently = wait_patiently(|until| {
@@ -67,7 +65,7 @@ unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         attempt(object::mutex(mutex), Mode::Exclusive, at, || {
             real::pthread_mutex_trylock(mutex)
@@ -76,7 +74,7 @@ unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn timed_lock(mutex: *mut Mutex, until: *const timespec, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(mutex, true, at, || {
             real::pthread_mutex_timedlock(mutex, until)
@@ -90,7 +88,7 @@ unsafe extern "C" fn clock_lock(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(mutex, true, at, || {
             real::pthread_mutex_clocklock(mutex, clock, until)
@@ -99,7 +97,7 @@ unsafe extern "C" fn clock_lock(
 }
 
 unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         release(object::mutex(mutex), at, || {
             real::pthread_mutex_unlock(mutex)
@@ -108,7 +106,7 @@ unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         make(
             || object::mutex(mutex),
@@ -119,7 +117,7 @@ unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usiz
 }
 
 unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let lock = object::mutex(mutex);
         let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
@@ -151,31 +149,31 @@ pub(crate) const fn to_c11(error: c_int) -> c_int {
 }
 
 unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe { make(|| object::mutex(mutex), at, || real::mtx_init(mutex, kind)) }
 }
 
 unsafe extern "C" fn c11_end(mutex: *mut Mutex, at: usize) {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe { end(mutex, at) };
 }
 
 unsafe extern "C" fn c11_lock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     to_c11(unsafe { lock(mutex, at) })
 }
 
 unsafe extern "C" fn c11_try_lock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     to_c11(unsafe { try_lock(mutex, at) })
 }
 
 unsafe extern "C" fn c11_timed_lock(mutex: *mut Mutex, until: *const timespec, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     to_c11(unsafe { timed_lock(mutex, until, at) })
 }
 
 unsafe extern "C" fn c11_unlock(mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     to_c11(unsafe { unlock(mutex, at) })
 }

@@ -27,24 +27,22 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-// SAFETY, for all of this file: these are the program's own calls, with its arguments.
-
 fn spin(spin: *const Opaque) -> Option<Lock> {
     object::at(spin, Kind::Spin)
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe { make(|| spin(lock), at, || real::pthread_spin_init(lock, shared)) }
 }
 
 unsafe extern "C" fn spin_end(lock: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe { destroy(spin(lock), at, || real::pthread_spin_destroy(lock)) }
 }
 
 unsafe extern "C" fn spin_lock(lock: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_spin_lock(lock);
         let Some(known) = spin(lock) else {
@@ -56,7 +54,7 @@ unsafe extern "C" fn spin_lock(lock: *mut Opaque, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn spin_try_lock(lock: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         attempt(spin(lock), Mode::Exclusive, at, || {
             real::pthread_spin_trylock(lock)
@@ -65,12 +63,12 @@ unsafe extern "C" fn spin_try_lock(lock: *mut Opaque, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn spin_unlock(lock: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe { release(spin(lock), at, || real::pthread_spin_unlock(lock)) }
 }
 
 unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         match object::at(barrier, Kind::Barrier) {
             Some(object) => waiting(object, false, at, || real::pthread_barrier_wait(barrier)),
@@ -88,7 +86,7 @@ unsafe fn sem_wait_by(
     at: usize,
     wait: impl FnOnce() -> c_int + Copy,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         let Some(object) = object::at(semaphore, Kind::Semaphore) else {
             return wait();
@@ -103,7 +101,7 @@ unsafe fn sem_wait_by(
 }
 
 unsafe extern "C-unwind" fn sem_wait_here(semaphore: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe { sem_wait_by(semaphore, false, at, || real::sem_wait(semaphore)) }
 }
 
@@ -112,7 +110,7 @@ unsafe extern "C-unwind" fn sem_timed_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         sem_wait_by(semaphore, true, at, || {
             real::sem_timedwait(semaphore, until)
@@ -126,7 +124,7 @@ unsafe extern "C-unwind" fn sem_clock_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         sem_wait_by(semaphore, true, at, || {
             real::sem_clockwait(semaphore, clock, until)
@@ -135,7 +133,7 @@ unsafe extern "C-unwind" fn sem_clock_wait(
 }
 
 unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         match object::at(thread as *const u8, Kind::Join) {
             Some(object) => waiting(object, false, at, || real::pthread_join(thread, result)),

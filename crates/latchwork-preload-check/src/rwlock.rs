@@ -30,8 +30,6 @@ entry! {
     __pthread_rwlock_unlock 1 unlock;
 }
 
-// SAFETY, for all of this file: these are the program's own calls, with its arguments.
-
 unsafe fn take_by(
     rwlock: *mut RwLock,
     mode: Mode,
@@ -39,7 +37,7 @@ unsafe fn take_by(
     at: usize,
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         let Some(lock) = object::rwlock(rwlock) else {
             return wait();
@@ -53,7 +51,7 @@ unsafe fn take_by(
 }
 
 unsafe extern "C" fn read(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Shared, false, at, || {
             let patiently = wait_patiently(|until| {
@@ -65,7 +63,7 @@ unsafe extern "C" fn read(rwlock: *mut RwLock, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Exclusive, false, at, || {
             let patiently = wait_patiently(|until| {
@@ -77,7 +75,7 @@ unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Shared, true, at, || {
             real::pthread_rwlock_timedrdlock(rwlock, until)
@@ -86,7 +84,7 @@ unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at:
 }
 
 unsafe extern "C" fn timed_write(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Exclusive, true, at, || {
             real::pthread_rwlock_timedwrlock(rwlock, until)
@@ -100,7 +98,7 @@ unsafe extern "C" fn clock_read(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Shared, true, at, || {
             real::pthread_rwlock_clockrdlock(rwlock, clock, until)
@@ -114,7 +112,7 @@ unsafe extern "C" fn clock_write(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         take_by(rwlock, Mode::Exclusive, true, at, || {
             real::pthread_rwlock_clockwrlock(rwlock, clock, until)
@@ -123,7 +121,7 @@ unsafe extern "C" fn clock_write(
 }
 
 unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         attempt(object::rwlock(rwlock), Mode::Shared, at, || {
             real::pthread_rwlock_tryrdlock(rwlock)
@@ -132,7 +130,7 @@ unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         attempt(object::rwlock(rwlock), Mode::Exclusive, at, || {
             real::pthread_rwlock_trywrlock(rwlock)
@@ -141,7 +139,7 @@ unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         release(object::rwlock(rwlock), at, || {
             real::pthread_rwlock_unlock(rwlock)
@@ -150,7 +148,7 @@ unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
 }
 
 unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         make(
             || object::rwlock(rwlock),
@@ -161,7 +159,7 @@ unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: us
 }
 
 unsafe extern "C" fn end(rwlock: *mut RwLock, at: usize) -> c_int {
-    // SAFETY: see above.
+    // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         destroy(object::rwlock(rwlock), at, || {
             real::pthread_rwlock_destroy(rwlock)
