@@ -143,8 +143,9 @@ fn woken_while_held<W: Way>(check: impl FnOnce(&dyn Fn() -> usize)) {
         for id in &ids {
             let contestant = &contestant;
             scope.spawn(move || {
-                id.set();
                 let mut guard = contestant.lock();
+                // Now, for who has not been in the section might sleep for the mutex, and once only.
+                id.set();
                 while *guard == 0 {
                     guard = contestant.wait_for_change(guard);
                 }
