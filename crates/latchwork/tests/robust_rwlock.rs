@@ -350,3 +350,40 @@ fn it_is_a_line_for_the_gate_and_one_for_each_reader() {
         "RobustRwLock { writer: None, readers: 1, .. }"
     );
 }
+
+/// Who releases takes the lock again long before who was woken gets there, unless it was handed over.
+#[test]
+fn writers_do_not_pass_a_task_that_has_waited_for_long() {
+    let trial = Trial::begin("writers_do_not_pass_a_task_that_has_waited_for_long");
+    let lock = lock();
+    let lock = lock.pin();
+    for writes in [false, true] {
+        let has_entered = AtomicU32::new(0);
+        thread::scope(|scope| {
+            let mut guard = lock.write().unwrap();
+            scope.spawn(|| {
+                if writes {
+                    let _guard = lock.write().unwrap();
+                    has_entered.store(1, Ordering::SeqCst);
+                } else {
+                    let _guard = lock.read().unwrap();
+                    has_entered.store(1, Ordering::SeqCst);
+                }
+            });
+            let mut sections = 0;
+            while has_entered.load(Ordering::SeqCst) == 0 {
+                // More than the threshold; a busy machine may make the other one late, so not once only.
+                thread::sleep(Duration::from_millis(20));
+                drop(guard);
+                guard = lock.write().unwrap();
+                sections += 1;
+                assert!(
+                    sections < 100,
+                    "{} still waits",
+                    if writes { "a writer" } else { "a reader" }
+                );
+                trial.progress();
+            }
+        });
+    }
+}

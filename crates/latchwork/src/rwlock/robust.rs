@@ -1,9 +1,10 @@
 //! The robust reader/writer lock: the death of a writer is reported to the next task, the death of a
 //! reader frees what it held.
 //!
-//! Not recursive: what would wait for itself reports [`LockError::Deadlock`]. No priority inheritance,
-//! no bound on starvation. Source: the *big-reader lock* of Linux (`brlock`: a writer looks at a place
-//! of each reader), made of [`Robust`] mutexes.
+//! Not recursive: what would wait for itself reports [`LockError::Deadlock`]. No priority inheritance.
+//! Source: the *big-reader lock* of Linux (`brlock`: a writer looks at a place
+//! of each reader), made of [`Robust`] mutexes; the gate is a throughput one, which hands over to who has
+//! waited for long.
 //!
 //! | part | held by |
 //! | --- | --- |
@@ -47,8 +48,10 @@
 //! *Orderings:* a reader's release of its seat (Release) pairs with the writer's look at it (Acquire),
 //! a writer's release of the gate with a reader's look at that; barriers as above.
 //!
-//! *Progress:* writers first: readers that come while one has the gate wait. Among those who wait at
-//! the gate, and for a seat, barging as in the robust mutex; no bound. *All seats taken:* one more
+//! *Progress:* writers first: readers that come while one has the gate wait. All who wait, readers and writers,
+//! do so at the gate, and its top waiter gets it handed over within its threshold of 5 ms: nobody
+//! starves (see [`Throughput`]). Who has the gate waits for those in the seats then, and for
+//! nobody that comes later, but the moment that a reader needs to see that the gate is taken. *All seats taken:* one more
 //! reader takes the gate, and keeps it until there is a seat. It sleeps on its favourite one, that of
 //! its ID, and looks at the others each millisecond.
 //!
@@ -74,7 +77,10 @@ use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, spin_hint,
     unless_fault,
 };
-use crate::mutex::{Acquired, Patience, RawError, Robust, WAITERS, owner_of_guard};
+use crate::mutex::{
+    Acquired, Patience, RawError, Robust, RobustProtocol, Throughput, WAITERS, owner_of_guard,
+};
+use crate::sharing::Shared;
 use crate::task::Me;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
@@ -99,6 +105,12 @@ mod nap {
         patience.deadline().is_some_and(Deadline::has_passed)
     }
 }
+
+/// The mutex that writers hold. In a model one of fewer states, with the same promises.
+#[cfg(not(loom))]
+type Gate = Robust<Throughput<Shared>>;
+#[cfg(loom)]
+type Gate = Robust;
 
 /// In a model whoever waits for a seat waits for the only one.
 #[cfg(loom)]
@@ -156,7 +168,7 @@ unsafe impl<T: ?Sized + Send + Sync, const READERS: usize> Sync for RobustRwLock
 /// The lock without data.
 #[repr(C)]
 pub(crate) struct RawRobust<const READERS: usize> {
-    gate: Robust,
+    gate: Gate,
     writing: AtomicU32,
     seats: [Seat; READERS],
 }
@@ -209,7 +221,7 @@ impl Seat {
 
 /// Whether a mutex is free and clean at this moment; then all is seen that its last owner did.
 #[inline]
-fn is_free(lock: &Robust) -> bool {
+fn is_free<P: RobustProtocol>(lock: &Robust<P>) -> bool {
     // Acquire: pairs with the Release of the last owner.
     lock.node().word.load(Ordering::Acquire) & !WAITERS == 0
 }
@@ -222,7 +234,7 @@ impl<const READERS: usize> RawRobust<READERS> {
             let seats = [const { Seat::new() }; READERS];
             #[cfg(loom)]
             let seats = core::array::from_fn(|_| Seat::new());
-            Self { gate: Robust::new(), writing: AtomicU32::new(0), seats }
+            Self { gate: Gate::new(), writing: AtomicU32::new(0), seats }
         }
     }
 
@@ -468,7 +480,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     }
 
     /// The gate, for what only its holder may do with it.
-    pub(crate) fn gate(&self) -> &Robust {
+    pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
 }
@@ -535,8 +547,8 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     /// up.
     pub(crate) fn leave(&self) -> bool {
         let me = Me::whoever().tid();
-        let is_mine = |lock: &Robust| me != 0 && lock.owner() == Some(me);
-        if is_mine(&self.raw.gate) {
+        let is_mine = |owner| me != 0 && owner == Some(me);
+        if is_mine(self.raw.gate.owner()) {
             // SAFETY: the gate is this task's.
             unsafe {
                 if self.raw.gate.is_told_of_a_death() {
@@ -547,7 +559,11 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
             }
             return true;
         }
-        let seat = self.raw.seats.iter().position(|seat| is_mine(&seat.0));
+        let seat = self
+            .raw
+            .seats
+            .iter()
+            .position(|seat| is_mine(seat.0.owner()));
         if let Some(index) = seat {
             // SAFETY: the seat is this task's.
             unsafe { self.raw.unlock_read(index, me) };
