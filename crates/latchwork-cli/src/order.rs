@@ -6,6 +6,7 @@
 mod graph;
 
 use crate::Failure;
+use crate::style::printable;
 use graph::{Edge, Graph};
 use std::io::Write;
 use std::path::PathBuf;
@@ -77,7 +78,7 @@ fn show(graph: &Graph, out: &mut impl Write) -> Result<ExitCode, Failure> {
     }
     let circles = graph.circles();
     for circle in &circles {
-        writeln!(out, "circle: {}", circle.join(" -> "))?;
+        writeln!(out, "circle: {}", printable(&circle.join(" -> ")))?;
     }
     Ok(if circles.is_empty() {
         ExitCode::SUCCESS
@@ -94,5 +95,8 @@ fn line(edge: &Edge) -> String {
         wanted_at,
         ..
     } = edge;
-    format!("{from} -> {to}  (held {held_at}, wanted {wanted_at})")
+    // What stands in a file may be any text.
+    printable(&format!(
+        "{from} -> {to}  (held {held_at}, wanted {wanted_at})"
+    ))
 }

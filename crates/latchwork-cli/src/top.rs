@@ -7,10 +7,12 @@
 //! | `sheet.rs` | rows and columns: sorted, filtered, fitted to a width |
 //! | `panes.rs` | what stands in which pane |
 //! | `draw.rs` | the screen |
+//! | `keys.rs` | keys, from the bytes of the terminal |
 //! | `terminal.rs` | the terminal, given back however this ends |
 
 mod app;
 mod draw;
+mod keys;
 mod panes;
 mod sheet;
 mod terminal;
@@ -23,6 +25,7 @@ use ratatui::backend::TestBackend;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
+use terminal::Keyboard;
 use watch::Watch;
 
 #[derive(Debug, clap::Args)]
@@ -64,13 +67,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let watch = Watch::start(args.interval)?;
+    let mut keyboard = Keyboard::default();
     terminal::session(|terminal, ended| {
         while !app.is_done() && !ended() {
             while let Some(view) = watch.next()? {
                 app.show(view);
             }
             terminal.draw(|frame| draw::screen(frame, &mut app))?;
-            terminal::keys(|key| app.press(key))?;
+            keyboard.keys(|key| app.press(key))?;
         }
         Ok(())
     })?;

@@ -4,11 +4,16 @@
 mod common;
 #[path = "locks/roles.rs"]
 mod roles;
+#[path = "locks/screen.rs"]
+mod screen;
+#[path = "locks/traps.rs"]
+mod traps;
 
 use common::{Named, json, run, stdout};
-use latchwork_testkit::{Seed, Watchdog};
+use latchwork_testkit::{Leftover, Seed, Watchdog};
 use roles::{Actor, Look, c_program};
 use serde_json::Value;
+use std::io::BufRead;
 
 /// What `--pid` says, as soon as it says what `is_there` wants.
 fn seen(actor: &Actor, is_there: impl Fn(&Look) -> bool) -> Look {
@@ -221,6 +226,42 @@ fn a_checked_program_says_since_when_and_where() {
 }
 
 #[test]
+fn a_circle_through_one_of_several_readers_is_found() {
+    let actor = Actor::role("readers", "");
+    let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
+    assert_eq!(look.cycles(), [["greedy", "writer"]]);
+    assert_eq!(look.lock("table")["count"], 2);
+}
+
+/// To open the FIFO would wait for ever.
+#[test]
+fn a_fifo_in_the_place_of_a_program_is_not_opened() {
+    let file = Leftover::new(std::env::temp_dir().join(common::unique("module")));
+    let actor = Actor::role("module", file.path().to_str().unwrap());
+    let look = seen(&actor, |look| {
+        look.task("sleeper")["waits_for"] != serde_json::json!([])
+    });
+    let place = &look.wanted_by("sleeper")["place"];
+    assert_eq!(place["in"], "module", "{place:#}");
+}
+
+#[test]
+fn a_board_on_which_anything_stands_is_read_to_its_end() {
+    let actor = Actor::role("board", "");
+    let pid = actor.pid().to_string();
+    for args in [
+        &["locks", "--pid", &pid, "--json"][..],
+        &["locks", "--all"],
+        &["ps"],
+        &["top", "--once", "--all", "--pane", "tasks"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?} {output:?}");
+    }
+    assert!(actor.finish());
+}
+
+#[test]
 fn a_regions_objects_are_seen_with_owners_and_waiters_in_order() {
     let named = Named::new("objects");
     let actor = Actor::role("region", &named.0);
@@ -279,7 +320,8 @@ fn a_lock_of_a_dead_task_is_marked_until_somebody_takes_it() {
     assert_eq!(bus["flags"], serde_json::json!(["owner-dead"]), "{bus:#}");
 }
 
-/// Killed at random moments the inspector leaves no trace, and what it looks at goes on.
+/// Killed at random moments, while it reads a region and a board, the inspector leaves no trace, and what it looks at
+/// goes on.
 #[test]
 fn killing_the_inspector_harms_nobody() {
     let named = Named::new("inspected");
@@ -326,6 +368,32 @@ fn killing_the_inspected_harms_no_inspector() {
         let _: Value = serde_json::from_slice(&output.stdout).unwrap();
         let _ = std::fs::remove_file(named.path());
     }
+}
+
+/// A watch goes on, whoever dies as it reads what they say of themselves.
+#[test]
+fn killing_the_inspected_ends_no_watch() {
+    let mut random = Seed::announced().rng(2);
+    let mut watch = common::command()
+        .args(["locks", "--all", "--json", "--watch=0.05"])
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut looks = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let watchdog = Watchdog::start("the watch stands still".into());
+    for _ in 0..10 {
+        let named = Named::new("dying-watched");
+        let actor = Actor::role("busy", &named.0);
+        std::thread::sleep(std::time::Duration::from_micros(random.u64(0..50_000)));
+        drop(actor);
+        for _ in 0..2 {
+            assert!(looks.next().is_some_and(|look| look["locks"].is_array()));
+        }
+        watchdog.progress();
+    }
+    drop(looks);
+    // Nobody listens: it ends by itself, and well.
+    assert!(watch.wait().unwrap().success());
 }
 
 #[test]

@@ -80,3 +80,19 @@ fn what_is_no_order_is_refused_with_its_line() {
     assert!(!is_success);
     assert!(text.contains("bad, line 2"), "{text}");
 }
+
+#[test]
+fn names_in_a_file_cannot_speak_to_the_terminal() {
+    let edges = [
+        edge(r"a\u001b[2J", "b"),
+        edge("b", r"a\u001b[2J"),
+        edge("c", r"\u009b1m"),
+    ];
+    let files = Files::new("hostile", &[("one", &edges), ("none", &[])]);
+    for arguments in [&["show", "one"][..], &["diff", "none", "one"]] {
+        let (_, text) = files.run(arguments);
+        assert!(text.contains("a\u{fffd}[2J -> b"), "{text}");
+        let is_control = |letter: char| letter.is_control() && letter != '\n';
+        assert!(!text.contains(is_control), "{text:?}");
+    }
+}

@@ -35,7 +35,10 @@ impl Gathering {
             let Some(task) = known.filter(|task| subject.tasks.contains(task)) else {
                 continue;
             };
-            self.on_board.insert(task);
+            // A thread has one place; what claims more is no board that can be believed.
+            if !self.on_board.insert(task) {
+                continue;
+            }
             for held in held {
                 self.add_held(subject, &board, task, &held);
             }

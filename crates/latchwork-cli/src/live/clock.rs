@@ -9,7 +9,7 @@ use super::thread::Thread;
 use rustix::thread::CpuSet;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::sync::mpsc;
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// For all processors together.
@@ -26,11 +26,20 @@ impl Clocks {
         let (sender, answers) = mpsc::channel();
         let mut asked = 0;
         for processor in processors.difference(&apart).copied() {
+            // One whose last look has come to no end is asked no more until it has.
+            if !looks().insert(processor) {
+                continue;
+            }
             let sender = sender.clone();
             let look = move || {
-                let _ = sender.send((processor, read_at(processor)));
+                let time = read_at(processor);
+                looks().remove(&processor);
+                let _ = sender.send((processor, time));
             };
-            asked += usize::from(std::thread::Builder::new().spawn(look).is_ok());
+            match std::thread::Builder::new().spawn(look) {
+                Ok(_) => asked += 1,
+                Err(_) => _ = looks().remove(&processor),
+            }
         }
         let limit = Instant::now() + PATIENCE;
         let answer = |_| {
@@ -51,6 +60,12 @@ impl Clocks {
         let last = last_charged(&format!("/proc/{pid}/task/{}/sched", thread.tid))?;
         Duration::try_from_secs_f64((now - last).max(0.0) / 1e3).ok()
     }
+}
+
+/// Processors at which a thread of ours is, or would be if these had time for it.
+fn looks() -> MutexGuard<'static, BTreeSet<usize>> {
+    static LOOKS: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+    LOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The clock of a processor, by what a thread that has just come there was charged.

@@ -139,6 +139,8 @@ impl Gathering {
         let mut tasks = Vec::new();
         let mut hidden = false;
         for tid in numbers(format!("/proc/{pid}/task")) {
+            // Before its call: who runs meanwhile, and sleeps in the same one again, has had one more turn.
+            let turns = thread::turns_of(pid, tid);
             let Some(seen) = Thread::read(pid, tid, foreign) else {
                 continue;
             };
@@ -163,7 +165,6 @@ impl Gathering {
             match &seen.call {
                 None => hidden = true,
                 Some(_) => {
-                    let turns = thread::turns_of(pid, tid);
                     self.asleep.insert(
                         index,
                         Asleep {

@@ -1,8 +1,9 @@
 //! What follows from who waits for whom: gates, circles, priorities upside down.
 
 use super::gather::Gathering;
-use super::picture::{Kind, Picture, Role};
+use super::picture::{Kind, Picture, Role, State, Waiter};
 use super::sleep::Call;
+use std::collections::BTreeSet;
 
 impl Gathering {
     /// Draws the conclusions.
@@ -63,48 +64,25 @@ impl Gathering {
         }
     }
 
-    /// Finds the circles of waits. Of tasks that were looked at one after the other, each asleep, the waits may
-    /// never have been at once; so all of a circle are looked at again: if none has run since, there was a
-    /// moment in between at which the circle stood.
+    /// Finds circles of waits: of tasks that wait for each other, one at least. Of tasks that were looked at one after
+    /// the other, each asleep, the waits may never have been at once; so all of a circle are looked at again: if none
+    /// has run since, there was a moment in between at which the circle stood. Else it is looked for without who has.
     fn find_cycles(&mut self) {
-        let picture = &self.picture;
-        // The lock that a task waits for, and who has it.
-        let next = |task: usize| {
-            let [lock] = picture.tasks[task].waits_for[..] else {
-                return None;
-            };
-            let [owner] = picture.locks[lock].owners[..] else {
-                return None;
-            };
-            picture.locks[lock].kind.is_lock().then_some((lock, owner))
+        let mut has_run = vec![false; self.picture.tasks.len()];
+        let cycles = loop {
+            let cycles = self.picture.cycles_without(&has_run);
+            let concerned: BTreeSet<_> = cycles.iter().flatten().map(|(task, _)| *task).collect();
+            let mut is_still = true;
+            for task in concerned {
+                if !self.still_waits(task) {
+                    has_run[task] = true;
+                    is_still = false;
+                }
+            }
+            if is_still {
+                break cycles;
+            }
         };
-        let mut round = vec![0; picture.tasks.len()];
-        let mut cycles = Vec::new();
-        for start in 0..picture.tasks.len() {
-            let mut task = start;
-            // Each task is gone through once.
-            while round[task] == 0 {
-                round[task] = start + 1;
-                match next(task) {
-                    Some((_, owner)) => task = owner,
-                    None => break,
-                }
-            }
-            if round[task] != start + 1 || next(task).is_none() {
-                continue;
-            }
-            let mut cycle = Vec::new();
-            let mut member = task;
-            while let Some((lock, owner)) = next(member) {
-                cycle.push((member, lock));
-                member = owner;
-                if member == task {
-                    break;
-                }
-            }
-            cycles.push(cycle);
-        }
-        cycles.retain(|cycle| cycle.iter().all(|(task, _)| self.still_waits(*task)));
         for (_, lock) in cycles.iter().flatten() {
             self.picture.locks[*lock].flags.cycle = true;
         }
@@ -126,6 +104,69 @@ fn is_listed(kind: Kind) -> bool {
 }
 
 impl Picture {
+    /// The lock that a task waits for, and who all must have gone before it has it: one who is in a circle with it is
+    /// enough. Of several words any one ends the wait.
+    fn blockers(&self, task: usize) -> Option<(usize, &[usize])> {
+        let [index] = self.tasks[task].waits_for[..] else {
+            return None;
+        };
+        let lock = &self.locks[index];
+        let reads = |waiter: &Waiter| waiter.task == task && waiter.role == Role::Shared;
+        // Readers are not in each other's way.
+        let is_free = matches!(lock.state, State::Read(_)) && lock.waiters.iter().any(reads);
+        (lock.kind.is_lock() && !is_free).then_some((index, &lock.owners))
+    }
+
+    /// Circles of tasks of which none is one of these, each with the lock that it waits for.
+    fn cycles_without(&self, excluded: &[bool]) -> Vec<Vec<(usize, usize)>> {
+        /// Tasks of all circles together, so that a picture in which all wait for all can be shown.
+        const MOST: usize = 100_000;
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            /// At this place of the path.
+            OnPath(usize),
+            Done,
+        }
+        let mut states = vec![State::New; self.tasks.len()];
+        let mut cycles: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut left = MOST;
+        for start in 0..self.tasks.len() {
+            // Each task, and whom it was followed to so far.
+            let mut path: Vec<(usize, usize)> = Vec::new();
+            let mut next = Some(start);
+            loop {
+                match next.take().map(|task| (task, states[task])) {
+                    Some((task, State::New)) if !excluded[task] => {
+                        states[task] = State::OnPath(path.len());
+                        path.push((task, 0));
+                    }
+                    Some((_, State::OnPath(place))) => {
+                        let cycle = &path[place..];
+                        if cycle.len() <= left {
+                            left -= cycle.len();
+                            let link =
+                                |(task, _): &(usize, usize)| Some((*task, self.blockers(*task)?.0));
+                            cycles.push(cycle.iter().filter_map(link).collect());
+                        }
+                    }
+                    _ => {}
+                }
+                let Some((task, followed)) = path.last_mut() else {
+                    break;
+                };
+                let owners = self.blockers(*task).map_or(&[][..], |(_, owners)| owners);
+                next = owners.get(*followed).copied();
+                *followed += 1;
+                if next.is_none() {
+                    states[*task] = State::Done;
+                    path.pop();
+                }
+            }
+        }
+        cycles
+    }
+
     /// Marks the locks whose owner stands below a waiter, and is not lent its priority.
     fn find_inversions(&mut self) {
         let tasks = &self.tasks;

@@ -36,6 +36,8 @@ mod symbols;
 mod thread;
 mod word;
 
+#[cfg(test)]
+pub(crate) use picture::Waiter;
 pub(crate) use picture::{Key, Kind, Lock, Picture, Place, Role, Spot, State, Task};
 pub(crate) use symbols::Symbols;
 

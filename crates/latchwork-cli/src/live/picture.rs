@@ -272,10 +272,15 @@ impl Picture {
                     || (!lock.waiters.is_empty() && lock.kind != Kind::Mutex))
     }
 
-    /// The locks that a task has, as far as that is known.
-    pub(crate) fn held_by(&self, task: usize) -> impl Iterator<Item = usize> {
-        let has = move |lock: &Lock| lock.owners.contains(&task);
-        (0..self.locks.len()).filter(move |lock| has(&self.locks[*lock]))
+    /// The locks that each task has, as far as that is known.
+    pub(crate) fn held(&self) -> Vec<Vec<usize>> {
+        let mut held = vec![Vec::new(); self.tasks.len()];
+        for (index, lock) in self.locks.iter().enumerate() {
+            for owner in &lock.owners {
+                held[*owner].push(index);
+            }
+        }
+        held
     }
 
     /// Leaves what the tasks of these processes wait for and have, and whom that leads to.

@@ -7,12 +7,17 @@ use gimli::{EndianRcSlice, RunTimeEndian};
 use object::{
     Object, ObjectSection, ObjectSegment, ObjectSymbol, ObjectSymbolTable, ReadCache, SymbolKind,
 };
+use rustix::fs::{Mode, OFlags};
+use std::fmt::{self, Write};
 use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 /// A program larger than this keeps its names to itself.
 const MOST_BYTES: u64 = 256 << 20;
+/// Bytes of a name that are shown.
+const NAME: usize = 512;
 
 type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
 
@@ -147,12 +152,16 @@ fn file_of(pid: u32, module: &Module) -> Option<ReadCache<File>> {
         .path
         .strip_suffix(" (deleted)")
         .unwrap_or(&module.path);
-    let file = File::open(format!("/proc/{pid}/root{path}")).ok()?;
-    let found = file.metadata().ok()?;
-    // Another file may have got its name. (A layered file system shows another device in maps.)
+    // Another file may have got its name, or a FIFO, at which to open it would wait, or a device. (A layered file
+    // system shows another device in maps.)
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let path = format!("/proc/{pid}/root{path}");
+    let place = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let found = place.metadata().ok()?;
     if found.ino() != module.inode || !found.is_file() || found.len() > MOST_BYTES {
         return None;
     }
+    let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
     Some(ReadCache::new(file))
 }
 
@@ -175,14 +184,71 @@ fn symbols(elf: &Elf<'_>, kind: SymbolKind) -> Vec<Symbol> {
 
 /// The name as it stands in the program's text.
 fn demangled(name: &str) -> String {
+    let mut shown = Shown::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        return format!("{rust:#}");
-    }
-    if name.starts_with("_Z")
+        let _ = write!(shown, "{rust:#}");
+    } else if name.starts_with("_Z")
+        && name.len() <= MOST_MANGLED
         && let Ok(symbol) = cpp_demangle::Symbol::new(name)
-        && let Ok(text) = symbol.demangle()
     {
-        return text;
+        let options = cpp_demangle::DemangleOptions::new();
+        let is_whole = symbol.structured_demangle(&mut shown, &options).is_ok();
+        if !is_whole && shown.0.len() < NAME {
+            shown.0.clear();
+        }
     }
-    name.to_owned()
+    if shown.0.is_empty() {
+        let _ = shown.write_str(name);
+    }
+    shown.0
+}
+
+/// A name of more bytes is shown as it is.
+const MOST_MANGLED: usize = 1 << 14;
+
+/// The beginning of a name: a few bytes can stand for billions.
+#[derive(Default)]
+struct Shown(String);
+
+impl Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            if self.0.len() >= NAME {
+                return Err(fmt::Error);
+            }
+            self.0.push(character);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_as_in_the_program() {
+        assert_eq!(
+            demangled("_ZN5space3fooEibc"),
+            "space::foo(int, bool, char)"
+        );
+        assert_eq!(demangled("_RNvC6_123foo3bar"), "123foo::bar");
+        assert_eq!(demangled("plain"), "plain");
+    }
+
+    /// Each argument is a pair of two like the one before.
+    #[test]
+    fn a_name_that_stands_for_billions_of_bytes_is_cut() {
+        let digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+        let pairs = digits
+            .chars()
+            .map(|before| format!("S_IS{before}_S{before}_E"));
+        let mangled: String = pairs.collect();
+        let shown = demangled(&format!("_Z1f1PIccE{mangled}"));
+        assert!(
+            shown.starts_with("f(P<char, char>, P<P<char, char>, P<char, char> >"),
+            "{shown}"
+        );
+        assert!(shown.len() <= NAME, "{}", shown.len());
+    }
 }

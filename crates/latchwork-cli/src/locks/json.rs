@@ -150,9 +150,13 @@ fn report(picture: &Picture) -> Report<'_> {
     for (place, (_, number)) in places.iter_mut().enumerate() {
         *number = place;
     }
+    let mut held = picture.held();
     let tasks = places
         .keys()
-        .map(|task| task_entry(picture, *task, &picture.tasks[*task]))
+        .map(|task| {
+            let held = std::mem::take(&mut held[*task]);
+            task_entry(picture, held, &picture.tasks[*task])
+        })
         .collect();
     let mut locks: Vec<_> = picture
         .locks
@@ -196,7 +200,7 @@ fn report(picture: &Picture) -> Report<'_> {
     }
 }
 
-fn task_entry<'a>(picture: &'a Picture, index: usize, task: &'a Task) -> TaskEntry<'a> {
+fn task_entry<'a>(picture: &'a Picture, holds: Vec<usize>, task: &'a Task) -> TaskEntry<'a> {
     TaskEntry {
         pid: task.pid,
         tid: task.tid,
@@ -210,7 +214,7 @@ fn task_entry<'a>(picture: &'a Picture, index: usize, task: &'a Task) -> TaskEnt
         waited_is_exact: task.waited_is_exact,
         waits_at: task.waits_at.as_ref().and_then(Spot::text),
         waits_for: &task.waits_for,
-        holds: picture.held_by(index).collect(),
+        holds,
         regions: task
             .memberships
             .iter()

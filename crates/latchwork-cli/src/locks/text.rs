@@ -2,11 +2,14 @@
 
 use crate::live::{Lock, Picture, Role, Spot, State, Task};
 use crate::style::{self, Align, Cell, Table};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::time::Duration;
 
 /// So many waiters stand in a row of the table; the trees have all.
 const SHOWN: usize = 3;
+/// What is further from the root of a tree becomes a tree of its own.
+const DEEPEST: usize = 24;
 
 pub(super) fn print(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
     for cycle in &picture.cycles {
@@ -228,14 +231,15 @@ pub(crate) fn waiters(picture: &Picture, lock: &Lock) -> String {
 
 /// One tree for each task that others wait for, and that waits for nobody, or in a circle.
 fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
+    let held = picture.held();
     let is_root = |task: &usize| {
         let waits_for_others = picture.tasks[*task].waits_for.iter().any(|lock| {
             let lock = &picture.locks[*lock];
             lock.kind.is_lock() && !lock.owners.is_empty()
         });
-        let is_waited_for = picture
-            .held_by(*task)
-            .any(|lock| !picture.locks[lock].waiters.is_empty());
+        let is_waited_for = held[*task]
+            .iter()
+            .any(|lock| !picture.locks[*lock].waiters.is_empty());
         !waits_for_others && is_waited_for
     };
     // Of a circle, one stands for all.
@@ -243,7 +247,7 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         .cycles
         .iter()
         .filter_map(|cycle| Some(cycle.first()?.0));
-    let roots: Vec<_> = (0..picture.tasks.len())
+    let roots: VecDeque<_> = (0..picture.tasks.len())
         .filter(is_root)
         .chain(of_cycles)
         .collect();
@@ -251,18 +255,23 @@ fn print_chains(picture: &Picture, out: &mut impl Write) -> io::Result<()> {
         return Ok(());
     }
     writeln!(out)?;
-    for root in roots {
-        let mut tree = Tree {
-            picture,
-            path: vec![root],
-        };
+    let mut tree = Tree {
+        picture,
+        held,
+        shown: vec![false; picture.tasks.len()],
+        roots,
+    };
+    while let Some(root) = tree.roots.pop_front() {
+        if std::mem::replace(&mut tree.shown[root], true) {
+            continue;
+        }
         writeln!(
             out,
             "{} {}",
             Cell::new(style::STRONG, task_label(&picture.tasks[root])),
             Cell::plain(activity(picture, &picture.tasks[root]))
         )?;
-        tree.below(root, "", out)?;
+        tree.below(root, 0, "", out)?;
     }
     Ok(())
 }
@@ -285,17 +294,25 @@ fn activity(picture: &Picture, task: &Task) -> String {
 
 struct Tree<'a> {
     picture: &'a Picture,
-    /// From the root to here.
-    path: Vec<usize>,
+    /// What each task has.
+    held: Vec<Vec<usize>>,
+    /// Tasks below which all was shown: a picture may have circles, and many ways to one task.
+    shown: Vec<bool>,
+    /// Trees still to come.
+    roots: VecDeque<usize>,
 }
 
 impl Tree<'_> {
-    fn below(&mut self, task: usize, indent: &str, out: &mut impl Write) -> io::Result<()> {
+    fn below(
+        &mut self,
+        task: usize,
+        depth: usize,
+        indent: &str,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let picture = self.picture;
-        let held: Vec<_> = picture
-            .held_by(task)
-            .filter(|lock| !picture.locks[*lock].waiters.is_empty())
-            .collect();
+        let mut held = std::mem::take(&mut self.held[task]);
+        held.retain(|lock| !picture.locks[*lock].waiters.is_empty());
         for (place, &index) in held.iter().enumerate() {
             let lock = &picture.locks[index];
             let (branch, deeper) = lines(place + 1 == held.len());
@@ -318,11 +335,13 @@ impl Tree<'_> {
                     Cell::new(style::STRONG, task_label(task)),
                     role_text(waiter.role)
                 )?;
-                // A picture that is not of one instant may show a circle where there is none.
-                if !self.path.contains(&waiter.task) {
-                    self.path.push(waiter.task);
-                    self.below(waiter.task, &format!("{indent}{deeper}"), out)?;
-                    self.path.pop();
+                if depth == DEEPEST {
+                    if !self.held[waiter.task].is_empty() {
+                        self.roots.push_back(waiter.task);
+                    }
+                } else if !std::mem::replace(&mut self.shown[waiter.task], true) {
+                    let indent = format!("{indent}{deeper}");
+                    self.below(waiter.task, depth + 1, &indent, out)?;
                 }
             }
         }
@@ -336,5 +355,76 @@ fn lines(is_last: bool) -> (&'static str, &'static str) {
         ("└─ ", "   ")
     } else {
         ("├─ ", "│  ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::{Key, Kind, Place, Waiter};
+
+    fn task(number: usize, waits_for: Option<usize>) -> Task {
+        Task {
+            pid: 1,
+            tid: number as u32,
+            name: format!("t{number}"),
+            process: String::new(),
+            state: 'S',
+            ticks: 0,
+            schedule: None,
+            waited: None,
+            waited_is_exact: false,
+            waits_at: None,
+            waits_for: waits_for.into_iter().collect(),
+            memberships: Vec::new(),
+        }
+    }
+
+    /// `width` tasks have each lock, and wait for the next one.
+    fn layers(depth: usize, width: usize) -> Picture {
+        let mut picture = Picture::default();
+        for layer in 0..depth {
+            let owners: Vec<_> = (layer * width..(layer + 1) * width).collect();
+            let waits_for = (layer + 1 < depth).then_some(layer + 1);
+            let tasks = owners.iter().map(|number| task(*number, waits_for));
+            picture.tasks.extend(tasks);
+            let role = Role::Exclusive;
+            let waiters = owners.iter().filter_map(|owner| owner.checked_sub(width));
+            let waiters = waiters.map(|task| Waiter { task, role }).collect();
+            let key = Key::Private {
+                pid: 1,
+                address: layer as u64,
+            };
+            picture.locks.push(Lock {
+                name: format!("lock {layer}"),
+                kind: Kind::Mutex,
+                owners,
+                waiters,
+                ..Lock::new(key, Place::Heap)
+            });
+        }
+        picture
+    }
+
+    fn chains(picture: &Picture) -> String {
+        let mut out = anstream::StripStream::new(Vec::new());
+        print_chains(picture, &mut out).unwrap();
+        String::from_utf8(out.into_inner()).unwrap()
+    }
+
+    #[test]
+    fn a_chain_of_any_length_is_shown_with_all_its_tasks() {
+        let text = chains(&layers(20_000, 1));
+        for number in [19_999, 19_998, 10_000, 0] {
+            assert!(text.contains(&format!("t{number} 1/{number}")), "{number}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() < 300));
+    }
+
+    #[test]
+    fn many_ways_to_a_task_are_shown_as_one() {
+        let text = chains(&layers(60, 2));
+        assert!(text.lines().count() < 1000, "{}", text.lines().count());
+        assert!(text.contains("t0 1/0") && text.contains("t119 1/119"));
     }
 }

@@ -1,7 +1,7 @@
 //! Edges, by the names of both ends.
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 
 /// The schema that is read.
@@ -97,56 +97,181 @@ impl Graph {
             .contains_key(&(edge.from.clone(), edge.to.clone()))
     }
 
-    /// The nodes that edges from one lead to.
-    fn next<'g>(&'g self, from: &str) -> impl Iterator<Item = &'g str> {
-        let first = (from.to_owned(), String::new());
-        let from = from.to_owned();
-        self.edges
-            .range(first..)
-            .take_while(move |((start, _), _)| *start == from)
-            .map(|((_, to), _)| to.as_str())
-    }
-
     /// Whether there is a way from one class to another.
     pub(crate) fn leads(&self, from: &str, to: &str) -> bool {
-        self.way(from, to).is_some()
-    }
-
-    /// The shortest way from one class to another, both included.
-    fn way(&self, from: &str, to: &str) -> Option<Vec<String>> {
-        let mut reached = BTreeSet::from([from.to_owned()]);
-        let mut ways = vec![vec![from.to_owned()]];
-        while !ways.is_empty() {
-            let mut longer = Vec::new();
-            for way in ways {
-                let last = way.last().cloned().unwrap_or_default();
-                if last == to {
-                    return Some(way);
-                }
-                for next in self.next(&last) {
-                    if reached.insert(next.to_owned()) {
-                        longer.push([way.clone(), vec![next.to_owned()]].concat());
-                    }
-                }
-            }
-            ways = longer;
+        let ways = Ways::of(self);
+        let number = |name| ways.numbers.get(name);
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) => ways.shortest(*from, *to).is_some(),
+            _ => from == to,
         }
-        None
     }
 
     /// A circle through each edge that is in one; each set of classes once. Gates and single tasks are not in the
     /// files: what a program has dismissed comes up here.
-    pub(crate) fn circles(&self) -> Vec<Vec<String>> {
+    pub(crate) fn circles(&self) -> Vec<Vec<&str>> {
+        let ways = Ways::of(self);
+        let parts = ways.parts();
         let mut seen = BTreeSet::new();
         let mut circles = Vec::new();
         for edge in self.edges() {
-            if let Some(way) = self.way(&edge.to, &edge.from) {
-                let classes: BTreeSet<String> = way.iter().cloned().collect();
+            let [from, to] = [&edge.from, &edge.to].map(|name| ways.numbers[name.as_str()]);
+            if parts[from] != parts[to] {
+                continue;
+            }
+            if let Some(way) = ways.shortest(to, from) {
+                let classes: BTreeSet<usize> = way.iter().copied().collect();
                 if seen.insert(classes) {
-                    circles.push([vec![edge.from.clone()], way].concat());
+                    let names = std::iter::once(from).chain(way);
+                    circles.push(names.map(|number| ways.names[number]).collect());
                 }
             }
         }
         circles
+    }
+}
+
+/// The same by numbers, for files with very many edges.
+struct Ways<'g> {
+    names: Vec<&'g str>,
+    numbers: HashMap<&'g str, usize>,
+    next: Vec<Vec<usize>>,
+    /// The other way round.
+    before: Vec<Vec<usize>>,
+}
+
+impl<'g> Ways<'g> {
+    fn of(graph: &'g Graph) -> Self {
+        let mut ways = Self {
+            names: Vec::new(),
+            numbers: HashMap::new(),
+            next: Vec::new(),
+            before: Vec::new(),
+        };
+        for edge in graph.edges() {
+            let [from, to] = [&edge.from, &edge.to].map(|name| ways.number(name));
+            ways.next[from].push(to);
+            ways.before[to].push(from);
+        }
+        ways
+    }
+
+    fn number(&mut self, name: &'g str) -> usize {
+        *self.numbers.entry(name).or_insert_with(|| {
+            self.names.push(name);
+            self.next.push(Vec::new());
+            self.before.push(Vec::new());
+            self.names.len() - 1
+        })
+    }
+
+    /// The shortest way from one class to another, both included.
+    fn shortest(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut came_from = vec![None; self.names.len()];
+        let mut reached = VecDeque::from([from]);
+        while let Some(at) = reached.pop_front() {
+            if at == to {
+                let mut way = vec![to];
+                while let Some(before) = way.last().filter(|at| **at != from) {
+                    way.push(came_from[*before]?);
+                }
+                way.reverse();
+                return Some(way);
+            }
+            for next in &self.next[at] {
+                if *next != from && came_from[*next].is_none() {
+                    came_from[*next] = Some(at);
+                    reached.push_back(*next);
+                }
+            }
+        }
+        None
+    }
+
+    /// Numbers for the classes, the same for those that ways lead between in both directions. (Kosaraju's: what is
+    /// left last going forward begins a part of what is reached going back.)
+    fn parts(&self) -> Vec<usize> {
+        let count = self.names.len();
+        let mut order = Vec::new();
+        let mut is_seen = vec![false; count];
+        for start in 0..count {
+            let mut path = vec![(start, 0)];
+            if std::mem::replace(&mut is_seen[start], true) {
+                continue;
+            }
+            while let Some((at, followed)) = path.last_mut() {
+                match self.next[*at].get(*followed) {
+                    Some(next) => {
+                        *followed += 1;
+                        if !std::mem::replace(&mut is_seen[*next], true) {
+                            path.push((*next, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*at);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        let mut parts = vec![usize::MAX; count];
+        for start in order.into_iter().rev() {
+            let mut todo = vec![start];
+            while let Some(at) = todo.pop() {
+                if parts[at] == usize::MAX {
+                    parts[at] = start;
+                    todo.extend(&self.before[at]);
+                }
+            }
+        }
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(edges: impl IntoIterator<Item = (usize, usize)>) -> Graph {
+        let edge = |(from, to): (usize, usize)| {
+            let [from, to] = [from, to].map(|number| format!("class {number}"));
+            let key = (from.clone(), to.clone());
+            let edge = Edge {
+                schema: SCHEMA.into(),
+                from,
+                to,
+                from_kind: String::new(),
+                to_kind: String::new(),
+                held_at: String::new(),
+                wanted_at: String::new(),
+            };
+            (key, edge)
+        };
+        Graph {
+            edges: edges.into_iter().map(edge).collect(),
+        }
+    }
+
+    #[test]
+    fn a_long_chain_is_gone_along_and_closed() {
+        const LENGTH: usize = 30_000;
+        let chain = (0..LENGTH).map(|number| (number, number + 1));
+        let open = graph(chain.clone());
+        assert!(open.circles().is_empty());
+        assert!(open.leads("class 0", &format!("class {LENGTH}")));
+        assert!(!open.leads("class 1", "class 0"));
+        let pair = chain.chain([(7, 6)]);
+        assert_eq!(graph(pair).circles(), [["class 6", "class 7", "class 6"]]);
+    }
+
+    #[test]
+    fn the_shortest_circle_through_each_edge_is_named_once() {
+        let circles = graph([(1, 2), (2, 3), (3, 1), (2, 1), (4, 5)]);
+        let found = circles.circles();
+        let expected: [&[&str]; 2] = [
+            &["class 1", "class 2", "class 1"],
+            &["class 2", "class 3", "class 1", "class 2"],
+        ];
+        assert_eq!(found, expected);
     }
 }

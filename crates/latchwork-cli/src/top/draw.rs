@@ -197,12 +197,13 @@ fn key_line(app: &App) -> Line<'static> {
         ("Space", "pause"),
     ];
     let mut spans = Vec::new();
+    // First, since what does not fit is cut off.
+    if !app.filter.is_empty() {
+        spans.push(Span::styled(format!("only “{}”  ", app.filter), DOUBTFUL));
+    }
     for (key, what) in keys {
         spans.push(Span::styled(key, TITLE));
         spans.push(Span::styled(format!(" {what}  "), FAINT));
-    }
-    if !app.filter.is_empty() {
-        spans.push(Span::styled(format!("only “{}”", app.filter), DOUBTFUL));
     }
     Line::from(spans)
 }

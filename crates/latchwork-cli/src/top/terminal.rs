@@ -1,7 +1,8 @@
 //! The terminal: taken over, and given back however this ends: in good order, by a panic, by a signal.
 
+use super::keys;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use ratatui::crossterm::event::KeyEvent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -28,46 +29,53 @@ pub(super) fn session(
     let mut terminal = ratatui::try_init()?;
     // Relaxed: the flag is all there is to know.
     let result = body(&mut terminal, &|| ended.load(Ordering::Relaxed));
-    let restored = ratatui::try_restore();
+    let restored = terminal.show_cursor().and(ratatui::try_restore());
+    if restored.is_err() {
+        // It would complain of the cursor again, on the terminal that is gone, and panic since it cannot.
+        std::mem::forget(terminal);
+    }
     result.and(restored)
 }
 
-/// Passes on the keys that are pressed, and waits a moment for the first one.
-pub(super) fn keys(mut press: impl FnMut(KeyEvent)) -> io::Result<()> {
-    let mut patience = PATIENCE;
-    loop {
-        // What was read and not passed on yet does not make the terminal ready.
-        if !event::poll(Duration::ZERO)? {
-            if patience.is_zero() || !is_ready(patience)? {
-                return Ok(());
-            }
-            patience = Duration::ZERO;
-            continue;
-        }
-        if let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-        {
-            press(key);
-        }
-        patience = Duration::ZERO;
-    }
+/// The keys of the terminal, read by `keys.rs`: the library that draws would, at a terminal that is gone, or gives a
+/// part of a character, look for the rest for ever.
+#[derive(Default)]
+pub(super) struct Keyboard {
+    /// Of a key that has come in part.
+    unread: Vec<u8>,
 }
 
-/// Whether there is something to read; false after the patience, or by one of our signals.
-///
-/// # Errors
-/// The terminal is gone. (Asked for a key then, the library that reads them looks for one for ever.)
-fn is_ready(patience: Duration) -> io::Result<bool> {
-    let stdin = io::stdin();
-    let mut look = [PollFd::new(&stdin, PollFlags::IN)];
-    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-    match poll(&mut look, Some(&patience)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
+impl Keyboard {
+    /// Passes on the keys that are pressed, and waits a moment for the first one.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(super) fn keys(&mut self, mut press: impl FnMut(KeyEvent)) -> io::Result<()> {
+        let stdin = io::stdin();
+        let mut look = [PollFd::new(&stdin, PollFlags::IN)];
+        let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+        match poll(&mut look, Some(&patience)) {
+            // By one of our signals.
+            Err(Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+            Ok(0) => {
+                // What has not come by now is not of that key.
+                self.unread.clear();
+                return Ok(());
+            }
+            Ok(_) => {}
+        }
+        let mut bytes = [0; 256];
+        let count = match rustix::io::read(&stdin, &mut bytes) {
+            Ok(0) => return Err(io::Error::other("the terminal is gone")),
+            Err(Errno::INTR | Errno::AGAIN) => 0,
+            result => result?,
+        };
+        self.unread.extend(&bytes[..count]);
+        while let Some((key, length)) = keys::first(&self.unread) {
+            self.unread.drain(..length);
+            key.into_iter().for_each(&mut press);
+        }
+        Ok(())
     }
-    let seen = look[0].revents();
-    if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-        return Err(io::Error::other("the terminal is gone"));
-    }
-    Ok(seen.contains(PollFlags::IN))
 }

@@ -1,12 +1,13 @@
 //! The programs that are looked at: each plants its situation, says "ready", and stays until it is dropped.
 
 use super::common::unique;
-use latchwork::check::{hook, set_on};
+use latchwork::check::{self, Checked, CheckedRwLock, hook, set_on};
 use latchwork::coproc::{Attributes, Coprocs};
 use latchwork::event::{EventSet, Events};
-use latchwork::mutex::{Inherit, Mutex, Robust, Throughput};
+use latchwork::mutex::{Inherit, Mutex, Robust, Throughput, WaitWake};
 use latchwork::queue::{Queue, QueueOptions};
 use latchwork::region::{Region, RegionOptions};
+use latchwork::rwlock::RawRwLock;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
 };
@@ -17,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Barrier, OnceLock};
 
@@ -214,6 +215,9 @@ fn role() {
     match role.as_str() {
         "own" => own(),
         "checked" => checked(),
+        "readers" => readers(),
+        "module" => super::traps::module(&name),
+        "board" => super::traps::board(),
         "region" => region(&name),
         "region-deaths" => deaths(&name),
         "busy" => busy(&name),
@@ -222,14 +226,14 @@ fn role() {
     }
 }
 
-fn until_the_end() {
+pub fn until_the_end() {
     println!("ready");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     // Threads that wait for ever are left alone.
     std::process::exit(0);
 }
 
-fn task(name: &'static str, body: impl FnOnce() + Send + 'static) {
+pub fn task(name: &'static str, body: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new()
         .name(name.into())
         .spawn(body)
@@ -369,9 +373,65 @@ fn deaths(name: &str) {
     until_the_end();
 }
 
-/// Locks, allocates and sends, until it is told to end.
+/// One of two readers waits for who waits for both.
+fn readers() {
+    static TABLE: CheckedRwLock<()> =
+        CheckedRwLock::const_new(Checked::named("table", RawRwLock::new()), ());
+    static LEDGER: Mutex<(), Checked<WaitWake>> =
+        Mutex::from_raw(Checked::named("ledger", WaitWake::new()), ());
+    check::set_text(false);
+    static ALL: Barrier = Barrier::new(4);
+    for (name, wants_more) in [("reader", false), ("greedy", true)] {
+        task(name, move || {
+            let _table = TABLE.read();
+            ALL.wait();
+            let _ledger = wants_more.then(|| LEDGER.lock());
+            loop {
+                std::thread::park();
+            }
+        });
+    }
+    task("writer", || {
+        let _ledger = LEDGER.lock();
+        ALL.wait();
+        drop(TABLE.write());
+    });
+    ALL.wait();
+    until_the_end();
+}
+
+/// Locks, allocates and sends, until it is told to end. Its locks are checked, and nothing is found.
 fn busy(name: &str) {
     static ROUNDS: AtomicU64 = AtomicU64::new(0);
+    let checked = ["outer", "inner"].map(|name| {
+        let lock = Checked::<WaitWake>::named(name, WaitWake::new());
+        Mutex::from_raw(lock, 0u64)
+    });
+    let nest = || {
+        let mut outer = checked[0].lock();
+        *outer += 1;
+        *checked[1].lock() = *outer;
+    };
+    let is_ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_ended.load(Ordering::Relaxed) {
+                    nest();
+                }
+            });
+        }
+        busy_with(name, || {
+            nest();
+            ROUNDS.fetch_add(1, Ordering::Relaxed);
+        });
+        is_ended.store(true, Ordering::Relaxed);
+    });
+    assert!(ROUNDS.load(Ordering::Relaxed) <= *checked[1].lock());
+    assert_eq!(check::totals().findings, 0);
+}
+
+fn busy_with(name: &str, nest: impl Fn()) {
     let region = RegionOptions::new()
         .max_bytes(4 << 20)
         .create_named(name)
@@ -389,7 +449,7 @@ fn busy(name: &str) {
         *table.lock().unwrap() += 1;
         queue.send(b"x").unwrap();
         assert_eq!(queue.receive(&mut [0; 8]).unwrap(), 1);
-        ROUNDS.fetch_add(1, Ordering::Relaxed);
+        nest();
     }
 }
 

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::layout::{
-    BOARD, BYTES, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, Place,
+    BOARD, BYTES, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, PROBES, Place,
     TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, text_slot,
 };
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -182,7 +182,7 @@ impl Board {
     #[inline]
     pub(super) fn lock(self, address: usize) -> Option<&'static Entry> {
         let first = lock_slot(address as u64);
-        for step in 0..LOCKS {
+        for step in 0..PROBES {
             let entry = self.entry((first + step) % LOCKS);
             // Acquire: pairs with the Release in `enter_lock`.
             match entry.address.load(Ordering::Acquire) {
@@ -192,6 +192,26 @@ impl Board {
             }
         }
         None
+    }
+
+    /// Where a lock could be entered that is not known.
+    fn free_place(self, address: usize) -> Option<usize> {
+        let first = lock_slot(address as u64);
+        let mut places = (0..PROBES).map(|step| (first + step) % LOCKS);
+        places.find(|index| {
+            let entry = self.entry(*index);
+            entry.address.load(Ordering::Relaxed) == 0
+                || entry.what.load(Ordering::Relaxed) & GONE != 0
+        })
+    }
+
+    /// Whether a lock is known, or could be; counts if not.
+    pub(super) fn has_room(self, address: usize) -> bool {
+        let has_room = self.lock(address).is_some() || self.free_place(address).is_some();
+        if !has_room {
+            self.header().unchecked.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
     /// The place for a lock that is not known, which `fill` describes. Under the lock.
@@ -204,20 +224,7 @@ impl Board {
             return Some(known);
         }
         let header = self.header();
-        let first = lock_slot(address as u64);
-        // A table that is nearly full makes long searches.
-        let probes = LOCKS / 8;
-        let free = (0..probes)
-            .map(|step| (first + step) % LOCKS)
-            .find(|index| {
-                let entry = self.entry(*index);
-                entry.address.load(Ordering::Relaxed) == 0
-                    || entry.what.load(Ordering::Relaxed) & GONE != 0
-            });
-        let Some(index) = free else {
-            header.unchecked.fetch_add(1, Ordering::Relaxed);
-            return None;
-        };
+        let index = self.free_place(address)?;
         let entry = self.entry(index);
         fill(entry);
         if entry.address.load(Ordering::Relaxed) == 0 {
@@ -260,7 +267,7 @@ impl Board {
 
     fn find_text(self, key: u64) -> (Option<&'static Text>, Option<&'static Text>) {
         let first = text_slot(key);
-        for step in 0..64 {
+        for step in 0..PROBES {
             let text = self.text((first + step) % TEXTS);
             // Acquire: pairs with the Release in `enter_text`.
             match text.key.load(Ordering::Acquire) {

@@ -14,7 +14,10 @@
 //!
 //! *None is made up.* The waits of a circle are looked at twice, and who holds what in between: a task
 //! that has not moved on holds what it held. So there was a moment at which all of them waited for each other, and
-//! such a moment lasts, unless a wait ends by a deadline, which is said.
+//! such a moment lasts, unless a wait ends by a deadline, which is said. (That of a condition does not: the mutex is
+//! needed after it, too.)
+//!
+//! *Bounds:* of the tasks that wait, those nearest to the calling one are looked at, [`MOST`] of them.
 //!
 //! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that close a
 //! circle at the same time; a negative twin), and by the table of planted faults.
@@ -23,10 +26,10 @@ use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, unpack};
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 
-/// The longest chain that is followed.
-pub(crate) const LONGEST: usize = 32;
-/// How many tasks are looked at.
-const MOST: usize = 256;
+/// How many tasks that wait are looked at, the calling one included: a few KiB of its stack.
+const MOST: usize = 128;
+/// How often a look is repeated whose circle was gone as it was confirmed: another one may stand behind it.
+const ROUNDS: usize = 3;
 
 /// Who there is, and who holds what.
 pub(crate) trait Field {
@@ -64,13 +67,6 @@ pub(crate) fn keeps(record: &TaskRecord, lock: Lock, mode: Mode) -> bool {
     holds || stands_before
 }
 
-/// A task in a circle.
-#[derive(Clone, Copy)]
-pub(crate) struct Link<T> {
-    pub(crate) task: T,
-    wait: Wait,
-}
-
 #[derive(Clone, Copy)]
 struct Wait {
     epoch: u32,
@@ -85,33 +81,64 @@ fn wait_of(record: &TaskRecord) -> Option<Wait> {
     let what = wanted.what.load(Ordering::Relaxed);
     let (mut lock, mode) = unpack(wanted.lock.load(Ordering::Relaxed), what);
     let also = wanted.also.load(Ordering::Relaxed);
-    if also != 0 {
-        // Notified or not, it will need the mutex.
+    let is_condition = also != 0;
+    if is_condition {
+        // Notified or not, or past its deadline, it will need the mutex.
         lock = Lock::new(also as usize, Kind::Mutex);
     }
-    let timed = what & TIMED != 0;
     Some(Wait {
         epoch,
         lock,
         mode,
-        timed,
+        timed: what & TIMED != 0 && !is_condition,
     })
+}
+
+/// A task that waits, and how a look came to it.
+#[derive(Clone, Copy)]
+struct Link<T> {
+    task: T,
+    epoch: u32,
+    timed: bool,
+    /// The one that waits for it, and the one that it waits for, where that is known: places among the links.
+    before: u8,
+    next: u8,
 }
 
 /// Tasks of which each waits for the next one, and the last for the first.
 pub(crate) struct Circle<T> {
-    links: [Option<Link<T>>; LONGEST],
-    length: usize,
+    links: [Option<Link<T>>; MOST],
+    count: usize,
+    last: usize,
 }
 
 impl<T: Copy> Circle<T> {
-    pub(crate) fn links(&self) -> impl Iterator<Item = Link<T>> {
-        self.links[..self.length].iter().copied().flatten()
+    fn new() -> Self {
+        Self {
+            links: [const { None }; MOST],
+            count: 0,
+            last: 0,
+        }
+    }
+
+    fn walk(&self) -> impl Iterator<Item = Link<T>> {
+        let mut at = Some(0);
+        core::iter::from_fn(move || {
+            let place = at?;
+            let link = self.links[place]?;
+            at = (place != self.last).then_some(usize::from(link.next));
+            Some(link)
+        })
+    }
+
+    /// The tasks, from the calling one on.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = T> {
+        self.walk().map(|link| link.task)
     }
 
     /// Whether one of the waits ends at a deadline, and the circle with it.
     pub(crate) fn ends(&self) -> bool {
-        self.links().any(|link| link.wait.timed)
+        self.walk().any(|link| link.timed)
     }
 }
 
@@ -125,74 +152,165 @@ pub(crate) struct Look<T> {
 
 /// Looks round, for a task that has published its wait.
 pub(crate) fn look<F: Field>(field: &F, me: F::Task) -> Look<F::Task> {
-    let mut search = Search {
-        field,
-        me,
-        path: Circle {
-            links: [const { None }; LONGEST],
-            length: 0,
-        },
-        seen: [None; MOST],
-        count: 0,
-        blocker: None,
-    };
-    let found = search.follow(me) && search.is_confirmed();
+    let mut circle = Circle::new();
+    let mut blocker = None;
+    for _ in 0..ROUNDS {
+        if !circle.search(field, me, &mut blocker) {
+            break;
+        }
+        if circle.is_confirmed(field) {
+            return Look {
+                circle: Some(circle),
+                blocker,
+            };
+        }
+    }
     Look {
-        blocker: search.blocker,
-        circle: found.then_some(search.path),
+        circle: None,
+        blocker,
     }
 }
 
-struct Search<'f, F: Field> {
-    field: &'f F,
-    me: F::Task,
-    path: Circle<F::Task>,
-    seen: [Option<F::Task>; MOST],
-    count: usize,
-    blocker: Option<F::Task>,
-}
+impl<T: Copy + PartialEq> Circle<T> {
+    /// Goes from whom a task waits for to whom those wait for, until one waits for it; the nearest first.
+    fn search<F: Field<Task = T>>(&mut self, field: &F, me: T, blocker: &mut Option<T>) -> bool {
+        self.count = 0;
+        self.add(field, me, 0);
+        let mut place = 0;
+        while let Some(link) = self.links[..self.count].get(place).copied().flatten() {
+            let wait = wait_of(field.record(link.task)).filter(|wait| wait.epoch == link.epoch);
+            let closes = wait.is_some_and(|wait| {
+                field.any_that_blocks(link.task, wait.lock, wait.mode, &mut |other| {
+                    blocker.get_or_insert(other);
+                    self.add(field, other, place);
+                    other == me
+                })
+            });
+            if closes {
+                self.close(place);
+                return true;
+            }
+            place += 1;
+        }
+        false
+    }
 
-impl<F: Field> Search<'_, F> {
-    /// Whether a task's wait leads to the one that asks.
-    fn follow(&mut self, task: F::Task) -> bool {
-        if self.path.length > 0 && task == self.me {
-            return true;
-        }
-        if self.path.length == LONGEST
-            || self.count == MOST
-            || self.seen[..self.count].contains(&Some(task))
+    /// One that does not wait leads nowhere.
+    fn add<F: Field<Task = T>>(&mut self, field: &F, task: T, before: usize) {
+        let is_seen = |link: &Option<Link<T>>| link.is_some_and(|link| link.task == task);
+        if self.count < MOST
+            && let Some(wait) = wait_of(field.record(task))
+            && !self.links[..self.count].iter().any(is_seen)
         {
-            return false;
+            self.links[self.count] = Some(Link {
+                task,
+                epoch: wait.epoch,
+                timed: wait.timed,
+                before: before as u8,
+                next: 0,
+            });
+            self.count += 1;
         }
-        self.seen[self.count] = Some(task);
-        self.count += 1;
-        let Some(wait) = wait_of(self.field.record(task)) else {
-            return false;
-        };
-        self.path.links[self.path.length] = Some(Link { task, wait });
-        self.path.length += 1;
-        let field = self.field;
-        let found = field.any_that_blocks(task, wait.lock, wait.mode, &mut |other| {
-            self.blocker.get_or_insert(other);
-            self.follow(other)
-        });
-        if !found {
-            self.path.length -= 1;
+    }
+
+    /// The one at a place waits for the first one.
+    fn close(&mut self, last: usize) {
+        self.last = last;
+        let mut place = last;
+        while place != 0 {
+            let before = self.links[place].map_or(0, |link| usize::from(link.before));
+            if let Some(link) = &mut self.links[before] {
+                link.next = place as u8;
+            }
+            place = before;
         }
-        found
     }
 
     /// Looks again at who blocks whom, and then at whether all have waited all the while.
-    fn is_confirmed(&self) -> bool {
-        let links = || self.path.links();
-        let next = links().skip(1).chain(links().take(1));
-        let block = links().zip(next).all(|(link, next)| {
-            let Wait { lock, mode, .. } = link.wait;
-            self.field.blocks(next.task, link.task, lock, mode)
+    fn is_confirmed<F: Field<Task = T>>(&self, field: &F) -> bool {
+        let next = self.walk().skip(1).chain(self.walk().take(1));
+        let block = self.walk().zip(next).all(|(link, next)| {
+            wait_of(field.record(link.task)).is_some_and(|wait| {
+                wait.epoch == link.epoch && field.blocks(next.task, link.task, wait.lock, wait.mode)
+            })
         });
-        let waits = |link: Link<F::Task>| {
-            self.field.record(link.task).wanted.waits() == Some(link.wait.epoch)
-        };
-        block && links().all(waits)
+        let waits = |link: Link<T>| field.record(link.task).wanted.waits() == Some(link.epoch);
+        block && self.walk().all(waits)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::hook::record::pack;
+    use core::cell::Cell;
+
+    /// Tasks by number, of which one moves on as a circle is confirmed.
+    struct Overtaken {
+        records: [TaskRecord; 4],
+        moves_on: Cell<Option<usize>>,
+    }
+
+    impl Overtaken {
+        fn holds(&self, task: usize, place: usize, lock: Lock, mode: Mode) {
+            self.records[task].push(place, place + 1, |entry| {
+                entry.write(lock.address as u64, 0, 0, pack(lock, mode), 0);
+            });
+        }
+
+        fn wants(&self, task: usize, lock: Lock) {
+            let what = pack(lock, Mode::Exclusive);
+            let wanted = &self.records[task].wanted;
+            wanted.begin(lock.address as u64, 0, 0, what, 0);
+        }
+    }
+
+    impl Field for &Overtaken {
+        type Task = usize;
+
+        fn record(&self, task: usize) -> &TaskRecord {
+            &self.records[task]
+        }
+
+        fn blocks(&self, other: usize, waiter: usize, lock: Lock, mode: Mode) -> bool {
+            if let Some(task) = self.moves_on.take() {
+                self.records[task].wanted.end();
+            }
+            other != waiter && keeps(&self.records[other], lock, mode)
+        }
+
+        fn any_that_blocks(
+            &self,
+            waiter: usize,
+            lock: Lock,
+            mode: Mode,
+            visit: &mut dyn FnMut(usize) -> bool,
+        ) -> bool {
+            (0..self.records.len())
+                .filter(|other| *other != waiter && keeps(&self.records[*other], lock, mode))
+                .any(visit)
+        }
+    }
+
+    /// Task 0 waits for the readers 1 and 2, both for task 3, and that for task 0.
+    #[test]
+    fn a_circle_behind_one_that_has_just_gone_is_found() {
+        for goes in [1, 2] {
+            let field = Overtaken {
+                records: core::array::from_fn(|_| TaskRecord::new()),
+                moves_on: Cell::new(Some(goes)),
+            };
+            let [read, mine, theirs] = [1, 2, 3].map(|number| Lock::new(number, Kind::RwLock));
+            field.holds(0, 0, mine, Mode::Exclusive);
+            field.holds(1, 0, read, Mode::Shared);
+            field.holds(2, 0, read, Mode::Shared);
+            field.holds(3, 0, theirs, Mode::Exclusive);
+            for (task, lock) in [(1, theirs), (2, theirs), (3, mine), (0, read)] {
+                field.wants(task, lock);
+            }
+            let circle = look(&&field, 0).circle.expect("the other circle");
+            let tasks: Vec<_> = circle.tasks().collect();
+            assert_eq!(tasks, [0, 3 - goes, 3], "{goes} has gone");
+        }
     }
 }

@@ -6,11 +6,11 @@
 
 use super::board::{self, Board};
 use super::circle::{Field, keeps};
-use super::layout::{PLACES, Place};
+use super::layout::{MORE, PLACES, Place};
 use super::own::Own;
 use crate::atomic::Ordering;
 use crate::hook::record::unpack;
-use crate::hook::{Kind, Lock, Mode, TaskRecord};
+use crate::hook::{HeldLock, Kind, Lock, Mode, TaskRecord};
 use crate::region;
 use crate::task::Me;
 
@@ -44,10 +44,24 @@ impl<'f> Who<'f> {
 
     /// What it holds of a lock.
     pub(super) fn held(&self, address: u64) -> Option<crate::hook::Held> {
-        let more = self.place.map_or(&[][..], |place| &place.more);
-        let all = self.record.held.iter().chain(more);
-        all.filter_map(|entry| entry.view())
-            .find(|held| held.lock.address as u64 == address)
+        let place = self.record.holds(address);
+        let more = || {
+            let mut more = self.more().iter();
+            more.find(|entry| entry.lock.load(Ordering::Acquire) == address)
+        };
+        let entry = place.map_or_else(more, |place| Some(&self.record.held[place]))?;
+        entry
+            .view()
+            .filter(|held| held.lock.address as u64 == address)
+    }
+
+    /// What it holds beyond its record. (Behind the count stands what others held, who had the place before.)
+    fn more(&self) -> &'static [HeldLock] {
+        self.place.map_or(&[], |place| {
+            // Acquire: pairs with the Release of who put one there.
+            let count = place.more_count.load(Ordering::Acquire) as usize;
+            &place.more[..count.min(MORE)]
+        })
     }
 }
 
@@ -134,11 +148,9 @@ impl<'h> Field for &'h Here {
 
     fn blocks(&self, other: Who<'h>, waiter: Who<'h>, lock: Lock, mode: Mode) -> bool {
         let more = || {
-            let place = other.place?;
-            let entry = place
-                .more
-                .iter()
-                .find(|entry| entry.lock.load(Ordering::Acquire) == lock.address as u64)?;
+            let mut more = other.more().iter();
+            let entry =
+                more.find(|entry| entry.lock.load(Ordering::Acquire) == lock.address as u64)?;
             let held = unpack(0, entry.what.load(Ordering::Relaxed)).1;
             Some(mode == Mode::Exclusive || held == Mode::Exclusive)
         };

@@ -127,10 +127,8 @@ const fn seen_unless(timed: bool) -> Confidence {
 /// Tasks wait for each other.
 pub(super) fn deadlock(circle: &Circle<Who<'_>>) {
     report(Rule::NoDeadlock, seen_unless(circle.ends()), |finding| {
-        let before = circle.links().last();
-        let mut previous = before.map(|link| link.task);
-        for link in circle.links() {
-            let who = link.task;
+        let mut previous = circle.tasks().last();
+        for who in circle.tasks() {
             let mut task = words::task(who);
             // What it holds of what the one before it waits for.
             let needed = previous.and_then(|previous| previous.record.view().needs());
@@ -181,11 +179,8 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
             };
             let held_what = edge.held_what.load(Ordering::Relaxed);
             let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
-            let mut name = Text::EMPTY;
-            for chunk in edge.name().utf8_chunks() {
-                let text = chunk.valid().trim_end_matches('\0');
-                let _ = name.write_str(text);
-            }
+            let name = edge.name();
+            let name = words::clean(crate::hook::record::name_of(&name));
             let task = TaskText {
                 process,
                 thread,

@@ -40,6 +40,10 @@ fn enter(
     site: Site,
     marks: u32,
 ) -> Option<&'static Entry> {
+    // Each use of one without room comes here: no more than this is done for it.
+    if !board.has_room(lock.address) {
+        return None;
+    }
     note_page(lock.address);
     let tag = Tag::of(lock).filter(|tag| tag.is_live());
     if let Some(tag) = tag {

@@ -35,8 +35,10 @@ pub const MORE: usize = 48;
 pub const TEXTS: usize = 8192;
 /// Bytes of a text, whole characters.
 pub const TEXT_BYTES: usize = 120;
-/// Locks that it has room for.
+/// Locks that it has room for: fewer in fact, as each must find a place within [`PROBES`] of its first one.
 pub const LOCKS: usize = 1 << 18;
+/// So far a search in one of the hash tables goes.
+pub const PROBES: usize = 256;
 
 /// Where the parts lie.
 pub const PLACES_AT: usize = 4096;
@@ -67,7 +69,7 @@ pub struct Header {
     pub locks: AtomicU32,
     /// Places of the table of texts in use.
     pub texts: AtomicU32,
-    /// Locks that found no room, and are not checked.
+    /// How often a lock was used that found no room, and is not checked.
     pub unchecked: AtomicU32,
     /// Findings that were reported so far, by how bad they are: deadlocks, potential ones, long waits,
     /// inversions, misuse.

@@ -1,8 +1,8 @@
 //! The order in which locks are taken, and what would be a deadlock in another order of events.
 //!
 //! An *edge* A → B says that a task wanted B while it held A. Nodes are classes of locks (those of one name, or
-//! that were initialised in one place), until two of a class are held together: then its locks are nodes of
-//! their own. A circle of edges is a potential deadlock, but for the following.
+//! that were initialised in one place), until two of a class are held together: then each of its locks becomes a node
+//! of its own when it is next held together with another one. A circle of edges is a potential deadlock, but for the following.
 //!
 //! | harmless | how it is told |
 //! | --- | --- |
@@ -14,14 +14,15 @@
 //! | an address that another lock had before | a node ends with its lock |
 //!
 //! *Steady state:* nothing is held: nothing is done. A chain of held locks that this thread has had before is
-//! found by its hash in memory of its own. Otherwise each edge is looked up, without a lock, and is changed
+//! found by its hash in memory of its own; the hash goes by locks and nodes, so that what has become another node, or
+//! another lock at an address, is looked at again. Otherwise each edge is looked up, without a lock, and is changed
 //! under the one lock only if something about it is new. Then a search goes from B back to A: no order is kept
 //! up for that, since a new edge is rare, and stays known for ever.
 //!
 //! *Fork:* edges are copied. One that was being entered in that moment by another thread is whole, or not there.
 #![allow(unsafe_code)]
 
-use super::board::{self, Board};
+use super::board;
 use super::layout::Entry;
 use super::own::{Mine, Own};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -41,9 +42,9 @@ const BUDGET: u32 = 20_000;
 const TASKS: usize = 3;
 const GATES: usize = 4;
 
-/// In [`Node::flags`]: the locks of this class are nodes of their own.
+/// In [`Node::flags`]: the locks of this class are nodes of their own. Its edges count no more.
 const SPLIT: u32 = 1;
-/// The lock is no more, or never was: a class that is split.
+/// The lock is no more, and its edges do not count.
 const RETIRED: u32 = 2;
 /// In [`Edge::modes`]: more tasks than fit have made this edge.
 const MANY: u32 = 1 << 8;
@@ -99,7 +100,7 @@ unsafe impl Sync for Graph {}
 struct Head {
     nodes: AtomicU32,
     searches: AtomicU32,
-    /// Edges that found no room.
+    /// Edges and nodes that found no room.
     lost: AtomicU32,
 }
 
@@ -110,6 +111,8 @@ const SLOTS: usize = EDGES * 2;
 const BYTES: usize = EDGES_AT + SLOTS * size_of::<Edge>();
 
 static GRAPH: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// How many classes were split so far.
+static SPLITS: AtomicU32 = AtomicU32::new(0);
 
 /// The graph; made at its first use. Under the lock when `make`.
 fn graph(make: bool) -> Option<Graph> {
@@ -168,6 +171,7 @@ impl Graph {
     fn new_node(self, key: u64, class: u32) -> Option<u32> {
         let number = self.head().nodes.load(Ordering::Relaxed) + 1;
         if number as usize >= NODES {
+            self.head().lost.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         self.head().nodes.store(number, Ordering::Relaxed);
@@ -188,9 +192,24 @@ impl Graph {
         (1..=known).find(is_it).or_else(|| self.new_node(key, 0))
     }
 
-    fn is_retired(self, number: u32) -> bool {
-        self.node(number).flags.load(Ordering::Relaxed) & RETIRED != 0
+    fn has(self, number: u32, flags: u32) -> bool {
+        self.node(number).flags.load(Ordering::Relaxed) & flags != 0
     }
+
+    /// Gives a lock a node of its own, if its class is split. Under the lock.
+    fn single_out(self, entry: &Entry) {
+        let class = entry.node.load(Ordering::Relaxed);
+        if class != 0 && self.has(class, SPLIT) {
+            let key = self.node(class).key.load(Ordering::Relaxed);
+            let own = self.new_node(key, class).unwrap_or(0);
+            entry.node.store(own, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Orders of locks that found no room, and are not checked.
+pub(super) fn lost() -> u32 {
+    graph(false).map_or(0, |graph| graph.head().lost.load(Ordering::Relaxed))
 }
 
 /// The saved graph, if there is one.
@@ -200,16 +219,7 @@ pub(super) fn current() -> Option<Graph> {
 
 /// The node for a lock of a class that is known by `key`. Under the lock.
 pub(super) fn node_for(key: u64) -> u32 {
-    let node = graph(true).and_then(|graph| {
-        let class = graph.class(key)?;
-        let is_split = graph.node(class).flags.load(Ordering::Relaxed) & SPLIT != 0;
-        if is_split {
-            graph.new_node(key, class)
-        } else {
-            Some(class)
-        }
-    });
-    node.unwrap_or(0)
+    graph(true).and_then(|graph| graph.class(key)).unwrap_or(0)
 }
 
 /// A lock is no more: what was learned of it alone does not count for the next one there.
@@ -229,32 +239,41 @@ const fn is_ordered(kind: Kind) -> bool {
 /// The calling task wants, or has just got, a lock by a call that may wait: notes the order, and returns a
 /// circle that is one edge longer now.
 #[inline]
-pub(super) fn note(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
+pub(super) fn note(
+    own: &Own,
+    lock: Lock,
+    entry: Option<&Entry>,
+    mode: Mode,
+    site: Site,
+) -> Option<Circle> {
+    let entry = entry?;
     if own.is_free() || !is_ordered(lock.kind) {
         return None;
     }
-    let step = |hash: u64, address: usize, mode: Mode| {
-        (hash ^ address as u64 ^ (mode as u64) << 63)
+    let step = |hash: u64, address: usize, node: u32, mode: Mode| {
+        (hash ^ address as u64 ^ u64::from(node) << 47 ^ (mode as u64) << 63)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(23)
     };
-    let chain = own
-        .locks()
-        .fold(1, |hash, mine| step(hash, mine.address, mine.lock().1));
-    let chain = step(chain, lock.address, mode) | 1;
+    // Relaxed, here and below: who sees the change late notes the chain at its next turn.
+    let first = 1 + u64::from(SPLITS.load(Ordering::Relaxed));
+    let chain = own.locks().fold(first, |hash, mine| {
+        step(hash, mine.address, mine.node, mine.lock().1)
+    });
+    let node = entry.node.load(Ordering::Relaxed);
+    let chain = step(chain, lock.address, node, mode) | 1;
     let known = &own.chains[(chain >> 32) as usize % own.chains.len()];
     if known.get() == chain {
         return None;
     }
-    let circle = note_chain(own, lock, mode, site);
+    let circle = note_chain(own, lock, entry, mode, site);
     known.set(chain);
     circle
 }
 
 #[cold]
-fn note_chain(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
+fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> Option<Circle> {
     let board = board::board()?;
-    let wanted = board.lock(lock.address)?;
     let mut found = None;
     for mine in own.locks() {
         let (held, held_mode) = mine.lock();
@@ -264,8 +283,16 @@ fn note_chain(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
         let Some(entry) = board.lock(held.address) else {
             continue;
         };
-        if entry.node.load(Ordering::Relaxed) == wanted.node.load(Ordering::Relaxed) {
-            board::alone(|_| split(board, entry, wanted));
+        let nodes = [entry, wanted].map(|entry| entry.node.load(Ordering::Relaxed));
+        let is_split = |node| graph(false).is_some_and(|graph| graph.has(node, SPLIT));
+        if nodes[0] == nodes[1] || nodes.into_iter().any(is_split) {
+            board::alone(|_| {
+                let graph = graph(true)?;
+                split(graph, entry, wanted);
+                graph.single_out(entry);
+                graph.single_out(wanted);
+                Some(())
+            });
         }
         let new = New {
             from: entry.node.load(Ordering::Relaxed),
@@ -290,21 +317,12 @@ fn note_chain(own: &Own, lock: Lock, mode: Mode, site: Site) -> Option<Circle> {
     found
 }
 
-/// Makes locks of one class nodes of their own. Under the lock.
-fn split(board: Board, one: &Entry, other: &Entry) {
-    let Some(graph) = graph(true) else { return };
+/// Has locks of one class be nodes of their own from now on. Under the lock.
+fn split(graph: Graph, one: &Entry, other: &Entry) {
     let class = one.node.load(Ordering::Relaxed);
-    if class == 0 || class != other.node.load(Ordering::Relaxed) {
-        return;
-    }
-    let node = graph.node(class);
-    node.flags.fetch_or(SPLIT | RETIRED, Ordering::Relaxed);
-    let key = node.key.load(Ordering::Relaxed);
-    for entry in board.locks() {
-        if entry.node.load(Ordering::Relaxed) == class {
-            let own = graph.new_node(key, class).unwrap_or(0);
-            entry.node.store(own, Ordering::Relaxed);
-        }
+    if class != 0 && class == other.node.load(Ordering::Relaxed) && !graph.has(class, SPLIT) {
+        graph.node(class).flags.fetch_or(SPLIT, Ordering::Relaxed);
+        SPLITS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -507,7 +525,7 @@ impl Search {
         }
         let node = self.graph.node(at);
         if node.dead.load(Ordering::Relaxed) == self.number
-            || self.graph.is_retired(at)
+            || self.graph.has(at, SPLIT | RETIRED)
             || self.length == LONGEST
         {
             return false;

@@ -53,7 +53,8 @@ pub(super) extern "C" fn save_at_exit() {
     }
 }
 
-struct Line(Text<1024>);
+/// All texts fit, if each character is written as six.
+struct Line(Text<4096>);
 
 impl Line {
     fn write(&mut self, edge: &Edge) -> Result<bool, fmt::Error> {

@@ -33,8 +33,10 @@ const BYTES: usize = 8192;
 #[derive(Clone, Copy)]
 pub(super) struct Mine {
     pub(super) address: usize,
-    /// As in the record.
+    /// As in the record, but for the depth.
     pub(super) what: u32,
+    /// How often it is held, beyond once.
+    pub(super) depth: u32,
     /// Its node of the order graph.
     pub(super) node: u32,
     pub(super) site: Site,
@@ -47,6 +49,7 @@ impl Mine {
     const NONE: Self = Self {
         address: 0,
         what: 0,
+        depth: 0,
         node: 0,
         site: Site::UNKNOWN,
         since: 0,
@@ -82,6 +85,9 @@ pub(super) struct Own {
 }
 
 const _: () = assert!(size_of::<Own>() <= BYTES);
+
+/// Stands for a thread for which there was no room.
+const UNWATCHED: NonNull<Own> = NonNull::dangling();
 
 thread_local! {
     /// Survives a fork, unlike what leads to it otherwise.
@@ -137,6 +143,7 @@ impl Own {
         super::listen();
         // What follows may itself lock, in an allocator for instance.
         let own = match KNOWN.get() {
+            Some(own) if own == UNWATCHED => return None,
             Some(own) => own,
             None => {
                 let own = sys::arena(BYTES).ok()?.cast();
@@ -155,7 +162,10 @@ impl Own {
         let board = board::board();
         let claimed = board.and_then(Board::claim);
         own.busy.set(false);
-        let (index, place) = claimed?;
+        let Some((index, place)) = claimed else {
+            own.stay_unwatched();
+            return None;
+        };
         own.process.set(thread::process_id());
         own.thread.set(me.tid());
         own.index.set(index as u32);
@@ -168,6 +178,16 @@ impl Own {
         own.keep_private_ones();
         me.set_checked(ptr::from_ref(own).addr());
         Some(own)
+    }
+
+    /// For the rest of the thread's life: what it takes from now on is not known later.
+    fn stay_unwatched(&'static self) {
+        KNOWN.set(Some(UNWATCHED));
+        // A parent's may be in use further up the stack, if it was forked in a signal handler.
+        if self.place.get().is_none() {
+            // SAFETY: nothing leads to it any more.
+            unsafe { sys::leave_arena(NonNull::from(self).cast(), BYTES) };
+        }
     }
 
     /// After a fork: what is shared, or robust, is the parent's still.
@@ -394,6 +414,7 @@ impl Mine {
         Self {
             address: lock.address,
             what: pack(lock, mode),
+            depth: 0,
             node,
             site,
             since: clock::coarse(),
@@ -407,13 +428,8 @@ impl Mine {
             self.address as u64,
             self.site.0,
             self.since,
-            self.what,
+            self.what | (self.depth.min(u32::MAX / DEEPER) * DEEPER),
             self.node,
         );
-    }
-
-    /// How often it is held, beyond once.
-    pub(super) fn depth(&self) -> u32 {
-        self.what / DEEPER
     }
 }

@@ -1,16 +1,10 @@
 //! A board, as seen from outside: for who looks at a process that hangs, or goes on.
 
-use super::foreign::{open, read};
-use super::layout::{
-    Entry, GONE, Header, LOCKS, LOCKS_AT, PLACES, PLACES_AT, Place, TEXTS, TEXTS_AT, Text,
-    lock_slot, text_slot,
-};
+use super::foreign::{find_lock, find_text, open, read};
+use super::layout::{GONE, Header, PLACES, PLACES_AT, Place};
 use crate::atomic::Ordering;
 use crate::hook::{Held, Site, TaskView};
 use rustix::fd::OwnedFd;
-
-/// So far a search in one of the tables goes, whatever stands there.
-const PROBES: usize = 256;
 
 /// The board of another process, or of this one.
 ///
@@ -97,12 +91,7 @@ impl BoardReader {
     /// What is known of the lock at an address.
     #[must_use]
     pub fn lock(&self, address: u64) -> Option<BoardLock> {
-        let first = lock_slot(address);
-        let entry = (0..PROBES)
-            .map(|step| LOCKS_AT + (first + step) % LOCKS * size_of::<Entry>())
-            .map_while(|offset| read::<Entry>(&self.0, offset))
-            .take_while(|entry| entry.address.load(Ordering::Relaxed) != 0)
-            .find(|entry| entry.address.load(Ordering::Relaxed) == address)?;
+        let entry = find_lock(&self.0, address)?;
         (entry.what.load(Ordering::Relaxed) & GONE == 0).then(|| BoardLock {
             name: self.text(entry.name.load(Ordering::Relaxed)),
             made_at: Site(entry.site.load(Ordering::Relaxed)),
@@ -112,13 +101,7 @@ impl BoardReader {
     /// A place in a source, or a name, by its key. What stands there may be any text.
     #[must_use]
     pub fn text(&self, key: u64) -> Option<String> {
-        let first = text_slot(key);
-        let text = (0..PROBES)
-            .map(|step| TEXTS_AT + (first + step) % TEXTS * size_of::<Text>())
-            .map_while(|offset| read::<Text>(&self.0, offset))
-            .take_while(|text| text.key.load(Ordering::Relaxed) != 0)
-            .find(|text| text.key.load(Ordering::Relaxed) == key)?;
-        Some(text.text())
+        Some(find_text(&self.0, key)?.text())
     }
 
     /// What was reported so far.

@@ -1,6 +1,6 @@
 //! What the checker is to do with what it finds: by the variable `LATCHWORK_CHECK`, or by calls.
 //!
-//! The variable is a list, separated by commas:
+//! The variable is a list, separated by commas. (A program with more rights than its caller does not read it.)
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -76,11 +76,12 @@ fn apply(word: &str) {
         "fatal" => set(FATAL, true),
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
-        "json" => {
-            if let Some(descriptor) = look::append_to(value) {
-                JSON.store(descriptor + 1, Ordering::Relaxed);
-            }
-        }
+        "json" => match look::append_to(value) {
+            Some(descriptor) => JSON.store(descriptor + 1, Ordering::Relaxed),
+            None => super::sink::complain(format_args!(
+                "LATCHWORK_CHECK: cannot append findings to {value}"
+            )),
+        },
         "suppress" => suppress_file(value),
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
@@ -109,7 +110,12 @@ fn suppress_file(path: &str) {
     let buffer = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), BYTES) };
     match look::read_beginning(format_args!("{path}"), buffer) {
         Some(text) => {
-            let lines = str::from_utf8(text).unwrap_or("").lines();
+            if text.len() == BYTES {
+                super::sink::complain(format_args!(
+                    "LATCHWORK_CHECK: of {path} the first {BYTES} bytes are read"
+                ));
+            }
+            let lines = text.split(|byte| *byte == b'\n');
             lines.filter_map(id_of_line).for_each(suppress);
         }
         None => super::sink::complain(format_args!(
@@ -120,9 +126,9 @@ fn suppress_file(path: &str) {
     unsafe { memory::leave_arena(memory, BYTES) };
 }
 
-/// `rule id`, with a comment behind `#`.
-fn id_of_line(line: &str) -> Option<u64> {
-    let line = line.split('#').next()?.trim();
+/// `rule id`, with a comment behind `#`, which may be anything.
+fn id_of_line(line: &[u8]) -> Option<u64> {
+    let line = str::from_utf8(line.split(|byte| *byte == b'#').next()?).ok()?;
     let id = line.split_ascii_whitespace().next_back()?;
     u64::from_str_radix(id, 16).ok()
 }
@@ -162,7 +168,9 @@ pub(super) fn is_suppressed(id: u64) -> bool {
 
 fn keep_order_path(path: &str) {
     if path.len() > PATH_BYTES {
-        return;
+        return super::sink::complain(format_args!(
+            "LATCHWORK_CHECK: too long a path for the order of locks"
+        ));
     }
     if let Ok(memory) = memory::arena(PATH_BYTES) {
         // SAFETY: a fresh arena of at least that size.
@@ -200,8 +208,7 @@ pub(super) fn inversion() -> u64 {
     INVERSION.load(Ordering::Relaxed)
 }
 
-/// Switches checking on or off, from now on. What is held then is not known of afterwards: for the
-/// beginning of a program.
+/// Switches checking on or off, for threads that have not used a checked lock yet: for the beginning of a program.
 pub fn set_on(on: bool) {
     read();
     set(OFF, !on);
@@ -247,4 +254,18 @@ pub fn set_inversion(limit: Duration) {
 
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::id_of_line;
+
+    #[test]
+    fn lines_of_suppressions_may_have_comments_in_any_encoding() {
+        assert_eq!(id_of_line(b"one-order 00ff # by M\xfcller\r"), Some(0xff));
+        assert_eq!(id_of_line(b"  10\r"), Some(16));
+        for none in [&b""[..], b"# 12", b"one-order", b"\xff 12"] {
+            assert_eq!(id_of_line(none), None);
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::tag::Tag;
 use super::waits::Wait;
 use super::{board, found, totals};
 use crate::atomic::Ordering;
-use crate::hook::record::{DEEPER, TIMED, TRIED, pack};
+use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
 use crate::region;
 use crate::sys::clock;
@@ -105,7 +105,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
         return Verdict::Go;
     };
     join_region(lock);
-    known::know(&own, lock, site);
+    let entry = known::know(&own, lock, site);
     let flag = if timed { TIMED } else { 0 };
     if lock.kind.has_owner()
         && !lock.traits.contains(Traits::RECURSIVE)
@@ -134,7 +134,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     }
     own.wait
         .set(Some(Wait::begin(&own, lock, mode, site, look.blocker)));
-    let wrong_order = order::note(&own, lock, mode, site);
+    let wrong_order = order::note(&own, lock, entry, mode, site);
     match look.circle {
         Some(circle) => {
             found::deadlock(&circle);
@@ -190,10 +190,10 @@ pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
     let entry = known::know(&own, lock, site);
     let again = lock.traits.contains(Traits::RECURSIVE) || mode == Mode::Shared;
     if again && let Some((place, _)) = own.find(lock.address) {
-        return own.change(place, |mine| mine.what += DEEPER);
+        return own.change(place, |mine| mine.depth += 1);
     }
     if how != How::Tried
-        && let Some(circle) = order::note(&own, lock, mode, site)
+        && let Some(circle) = order::note(&own, lock, entry, mode, site)
     {
         found::wrong_order(&own, &circle);
     }
@@ -249,7 +249,7 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
         return Verdict::Go;
     };
     match own.find(lock.address) {
-        Some((place, mine)) if mine.depth() > 0 => own.change(place, |mine| mine.what -= DEEPER),
+        Some((place, mine)) if mine.depth > 0 => own.change(place, |mine| mine.depth -= 1),
         Some((place, mine)) => {
             own.pop(place);
             totals::held_for(clock::coarse().saturating_sub(mine.since));
@@ -349,7 +349,10 @@ pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
         own.end_wait();
         let entry = board::board().and_then(|board| board.lock(condvar.address));
         if let Some(entry) = entry {
-            entry.waiters.fetch_sub(1, Ordering::Relaxed);
+            // One that was made anew meanwhile, after all were woken, has counted this task never.
+            let less = |count: u32| count.checked_sub(1);
+            let waiters = &entry.waiters;
+            let _ = waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
     }
     if has_mutex {

@@ -1,6 +1,6 @@
 //! What was seen so far, in numbers.
 
-use super::board;
+use super::{board, order};
 use crate::atomic::{AtomicU64, Ordering};
 
 /// What the checker has seen in this process.
@@ -9,8 +9,10 @@ use crate::atomic::{AtomicU64, Ordering};
 pub struct Totals {
     /// Locks, and what else tasks wait for.
     pub locks: u32,
-    /// Those that found no room, and are not checked.
+    /// Uses of others, which found no room and are not checked.
     pub unchecked: u32,
+    /// Orders of locks that found no room, and are not checked.
+    pub lost_orders: u32,
     /// Findings that were reported.
     pub findings: u32,
     /// The longest that a lock was held, in nanoseconds, to a tick of the kernel's.
@@ -39,6 +41,7 @@ pub fn totals() -> Totals {
     Totals {
         locks: header.locks.load(Ordering::Relaxed),
         unchecked: header.unchecked.load(Ordering::Relaxed),
+        lost_orders: order::lost(),
         findings: findings.map(|count| count.load(Ordering::Relaxed)).sum(),
         longest_hold: LONGEST_HOLD.load(Ordering::Relaxed),
     }

@@ -14,7 +14,7 @@ use core::fmt::Write;
 
 /// A place in a program.
 pub(super) fn place(process: u32, site: Site) -> PlaceText {
-    let mut text = PlaceText::EMPTY;
+    let mut text = Shown(PlaceText::EMPTY);
     let _ = match site {
         Site::UNKNOWN => text.write_str("at an unknown place"),
         site if !site.is_location() => look::write_place(process, site.0, &mut text),
@@ -23,7 +23,7 @@ pub(super) fn place(process: u32, site: Site) -> PlaceText {
             None => write!(text, "at an unreadable place of process {process}"),
         },
     };
-    text
+    text.0
 }
 
 /// A text of a process's board.
@@ -36,7 +36,7 @@ fn text_of(process: u32, key: u64) -> Option<Text<128>> {
 
 /// A lock, as a task of a process knows it.
 pub(super) fn lock(process: u32, lock: Lock) -> LockText {
-    let mut name = Text::EMPTY;
+    let mut shown = Shown(Text::EMPTY);
     let mut made_at = PlaceText::EMPTY;
     let known = if process == thread::process_id() {
         board()
@@ -51,12 +51,13 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
     if let Some((key, site)) = known {
         made_at = place(process, site);
         if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
-            let _ = name.write_str(&given);
+            let _ = shown.write_str(&given);
         }
     }
-    if name.is_empty() {
-        crate::region::write_object_name(lock.address, &mut name);
+    if shown.0.is_empty() {
+        crate::region::write_object_name(lock.address, &mut shown);
     }
+    let Shown(mut name) = shown;
     if name.is_empty() && !made_at.is_empty() {
         let _ = write!(name, "<{made_at}>");
     }
@@ -143,17 +144,22 @@ pub(super) fn thread_name(process: u32, thread: u32) -> Text<16> {
 }
 
 /// A name without what a terminal would act on.
-fn clean(name: &str) -> Text<16> {
-    let mut text = Text::EMPTY;
-    for character in name.chars() {
-        let shown = if character.is_control() {
-            '?'
-        } else {
-            character
-        };
-        let _ = text.write_char(shown);
+pub(super) fn clean(name: &str) -> Text<16> {
+    let mut text = Shown(Text::EMPTY);
+    let _ = text.write_str(name);
+    text.0
+}
+
+/// A text without that: names and paths are the program's, or another's.
+struct Shown<const N: usize>(Text<N>);
+
+impl<const N: usize> Write for Shown<N> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        text.chars().try_for_each(|character| {
+            let is_control = character.is_control();
+            self.0.write_char(if is_control { '?' } else { character })
+        })
     }
-    text
 }
 
 /// The same number for the same rule, places and names; in whatever order the tasks are named.

@@ -140,7 +140,7 @@ impl HeldLock {
 // Relaxed in all of this file, where nothing is said: the task's own, or a look whose answer may be stale.
 impl TaskRecord {
     /// Nobody's.
-    #[cfg(loom)]
+    #[cfg(any(loom, test))]
     pub(crate) fn new() -> Self {
         use core::array::from_fn;
         let wide = || AtomicU64::new(0);
@@ -367,13 +367,18 @@ pub struct TaskView {
     pub held: [Option<Held>; HELD],
 }
 
+/// The text in a name's place, as far as it is one.
+pub(crate) fn name_of(name: &[u8; NAME]) -> &str {
+    let end = name.iter().position(|byte| *byte == 0);
+    let name = &name[..end.unwrap_or(NAME)];
+    name.utf8_chunks().next().map_or("", |whole| whole.valid())
+}
+
 impl TaskView {
     /// The thread's name, as far as it is text.
     #[must_use]
     pub fn name(&self) -> &str {
-        let end = self.name.iter().position(|byte| *byte == 0);
-        let name = &self.name[..end.unwrap_or(NAME)];
-        name.utf8_chunks().next().map_or("", |whole| whole.valid())
+        name_of(&self.name)
     }
 
     /// The address of what another task must release before this one can go on: what it wants, or the mutex of a

@@ -205,12 +205,15 @@ fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
     }
 }
 
-/// Calls `read` with the value of a variable of the environment, if it is set and text.
+/// Calls `read` with the value of a variable of the environment, if it is set and text; not in a program that runs
+/// with other rights than its caller's, who could have it write files.
 pub(crate) fn with_variable<R>(name: &CStr, read: impl FnOnce(&str) -> R) -> Option<R> {
     // SAFETY: a C string. (A program that changes its environment while another thread reads it has a race
     // of its own.)
     let value = unsafe { libc::getenv(name.as_ptr()) };
-    if value.is_null() {
+    // SAFETY: reads what the kernel has told the process.
+    let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    if value.is_null() || is_privileged {
         return None;
     }
     // SAFETY: not null, hence a C string, which is read before anybody can change it.

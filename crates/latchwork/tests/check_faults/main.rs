@@ -4,6 +4,7 @@
 //! Each row of the table is a program of its own, in a process that is killed when it has been found out, or
 //! that ends by itself.
 
+mod bounds;
 mod harmless;
 mod kinds;
 mod live;
@@ -21,6 +22,7 @@ fn table() -> Vec<Row> {
         order::rows(),
         processes::rows(),
         harmless::rows(),
+        bounds::rows(),
     ];
     parts.into_iter().flatten().collect()
 }

@@ -1,0 +1,78 @@
+//! Programs that are no harm to who looks at them, though they try.
+#![allow(unsafe_code)]
+
+use super::roles::{task, until_the_end};
+use latchwork::check::layout::{BOARD, BYTES, MAGIC, PLACES, PLACES_AT, Place, VERSION};
+use latchwork_testkit::Seed;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Waits for a word in a file that it has mapped as its own, and whose name is a FIFO's by then.
+pub fn module(path: &str) {
+    std::fs::write(path, [0; 4096]).unwrap();
+    let file = std::fs::File::open(path).unwrap();
+    let rights = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+    let kind = rustix::mm::MapFlags::PRIVATE;
+    // SAFETY: a fresh mapping, which stays.
+    let word = unsafe { rustix::mm::mmap(std::ptr::null_mut(), 4096, rights, kind, &file, 0) };
+    let word = word.unwrap().cast::<u32>();
+    // SAFETY: as above; nobody else knows it.
+    let word = unsafe { AtomicU32::from_ptr(word) };
+    word.store(2, Ordering::Relaxed);
+    std::fs::remove_file(path).unwrap();
+    let rights = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let kind = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, path, kind, rights, 0).unwrap();
+    task("sleeper", || {
+        loop {
+            // SAFETY: the word stays.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word.as_ptr(),
+                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                    2,
+                    0,
+                );
+            }
+        }
+    });
+    until_the_end();
+}
+
+/// Has a board on which anything stands, and always something else.
+pub fn board() {
+    let flags = rustix::fs::MemfdFlags::empty();
+    let board = std::fs::File::from(rustix::fs::memfd_create(BOARD, flags).unwrap());
+    board.set_len(BYTES as u64).unwrap();
+    let mut head = [0xff; 64];
+    head[..8].copy_from_slice(&MAGIC.to_ne_bytes());
+    head[8..12].copy_from_slice(&VERSION.to_ne_bytes());
+    head[12..16].copy_from_slice(&std::process::id().to_ne_bytes());
+    board.write_all_at(&head, 0).unwrap();
+    let mut random = Seed::announced().rng(0);
+    // No place of a table is free: all searches go as far as they may.
+    let mut garbage = vec![0; BYTES - PLACES_AT];
+    random.fill(&mut garbage);
+    board.write_all_at(&garbage, PLACES_AT as u64).unwrap();
+    // Each place says that it is a thread's, and that this waits and has all that it can.
+    let me = std::process::id();
+    for place in 0..PLACES {
+        let at = (PLACES_AT + place * size_of::<Place>()) as u64;
+        for (offset, value) in [(0, me), (4, me), (12, u32::MAX), (44, 1)] {
+            board
+                .write_all_at(&value.to_ne_bytes(), at + offset)
+                .unwrap();
+        }
+    }
+    task("scribe", move || {
+        loop {
+            let mut page = [0; 4096];
+            random.fill(&mut page);
+            let at = random.usize(PLACES_AT..BYTES - page.len());
+            board.write_all_at(&page, at as u64).unwrap();
+            std::thread::yield_now();
+        }
+    });
+    until_the_end();
+}
