@@ -8,7 +8,7 @@
  *     LOG0, LOG1  loggers     take buffers (a counting semaphore), wait for whatever is broadcast
  *     TIM         timer       ticks by an event to the supervisor
  *     SUP         supervisor  waits for all of tick and report; feeds the watchdog (a simple binary semaphore),
- *                             broadcasts the state, and ends it all
+ *                             broadcasts the state, replaces a sensor now and then, wherever it is, and ends it all
  *
  * Usage: plant [seconds]. It checks what must hold and ends with 0 if it did.
  */
@@ -43,7 +43,7 @@ static rtems_id readings, broadcasts, state_lock, bus, buffers, watchdog, done;
 static rtems_id sensors[SENSORS], actuators[ACTUATORS], loggers[LOGGERS], control, timer, supervisor;
 static struct state state;
 static volatile int stopping;
-static uint32_t bus_users, sent[SENSORS], next_number[SENSORS], disorder, logged, fed, bitten, buffers_in_use;
+static uint32_t bus_users, sent[SENSORS], next_number[SENSORS], disorder, logged, fed, bitten, buffers_in_use, replaced;
 
 static void must_at(rtems_status_code status, const char *what, int line)
 {
@@ -78,7 +78,8 @@ static void end(void)
 
 static rtems_task sensor(rtems_task_argument argument)
 {
-	struct reading reading = {(uint32_t)argument, 0, 0};
+	/* One that takes another's place goes on with its numbers. */
+	struct reading reading = {(uint32_t)argument, sent[argument], 0};
 	uint32_t noise = (uint32_t)argument * 7919 + 1;
 	while (!stopping) {
 		rtems_status_code status;
@@ -196,6 +197,28 @@ static rtems_task tick(rtems_task_argument unused)
 	end();
 }
 
+static rtems_id task(const char *name, rtems_task_priority priority)
+{
+	rtems_id id;
+	must(rtems_task_create(rtems_build_name(name[0], name[1], name[2], name[3]), priority,
+			       RTEMS_MINIMUM_STACK_SIZE, RTEMS_DEFAULT_MODES, RTEMS_DEFAULT_ATTRIBUTES, &id));
+	return id;
+}
+
+static rtems_id sensor_task(int index)
+{
+	return task((const char[]){'S', 'E', 'N', (char)('0' + index)}, 30);
+}
+
+static void replace(int index)
+{
+	must(rtems_task_delete(sensors[index]));
+	check(rtems_event_send(sensors[index], EVENT_STOP) == RTEMS_INVALID_ID);
+	sensors[index] = sensor_task(index);
+	must(rtems_task_start(sensors[index], sensor, (rtems_task_argument)index));
+	replaced++;
+}
+
 static rtems_task supervise(rtems_task_argument seconds)
 {
 	rtems_interval last = rtems_clock_get_ticks_since_boot() +
@@ -219,20 +242,14 @@ static rtems_task supervise(rtems_task_argument seconds)
 		must(rtems_semaphore_release(state_lock));
 		must(rtems_message_queue_broadcast(broadcasts, &seen, sizeof seen, &reached));
 		check(reached <= LOGGERS);
+		if (fed % 25 == 24)
+			replace((int)(replaced % SENSORS));
 	}
 	stopping = 1;
 	for (int index = 0; index < ACTUATORS; index++)
 		must(rtems_event_send(actuators[index], EVENT_STOP));
 	must(rtems_message_queue_delete(broadcasts));
 	end();
-}
-
-static rtems_id task(const char *name, rtems_task_priority priority)
-{
-	rtems_id id;
-	must(rtems_task_create(rtems_build_name(name[0], name[1], name[2], name[3]), priority,
-			       RTEMS_MINIMUM_STACK_SIZE, RTEMS_DEFAULT_MODES, RTEMS_DEFAULT_ATTRIBUTES, &id));
-	return id;
 }
 
 int main(int argc, char **argv)
@@ -268,7 +285,7 @@ int main(int argc, char **argv)
 	for (int index = 0; index < ACTUATORS; index++)
 		actuators[index] = task((const char[]){'A', 'C', 'T', (char)('0' + index)}, 12);
 	for (int index = 0; index < SENSORS; index++)
-		sensors[index] = task((const char[]){'S', 'E', 'N', (char)('0' + index)}, 30);
+		sensors[index] = sensor_task(index);
 	for (int index = 0; index < LOGGERS; index++)
 		loggers[index] = task((const char[]){'L', 'O', 'G', (char)('0' + index)}, 100);
 	must(rtems_task_ident(rtems_build_name('C', 'T', 'L', ' '), RTEMS_SEARCH_ALL_NODES, &found));
@@ -282,9 +299,9 @@ int main(int argc, char **argv)
 		must(rtems_task_start(actuators[index], actuator, 0));
 	must(rtems_task_start(control, controller, 0));
 	must(rtems_task_start(timer, tick, 0));
-	must(rtems_task_start(supervisor, supervise, (rtems_task_argument)seconds));
 	for (int index = 0; index < SENSORS; index++)
 		must(rtems_task_start(sensors[index], sensor, (rtems_task_argument)index));
+	must(rtems_task_start(supervisor, supervise, (rtems_task_argument)seconds));
 	check(rtems_task_start(control, controller, 0) == RTEMS_INCORRECT_STATE);
 
 	for (int index = 0; index < SENSORS + ACTUATORS + LOGGERS + 3; index++)
@@ -298,7 +315,7 @@ int main(int argc, char **argv)
 	check(fed > 0 && state.readings > 0);
 	must(rtems_semaphore_delete(bus));
 	check(rtems_semaphore_obtain(bus, RTEMS_WAIT, RTEMS_NO_TIMEOUT) == RTEMS_INVALID_ID);
-	printf("%u readings of %u sent, %u alarms, %u moves, %u logged, fed %u times, bitten %u\n", state.readings,
-	       total, state.alarms, state.moves, logged, fed, bitten);
+	printf("%u readings of %u sent, %u alarms, %u moves, %u logged, fed %u times, bitten %u, %u sensors replaced\n",
+	       state.readings, total, state.alarms, state.moves, logged, fed, bitten, replaced);
 	return 0;
 }

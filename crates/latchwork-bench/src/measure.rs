@@ -237,6 +237,8 @@ fn noise(rows: &[Row]) -> Option<Warning> {
     let factor = |row: &Row| {
         if row.figure.min > 0.0 {
             row.figure.max / row.figure.min
+        } else if row.figure.min == row.figure.max {
+            1.0
         } else {
             f64::INFINITY
         }

@@ -169,7 +169,12 @@ struct lw_classic_options {
 	uint16_t semaphores, message_queues;
 	/* 0 for 10,000. */
 	uint32_t microseconds_per_tick;
+	/* LW_CLASSIC_UNSCHEDULED, or 0. */
+	uint32_t flags;
 };
+
+/* The kernel is not told of the priorities of tasks: they order queues and are inherited, and nothing more. */
+#define LW_CLASSIC_UNSCHEDULED 1u
 
 /* 0, or an error number: EBUSY if a directive was used before, EINVAL for a table that was made otherwise. */
 int lw_classic_configure(const struct lw_classic_options *options);
@@ -227,10 +232,21 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 /* Of this process's tasks, by those who created them. */
 rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id);
 rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument);
-/* RTEMS_SELF, or one that was not started. Of one that runs: RTEMS_NOT_IMPLEMENTED; tell it to end. */
+/*
+ * Of another task it returns when that has ended: where it next waits, in a directive or in a libc function that is a
+ * cancellation point, or at once if it waits there. Its handlers (pthread_cleanup_push(), C++ destructors) run; what it
+ * owns is handed on, and who obtains it gets LW_RTEMS_OWNER_DIED. It is put off while the task has disabled cancellation.
+ * RTEMS_TIMEOUT: the task computes, or spins for a MrsP semaphore, and has not ended within 2 seconds; it will at its
+ * next wait. RTEMS_NOT_IMPLEMENTED: a thread that rtems_task_create() has not made, or one of another process.
+ */
 rtems_status_code rtems_task_delete(rtems_id id);
 void rtems_task_exit(void) __attribute__((noreturn));
 rtems_id rtems_task_self(void);
+/*
+ * At once: a waiting task's place in a queue by priority is another one, and so is what the kernel is told, where it may
+ * be: 1 to 98 are SCHED_FIFO 99 to 2, 99 to 254 are SCHED_FIFO 1, 255 is an ordinary thread. Without the right to
+ * (CAP_SYS_NICE, RLIMIT_RTPRIO), which is said once, the priority counts among tasks only.
+ */
 rtems_status_code rtems_task_set_priority(rtems_id id, rtems_task_priority new_priority,
 					  rtems_task_priority *old_priority);
 /* 0: lets others run. */

@@ -17,9 +17,11 @@
  * arch_ ones stay. LATCHWORK_DEBUG_MUTEXES has each struct mutex check them, too.
  *
  * The rules: one task holds a mutex at a time, and only it unlocks it, once; it is not taken again while it is
- * held; it is initialised by the calls here, and neither copied nor overwritten; a task does not end with one held,
- * nor is memory freed where a held one lies (mutex_debug_check_free()). A violation is told with the mutex's name
- * and where it was taken, and ends the program, unless mutex_debug_on_violation() was told something else.
+ * held; it is initialised by the calls here, and neither copied nor overwritten while it is in use; a task does not
+ * end with one held, nor is memory freed where a held one lies (mutex_debug_check_free()); tasks take mutexes in one
+ * order, and do not wait for each other in a circle. The checker is the library's: its report says which mutexes,
+ * which tasks, where taken and where asked for, and the program goes on as it would without it. LATCHWORK_CHECK=fatal
+ * in the environment ends it; mutex_debug_on_violation() takes the text.
  *
  * Signs are those of Linux: mutex_trylock() is 1 when it was taken, down_trylock() is 0 then; calls that can be
  * interrupted answer 0 or -EINTR. Time-outs are in jiffies, milliseconds here (HZ is 1000).
@@ -38,30 +40,31 @@ extern "C" {
 /* A mutex that checks its rules. Initialise it by what is here: the fields are the library's. */
 struct mutex_debug {
 	lw_mutex_t lw_lock;
-	uint32_t lw_owner;
 	uint32_t lw_magic;
+	uint32_t lw_state;
 	uint32_t lw_line;
 	const struct mutex_debug *lw_self;
 	const char *lw_name;
 	const char *lw_file;
-	struct mutex_debug *lw_next;
 };
 
 #define LW__MAGIC 0x6d757478u
-/* Taken before anybody ran: whoever comes first may release it. */
-#define LW__ANYBODY UINT32_MAX
+/* In lw_state: taken before anybody ran, and whoever comes first may release it. */
+#define LW__NOBODYS 2u
 
 int mutex_debug_lock(struct mutex_debug *mutex, unsigned how, const char *file, unsigned line);
 void mutex_debug_unlock(struct mutex_debug *mutex, const char *file, unsigned line);
 int mutex_debug_is_locked(const struct mutex_debug *mutex);
-void mutex_debug_init(struct mutex_debug *mutex, const char *name, int locked);
+void mutex_debug_init(struct mutex_debug *mutex, const char *name, int locked, const char *file, unsigned line);
 /* As sema_init(): 1 is unlocked, 0 locked, and anything else no mutex's count. */
-void mutex_debug_sema_init(struct mutex_debug *mutex, const char *name, int count);
-/* Where memory is about to be freed: none of the calling task's held mutexes may lie there. */
-void mutex_debug_check_free(const void *memory, size_t bytes);
-/* What to do with the text of a violation instead of ending the program; NULL for that again. */
+void mutex_debug_sema_init(struct mutex_debug *mutex, const char *name, int count, const char *file,
+			   unsigned line);
+/* Where memory is about to be freed: nobody's held mutexes may lie there, and those that lie there are no more. */
+#define mutex_debug_check_free(memory, bytes) mutex_debug_freed(memory, bytes, __FILE__, __LINE__)
+void mutex_debug_freed(const void *memory, size_t bytes, const char *file, unsigned line);
+/* Whom to give the text of a finding instead of standard error; NULL for that again. */
 void mutex_debug_on_violation(void (*handler)(const char *text));
-/* Writes the calling task's held mutexes to standard error, the last one first. */
+/* Writes what each thread of the process holds to standard error. */
 void mutex_debug_show_held(void);
 
 /* 0 if the time has passed, else what is left of it, at least 1. */
@@ -91,9 +94,9 @@ struct completion {
 	lw_completion_t lw_done;
 };
 
-#define LW__DEBUG_INITIALIZER(name, self, owner, word)                                                \
+#define LW__DEBUG_INITIALIZER(name, self, state, word)                                                \
 	{                                                                                             \
-		{word}, owner, LW__MAGIC, 0, self, #name, NULL, NULL                                  \
+		{word}, LW__MAGIC, state, __LINE__, self, #name, __FILE__                             \
 	}
 #define __MUTEX_DEBUG_INITIALIZER(name) LW__DEBUG_INITIALIZER(name, &(name), 0, 0)
 #ifdef LATCHWORK_DEBUG_MUTEXES
@@ -103,7 +106,7 @@ struct completion {
 #endif
 #ifdef LATCHWORK_DEBUG_MUTEX_FULL
 #define LW__SEMAPHORE_MUTEX(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, 0, 0)}
-#define LW__SEMAPHORE_LOCKED(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, LW__ANYBODY, 1)}
+#define LW__SEMAPHORE_LOCKED(name) {LW__DEBUG_INITIALIZER(name, &(name).lw_mutex, LW__NOBODYS, 1)}
 #else
 #define LW__SEMAPHORE_MUTEX(name) {LW_SEM_INITIALIZER(1)}
 #define LW__SEMAPHORE_LOCKED(name) {LW_SEM_INITIALIZER(0)}
@@ -182,9 +185,9 @@ static inline int lw__mutex_is_locked(const struct mutex *mutex)
 {
 	return mutex_debug_is_locked(&mutex->lw_mutex);
 }
-static inline void lw__mutex_init(struct mutex *mutex, const char *name)
+static inline void lw__mutex_init(struct mutex *mutex, const char *name, LW__PLACE)
 {
-	mutex_debug_init(&mutex->lw_mutex, name, 0);
+	mutex_debug_init(&mutex->lw_mutex, name, 0, file, line);
 }
 #else
 static inline void lw__mutex_lock(struct mutex *mutex, LW__PLACE)
@@ -211,9 +214,9 @@ static inline int lw__mutex_is_locked(const struct mutex *mutex)
 {
 	return (lw_mutex_is_locked)(&mutex->lw_mutex);
 }
-static inline void lw__mutex_init(struct mutex *mutex, const char *name)
+static inline void lw__mutex_init(struct mutex *mutex, const char *name, LW__PLACE)
 {
-	(void)name;
+	(void)name, (void)file, (void)line;
 	(void)lw_mutex_init(&mutex->lw_mutex);
 }
 #endif
@@ -231,9 +234,9 @@ static inline int lw__debug_down_trylock(struct mutex_debug *mutex, LW__PLACE)
 {
 	return !lw__debug_trylock(mutex, file, line);
 }
-static inline void lw__debug_init(struct mutex_debug *mutex, const char *name)
+static inline void lw__debug_init(struct mutex_debug *mutex, const char *name, LW__PLACE)
 {
-	mutex_debug_init(mutex, name, 0);
+	mutex_debug_init(mutex, name, 0, file, line);
 }
 static inline int lw__debug_count(const struct mutex_debug *mutex) { return !mutex_debug_is_locked(mutex); }
 
@@ -259,9 +262,9 @@ static inline int lw__arch_down_trylock(struct arch_semaphore *sem, LW__PLACE)
 	return lw__down_trylock(&sem->lw_sem);
 }
 static inline int lw__arch_count(const struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
-static inline void lw__arch_sema_init(struct arch_semaphore *sem, const char *name, int count)
+static inline void lw__arch_sema_init(struct arch_semaphore *sem, const char *name, int count, LW__PLACE)
 {
-	(void)name;
+	(void)name, (void)file, (void)line;
 	lw__sema_init(&sem->lw_sem, count);
 }
 
@@ -281,9 +284,9 @@ static inline int lw__sem_down_trylock(struct semaphore *sem, LW__PLACE)
 	return lw__debug_down_trylock(&sem->lw_mutex, file, line);
 }
 static inline int lw__sem_count(const struct semaphore *sem) { return lw__debug_count(&sem->lw_mutex); }
-static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count)
+static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count, LW__PLACE)
 {
-	mutex_debug_sema_init(&sem->lw_mutex, name, count);
+	mutex_debug_sema_init(&sem->lw_mutex, name, count, file, line);
 }
 #else
 static inline void lw__sem_down(struct semaphore *sem, LW__PLACE)
@@ -307,9 +310,9 @@ static inline int lw__sem_down_trylock(struct semaphore *sem, LW__PLACE)
 	return lw__down_trylock(&sem->lw_sem);
 }
 static inline int lw__sem_count(const struct semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
-static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count)
+static inline void lw__sem_sema_init(struct semaphore *sem, const char *name, int count, LW__PLACE)
 {
-	(void)name;
+	(void)name, (void)file, (void)line;
 	lw__sema_init(&sem->lw_sem, count);
 }
 #endif

@@ -1,37 +1,142 @@
 /*
- * Tasks of the classic interface: threads that wait to be started. What the classic objects know of a task (its
- * id, its priority) is the region's; here is who was created under which name.
+ * Tasks of the classic interface: threads that wait to be started, and the directives in which they may wait. What the
+ * classic objects know of a task (its id, its priority) is the region's; here is who was created under which name.
+ *
+ * A task that another one deletes is cancelled, as by pthread_cancel(): it ends where it next waits in a directive or
+ * in libc, and libc's own waits know that. A wait in a directive is Rust code, and no frame of Rust may be unwound. So
+ * the task's word `stop` is set, and the sleepers of the region are woken: the wait ends as if time had run out, and
+ * the frame of C that called it acts upon the request. What the wait has brought before is kept, and the task ends at
+ * its next one.
  */
 #include "classic.h"
 #include "internal.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 uint64_t latchwork_classic_tick(void);
+int latchwork_classic_is_scheduled(void);
+void latchwork_classic_wake(void);
+void latchwork_task_stops_by(const uint32_t *stop);
+rtems_status_code latchwork_semaphore_obtain(rtems_id id, rtems_option options, rtems_interval timeout);
+rtems_status_code latchwork_event_receive(rtems_event_set in, rtems_option options, rtems_interval ticks,
+					  rtems_event_set *out);
+rtems_status_code latchwork_event_system_receive(rtems_event_set in, rtems_option options, rtems_interval ticks,
+						 rtems_event_set *out);
+rtems_status_code latchwork_event_transient_receive(rtems_option options, rtems_interval ticks);
+rtems_status_code latchwork_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
+						  rtems_option options, rtems_interval timeout);
+rtems_status_code latchwork_rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size,
+							rtems_option options, rtems_interval timeout);
+
+/* ---- tasks ---- */
 
 enum state { WAITS, STARTED, DELETED };
 
 struct task {
 	struct task *next;
+	pthread_t thread;
+	/* A child of a fork has a copy of this, and not the thread. */
+	pid_t process;
 	rtems_id id;
 	rtems_name name;
 	enum state state;
+	/* Its own, and of those who delete it. Under the lock. */
+	unsigned references;
+	/* Not 0 once it is to end. */
+	uint32_t stop;
 	rtems_task_entry entry;
 	rtems_task_argument argument;
-	lw_completion_t ready, started;
+	lw_completion_t ready, started, ended;
 	rtems_task_priority priority;
 	rtems_status_code status;
 };
 
 static LW_DEFINE_MUTEX(lock);
 static struct task *tasks;
+/* The calling thread, if rtems_task_create() has made it. */
+static __thread struct task *me;
+
+/* ---- directives that may wait ---- */
+
+static void begin_wait(void)
+{
+	/*
+	 * Acquire: the request came before the word was set. So who finds the word set and gets past the request does
+	 * not want to hear of it, or is ending: its handlers may wait.
+	 */
+	int is_deaf = me != NULL && __atomic_load_n(&me->stop, __ATOMIC_ACQUIRE) != 0;
+	pthread_testcancel();
+	if (me != NULL)
+		latchwork_task_stops_by(is_deaf ? NULL : &me->stop);
+}
+
+/* A request to end that came before is acted upon, and one that came during a wait that brought nothing. */
+#define WAIT(call)                                                                                    \
+	do {                                                                                          \
+		rtems_status_code status_;                                                            \
+		begin_wait();                                                                         \
+		status_ = call;                                                                       \
+		if (status_ != RTEMS_SUCCESSFUL && status_ != LW_RTEMS_OWNER_DIED)                    \
+			pthread_testcancel();                                                         \
+		return status_;                                                                       \
+	} while (0)
+
+rtems_status_code rtems_semaphore_obtain(rtems_id id, rtems_option option_set, rtems_interval timeout)
+{
+	WAIT(latchwork_semaphore_obtain(id, option_set, timeout));
+}
+
+rtems_status_code rtems_event_receive(rtems_event_set event_in, rtems_option option_set, rtems_interval ticks,
+				      rtems_event_set *event_out)
+{
+	WAIT(latchwork_event_receive(event_in, option_set, ticks, event_out));
+}
+
+rtems_status_code rtems_event_system_receive(rtems_event_set event_in, rtems_option option_set,
+					     rtems_interval ticks, rtems_event_set *event_out)
+{
+	WAIT(latchwork_event_system_receive(event_in, option_set, ticks, event_out));
+}
+
+rtems_status_code rtems_event_transient_receive(rtems_option option_set, rtems_interval ticks)
+{
+	WAIT(latchwork_event_transient_receive(option_set, ticks));
+}
+
+rtems_status_code rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size, rtems_option option_set,
+					      rtems_interval timeout)
+{
+	WAIT(latchwork_rtems_message_queue_receive(id, buffer, size, option_set, timeout));
+}
+
+rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
+					   rtems_option option_set, rtems_interval timeout)
+{
+	WAIT(latchwork_message_queue_receive(id, buffer, room, size, option_set, timeout));
+}
+
+/* ---- their lives ---- */
+
+static void drop(struct task *task)
+{
+	unsigned left;
+	lw_mutex_lock(&lock);
+	left = --task->references;
+	lw_mutex_unlock(&lock);
+	if (left == 0)
+		free(task);
+}
 
 static void forget(void *argument)
 {
 	struct task *task = argument, **place;
+	latchwork_task_stops_by(NULL);
+	me = NULL;
 	lw_mutex_lock(&lock);
 	for (place = &tasks; *place != NULL; place = &(*place)->next)
 		if (*place == task) {
@@ -39,7 +144,20 @@ static void forget(void *argument)
 			break;
 		}
 	lw_mutex_unlock(&lock);
-	free(task);
+	lw_completion_complete_all(&task->ended);
+	drop(task);
+}
+
+/* The kernel was told of a priority that is a real-time one to it. Says once if it would not hear of it. */
+static void say_if_refused(rtems_task_priority priority)
+{
+	static int said;
+	if (priority == RTEMS_MAXIMUM_PRIORITY || !latchwork_classic_is_scheduled() ||
+	    sched_getscheduler(0) == SCHED_FIFO || __atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		return;
+	fputs("latchwork: priorities of RTEMS tasks order their queues and are inherited, but the kernel does not go "
+	      "by them: that takes CAP_SYS_NICE, or an RLIMIT_RTPRIO\n",
+	      stderr);
 }
 
 static void *run(void *argument)
@@ -59,7 +177,11 @@ static void *run(void *argument)
 		lw_completion_complete(&task->ready);
 		return NULL;
 	}
+	say_if_refused(task->priority);
+	task->thread = pthread_self();
+	task->process = getpid();
 	pthread_cleanup_push(forget, task);
+	me = task;
 	lw_completion_complete(&task->ready);
 	lw_completion_wait(&task->started);
 	lw_mutex_lock(&lock);
@@ -100,6 +222,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_NO_MEMORY;
 	task->name = name;
 	task->priority = initial_priority;
+	task->references = 1;
 	if (stack_size < RTEMS_MINIMUM_STACK_SIZE)
 		stack_size = RTEMS_MINIMUM_STACK_SIZE;
 	pthread_attr_init(&attributes);
@@ -147,11 +270,12 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 	return status;
 }
 
-/* From "waits" to another state. */
-static rtems_status_code release(rtems_id id, enum state to, rtems_task_entry entry, rtems_task_argument argument)
+rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument)
 {
 	rtems_status_code status = RTEMS_SUCCESSFUL;
 	struct task *task;
+	if (entry_point == NULL)
+		return RTEMS_INVALID_ADDRESS;
 	lw_mutex_lock(&lock);
 	task = find(id);
 	if (task == NULL)
@@ -159,8 +283,8 @@ static rtems_status_code release(rtems_id id, enum state to, rtems_task_entry en
 	else if (task->state != WAITS)
 		status = RTEMS_INCORRECT_STATE;
 	else {
-		task->state = to;
-		task->entry = entry;
+		task->state = STARTED;
+		task->entry = entry_point;
 		task->argument = argument;
 		lw_completion_complete(&task->started);
 	}
@@ -168,25 +292,82 @@ static rtems_status_code release(rtems_id id, enum state to, rtems_task_entry en
 	return status;
 }
 
-rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rtems_task_argument argument)
-{
-	if (entry_point == NULL)
-		return RTEMS_INVALID_ADDRESS;
-	return release(id, STARTED, entry_point, argument);
-}
-
 void rtems_task_exit(void)
 {
 	pthread_exit(NULL);
 }
 
+static void drop_it(void *task)
+{
+	drop(task);
+}
+
+/* How long a deletion waits for a task that computes, in milliseconds. */
+#define PATIENCE 2000
+
+static rtems_status_code wait_for_end(struct task *task)
+{
+	rtems_task_priority priority;
+	unsigned waited = 0, pause = 1;
+	struct timespec end;
+	for (;;) {
+		/* Again and again: the task may have been about to sleep. */
+		latchwork_classic_wake();
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		end.tv_nsec += (long)pause * 1000000;
+		if (end.tv_nsec >= 1000000000) {
+			end.tv_sec++;
+			end.tv_nsec -= 1000000000;
+		}
+		/* Its handlers and destructors have run, and then the region has let go of it: its id is nobody's. */
+		if (lw_completion_timedwait(&task->ended, &end) == 0) {
+			if (rtems_task_set_priority(task->id, RTEMS_CURRENT_PRIORITY, &priority) == RTEMS_INVALID_ID)
+				return RTEMS_SUCCESSFUL;
+			pause = 1;
+			end.tv_sec = 0;
+			end.tv_nsec = 100000;
+			nanosleep(&end, NULL);
+		}
+		waited += pause;
+		if (waited > PATIENCE)
+			return RTEMS_TIMEOUT;
+		if (pause < 32)
+			pause *= 2;
+	}
+}
+
 rtems_status_code rtems_task_delete(rtems_id id)
 {
 	rtems_status_code status;
+	rtems_task_priority priority;
+	struct task *task;
 	if (id == RTEMS_SELF || id == rtems_task_self())
 		rtems_task_exit();
-	status = release(id, DELETED, NULL, 0);
-	return status == RTEMS_INCORRECT_STATE ? RTEMS_NOT_IMPLEMENTED : status;
+	lw_mutex_lock(&lock);
+	task = find(id);
+	if (task != NULL && task->process != getpid())
+		task = NULL;
+	if (task != NULL) {
+		task->references++;
+		if (task->state == WAITS) {
+			task->state = DELETED;
+			lw_completion_complete(&task->started);
+		} else {
+			/* Its thread is there: it takes the lock before it ends. */
+			pthread_cancel(task->thread);
+			/* Release: see begin_wait(). */
+			__atomic_store_n(&task->stop, 1, __ATOMIC_RELEASE);
+		}
+	}
+	lw_mutex_unlock(&lock);
+	if (task == NULL) {
+		status = rtems_task_set_priority(id, RTEMS_CURRENT_PRIORITY, &priority);
+		return status == RTEMS_SUCCESSFUL ? RTEMS_NOT_IMPLEMENTED : RTEMS_INVALID_ID;
+	}
+	pthread_cleanup_push(drop_it, task);
+	status = wait_for_end(task);
+	pthread_cleanup_pop(1);
+	return status;
 }
 
 /* ---- time ---- */
@@ -203,6 +384,7 @@ rtems_status_code rtems_task_wake_after(rtems_interval ticks)
 	uint64_t end, tick = latchwork_classic_tick();
 	struct timespec at;
 	if (ticks == RTEMS_YIELD_PROCESSOR) {
+		pthread_testcancel();
 		sched_yield();
 		return RTEMS_SUCCESSFUL;
 	}

@@ -1,10 +1,16 @@
-//! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`.
+//! RTEMS's classic interface: see `include/classic.h`. Tasks are in `classic.c`, and so are the directives that may
+//! wait: a task that is to end does so in a frame of C.
+//!
+//! Cancellation is disabled while Rust code runs: it opens files, for one, which libc would act upon a request in.
 #![allow(unsafe_code)]
 
+use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::slice;
+use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 use latchwork::classic::{self, Classic, ClassicError, ClassicOptions, Id, Interval, Name, Status};
+use latchwork::foreign;
 use latchwork::mutex::Mutex;
 use latchwork::region::{Region, RegionOptions};
 use libc::{EBUSY, EINVAL, ENOMEM};
@@ -20,13 +26,25 @@ struct Options {
     semaphores: u16,
     message_queues: u16,
     microseconds_per_tick: u32,
+    flags: u32,
 }
 
-static CLASSIC: OnceLock<Classic<'static>> = OnceLock::new();
+/// `LW_CLASSIC_UNSCHEDULED`
+const UNSCHEDULED: u32 = 1;
+
+/// The table, and where it lies.
+struct Made {
+    table: Classic<'static>,
+    region: &'static Region,
+    /// Whether the kernel is to know the priorities of tasks.
+    is_scheduled: bool,
+}
+
+static CLASSIC: OnceLock<Made> = OnceLock::new();
 /// Of those who make it.
 static MAKING: Mutex<()> = Mutex::new(());
 
-fn make(options: Option<&Options>) -> Result<Classic<'static>, c_int> {
+fn make(options: Option<&Options>) -> Result<Made, c_int> {
     let mut table = ClassicOptions::new();
     let mut region = RegionOptions::new().max_bytes(MEMORY).label("classic");
     let mut name = None;
@@ -57,16 +75,21 @@ fn make(options: Option<&Options>) -> Result<Classic<'static>, c_int> {
     };
     // For as long as the process: ids may be used at any time.
     let region: &'static Region = Box::leak(Box::new(region));
-    Classic::create(region, &table).map_err(|error| match error {
+    let table = Classic::create(region, &table).map_err(|error| match error {
         ClassicError::Object(_) => ENOMEM,
         _ => EINVAL,
+    })?;
+    Ok(Made {
+        table,
+        region,
+        is_scheduled: options.is_none_or(|options| options.flags & UNSCHEDULED == 0),
     })
 }
 
 /// The table, which the first directive makes.
-fn table() -> Result<&'static Classic<'static>, Status> {
-    if let Some(table) = CLASSIC.get() {
-        return Ok(table);
+fn made() -> Result<&'static Made, Status> {
+    if let Some(made) = CLASSIC.get() {
+        return Ok(made);
     }
     let _making = MAKING.lock();
     if CLASSIC.get().is_none() {
@@ -76,8 +99,78 @@ fn table() -> Result<&'static Classic<'static>, Status> {
     CLASSIC.get().ok_or(Status::InternalError)
 }
 
+fn table() -> Result<&'static Classic<'static>, Status> {
+    made().map(|made| &made.table)
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+const CANCEL_ENABLE: c_int = 0;
+const CANCEL_DISABLE: c_int = 1;
+
+/// The calling thread is not cancelled while this lives.
+struct Undisturbed {
+    before: c_int,
+}
+
+impl Undisturbed {
+    fn begin() -> Self {
+        let mut before = CANCEL_DISABLE;
+        // SAFETY: a place for the state.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for Undisturbed {
+    fn drop(&mut self) {
+        // SAFETY: null: nobody wants to know. A request is not acted upon here, unless the thread has asked for that
+        // at any instruction, and must not call a directive then.
+        unsafe { pthread_setcancelstate(self.before, core::ptr::null_mut()) };
+    }
+}
+
 fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
+    let _undisturbed = Undisturbed::begin();
     table().map_or_else(Status::code, |table| directive(table).code())
+}
+
+thread_local! {
+    /// Not 0 once the task is to end; of tasks that `classic.c` has made.
+    static STOP: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
+}
+
+/// A directive that may wait: as long as the task is not to end.
+fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
+    let undisturbed = Undisturbed::begin();
+    let is_to_hear = undisturbed.before == CANCEL_ENABLE;
+    foreign::lend_stop_word(STOP.get().filter(|_| is_to_hear));
+    let status = table().map_or_else(Status::code, |table| directive(table).code());
+    foreign::lend_stop_word(None);
+    status
+}
+
+/// The calling thread has become a task, which `stop` is to end; with a null pointer it is one no more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn latchwork_task_stops_by(stop: *const u32) {
+    // SAFETY: the caller's, for as long as the thread is in directives; it is changed by atomic operations only.
+    STOP.set(unsafe { stop.cast::<AtomicU32>().as_ref() });
+}
+
+/// Has all who sleep in the region look again.
+#[unsafe(no_mangle)]
+extern "C" fn latchwork_classic_wake() {
+    if let Some(made) = CLASSIC.get() {
+        foreign::wake_sleepers(made.region);
+    }
+}
+
+/// Whether the kernel is to know the priorities of tasks.
+#[unsafe(no_mangle)]
+extern "C" fn latchwork_classic_is_scheduled() -> c_int {
+    let _undisturbed = Undisturbed::begin();
+    made().is_ok_and(|made| made.is_scheduled).into()
 }
 
 #[unsafe(no_mangle)]
@@ -86,6 +179,7 @@ unsafe extern "C" fn lw_classic_configure(options: *const Options) -> c_int {
     let Some(options) = (unsafe { options.as_ref() }) else {
         return EINVAL;
     };
+    let _undisturbed = Undisturbed::begin();
     let _making = MAKING.lock();
     if CLASSIC.get().is_some() {
         return EBUSY;
@@ -102,6 +196,7 @@ unsafe extern "C" fn lw_classic_configure(options: *const Options) -> c_int {
 /// Microseconds of a tick; 0 if there is no table.
 #[unsafe(no_mangle)]
 extern "C" fn latchwork_classic_tick() -> u64 {
+    let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.tick().as_micros() as u64)
 }
 
@@ -150,8 +245,8 @@ extern "C" fn rtems_semaphore_delete(id: Id) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn rtems_semaphore_obtain(id: Id, options: u32, timeout: Interval) -> u32 {
-    with(|table| table.semaphore_obtain(id, options, timeout))
+extern "C" fn latchwork_semaphore_obtain(id: Id, options: u32, timeout: Interval) -> u32 {
+    with_wait(|table| table.semaphore_obtain(id, options, timeout))
 }
 
 #[unsafe(no_mangle)]
@@ -182,7 +277,7 @@ extern "C" fn rtems_event_send(id: Id, event_in: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_event_receive(
+unsafe extern "C" fn latchwork_event_receive(
     event_in: u32,
     options: u32,
     ticks: Interval,
@@ -190,7 +285,7 @@ unsafe extern "C" fn rtems_event_receive(
 ) -> u32 {
     // SAFETY: the caller's.
     let event_out = unsafe { out(event_out) };
-    with(|table| table.event_receive(event_in, options, ticks, event_out))
+    with_wait(|table| table.event_receive(event_in, options, ticks, event_out))
 }
 
 #[unsafe(no_mangle)]
@@ -199,7 +294,7 @@ extern "C" fn rtems_event_system_send(id: Id, event_in: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_event_system_receive(
+unsafe extern "C" fn latchwork_event_system_receive(
     event_in: u32,
     options: u32,
     ticks: Interval,
@@ -207,7 +302,7 @@ unsafe extern "C" fn rtems_event_system_receive(
 ) -> u32 {
     // SAFETY: the caller's.
     let event_out = unsafe { out(event_out) };
-    with(|table| table.event_system_receive(event_in, options, ticks, event_out))
+    with_wait(|table| table.event_system_receive(event_in, options, ticks, event_out))
 }
 
 #[unsafe(no_mangle)]
@@ -218,11 +313,11 @@ extern "C" fn rtems_event_transient_send(id: Id) -> u32 {
 fn receive_transient(options: u32, ticks: Interval) -> u32 {
     let mut received = 0;
     let event = classic::EVENT_SYSTEM_TRANSIENT;
-    with(|table| table.event_system_receive(event, options, ticks, Some(&mut received)))
+    with_wait(|table| table.event_system_receive(event, options, ticks, Some(&mut received)))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn rtems_event_transient_receive(options: u32, ticks: Interval) -> u32 {
+extern "C" fn latchwork_event_transient_receive(options: u32, ticks: Interval) -> u32 {
     receive_transient(options, ticks)
 }
 
@@ -284,7 +379,7 @@ unsafe extern "C" fn rtems_message_queue_broadcast(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn lw_message_queue_receive(
+unsafe extern "C" fn latchwork_message_queue_receive(
     id: Id,
     buffer: *mut c_void,
     room: usize,
@@ -298,11 +393,11 @@ unsafe extern "C" fn lw_message_queue_receive(
         let buffer = (!buffer.is_null()).then(|| slice::from_raw_parts_mut(buffer.cast(), room));
         (buffer, out(size))
     };
-    with(|table| table.message_queue_receive(id, buffer, size, options, timeout))
+    with_wait(|table| table.message_queue_receive(id, buffer, size, options, timeout))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_message_queue_receive(
+unsafe extern "C" fn latchwork_rtems_message_queue_receive(
     id: Id,
     buffer: *mut c_void,
     size: *mut usize,
@@ -314,7 +409,9 @@ unsafe extern "C" fn rtems_message_queue_receive(
         .ok()
         .and_then(|table| table.message_queue_max_message_size(id));
     // SAFETY: as there.
-    unsafe { lw_message_queue_receive(id, buffer, room.unwrap_or(0), size, options, timeout) }
+    unsafe {
+        latchwork_message_queue_receive(id, buffer, room.unwrap_or(0), size, options, timeout)
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -333,6 +430,7 @@ unsafe extern "C" fn rtems_message_queue_flush(id: Id, count: *mut u32) -> u32 {
 
 #[unsafe(no_mangle)]
 extern "C" fn rtems_task_self() -> Id {
+    let _undisturbed = Undisturbed::begin();
     table().map_or(0, |table| table.task_self())
 }
 
@@ -344,5 +442,12 @@ unsafe extern "C" fn rtems_task_set_priority(
 ) -> u32 {
     // SAFETY: the caller's.
     let old = unsafe { out(old_priority) };
-    with(|table| table.task_set_priority(id, new_priority, old))
+    with(|table| {
+        let status = table.task_set_priority(id, new_priority, old);
+        let is_new = status == Status::Successful && new_priority != classic::CURRENT_PRIORITY;
+        if is_new && CLASSIC.get().is_some_and(|made| made.is_scheduled) {
+            return table.task_mirror(id, true);
+        }
+        status
+    })
 }

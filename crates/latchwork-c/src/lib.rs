@@ -9,6 +9,7 @@
 //! | `include/coproc.h` | the CoProc library's interface |
 //! | `include/migrate.h` | from semaphores to mutexes, type by type |
 //! | `include/classic.h` | RTEMS's classic interface |
+//! | `src/debug.rs` | mutexes that tell the checker what is done with them |
 //! | `src/inline.c` | each inline function as a symbol |
 //! | `src/wait.c`, `src/once.c` | where a thread may be unwound: no frame of Rust is on its stack there |
 //! | `latchwork.map` | what is exported, with its version |
@@ -18,6 +19,7 @@
 
 mod classic;
 mod coproc;
+mod debug;
 mod lock;
 mod pause;
 

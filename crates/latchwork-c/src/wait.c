@@ -30,6 +30,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Negative twins of the tests: a cancelled waiter keeps what it was told (1), or the token's wake-up (2). */
+#ifndef LATCHWORK_TWIN
+#define LATCHWORK_TWIN 0
+#endif
+
 /* ---- points in time ---- */
 
 /* To nanoseconds of CLOCK_MONOTONIC; EINVAL if it is none. */
@@ -128,7 +133,7 @@ static int call(const struct latchwork_call *call)
 
 static void end_cancelled(void *pause)
 {
-	latchwork_pause_end(pause, 0, 1);
+	latchwork_pause_end(pause, 0, LATCHWORK_TWIN != 1);
 }
 
 static int sleep_on(struct latchwork_pause *pause)
@@ -186,7 +191,7 @@ static void leave(void *argument)
 	struct counter *counter = asleep->counter;
 	/* Sequentially consistent: this waiter's wake-up may have been for the token that is there. */
 	__atomic_fetch_sub(&counter->waiters, 1, __ATOMIC_SEQ_CST);
-	if (__atomic_load_n(&counter->count, __ATOMIC_SEQ_CST) != 0 &&
+	if (LATCHWORK_TWIN != 2 && __atomic_load_n(&counter->count, __ATOMIC_SEQ_CST) != 0 &&
 	    __atomic_load_n(&counter->waiters, __ATOMIC_SEQ_CST) != 0)
 		lw__wake(&counter->count, 1, asleep->shared);
 }
@@ -234,4 +239,26 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 		if (error == ETIMEDOUT || (error == EINTR && how == LW__INTERRUPTIBLE))
 			return error;
 	}
+}
+
+/* migrate.h's: in jiffies, which are milliseconds. 0 if the time has passed, else what is left of it, at least 1. */
+unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies);
+unsigned long lw__wait_for_completion(lw_completion_t *done, unsigned long jiffies)
+{
+	struct timespec now, end;
+	long left;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	end = now;
+	end.tv_sec += (time_t)(jiffies / 1000 > 1000000000 ? 1000000000 : jiffies / 1000);
+	end.tv_nsec += (long)(jiffies % 1000) * 1000000;
+	if (end.tv_nsec >= 1000000000) {
+		end.tv_sec++;
+		end.tv_nsec -= 1000000000;
+	}
+	if (lw_completion_timedwait(done, &end) != 0)
+		return 0;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	left = (long)(end.tv_sec - now.tv_sec) * 1000 + (end.tv_nsec - now.tv_nsec) / 1000000;
+	return left < 1 ? 1 : (unsigned long)left;
 }

@@ -1,10 +1,12 @@
 //! The interface, by programs in C and C++ with each compiler that is there, against the static and the shared
-//! library, as they are installed.
+//! library, as they are installed; and by the bodies that the locks of Rust run.
 
+mod bodies;
 mod support;
 
 use latchwork as _;
 use latchwork_c as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{How, by, check, compile, compiler, has, installed, run, scratch, source};
 
@@ -36,6 +38,31 @@ fn a_cancelled_wait_ends_as_pthreads_do_and_loses_nothing() {
         GNU,
         "cancelled",
     );
+}
+
+/// The negative twins: the test above finds a cancelled waiter that keeps what it was told, and one that keeps a token's
+/// wake-up. Somebody else then waits for ever.
+#[test]
+fn a_cancelled_wait_that_passes_nothing_on_is_found() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (wait, include) = (sources.join("wait.c"), format!("-I{}", sources.display()));
+    let how = GCC_OPTIMISED.statically();
+    if !how.is_there() {
+        return;
+    }
+    for twin in ["-DLATCHWORK_TWIN=1", "-DLATCHWORK_TWIN=2"] {
+        let options = [
+            "-D_GNU_SOURCE",
+            "-fasynchronous-unwind-tables",
+            twin,
+            &include,
+            wait.to_str().unwrap(),
+        ];
+        let program = compile(&source("cancel.c"), how, &options);
+        // It is killed when it has hung for so many seconds.
+        let output = Command::new(program).arg("5").output().unwrap();
+        assert!(!output.status.success(), "{twin} was not found");
+    }
 }
 
 /// In a program of one thread, which is linked statically, too.
@@ -87,6 +114,40 @@ fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
         "directed",
     );
     check("classic.c", &[GPP], &[], "directed");
+}
+
+#[test]
+fn tasks_end_where_they_wait_and_the_kernel_knows_their_priorities() {
+    check(
+        "tasks.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "ended",
+    );
+    check("tasks.c", &[GPP], &[], "ended");
+}
+
+/// The first step of `examples/migrate`, with all its semaphores made mutexes: one of them counts.
+#[test]
+fn a_semaphore_that_counts_is_reported_where_it_becomes_a_mutex() {
+    let file = support::repository().join("examples/migrate/test-mutex-1-semaphores.c");
+    for how in [GCC, CLANG].iter().filter(|how| how.is_there()) {
+        let program = compile(&file, *how, &["-DLATCHWORK_DEBUG_MUTEX_FULL"]);
+        let mut command = Command::new(program);
+        command
+            .env("LATCHWORK_CHECK", "fatal")
+            .args(["V", "2", "1"]);
+        let output = command.current_dir(scratch()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{said}");
+        for part in [
+            "initialises, to a count that no mutex has,",
+            "mutex files",
+            "test-mutex-1",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
 }
 
 /// What a compiler says of a few lines that it must refuse.
@@ -390,7 +451,7 @@ fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
 }
 
 /// The files below a folder.
-fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn walk(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

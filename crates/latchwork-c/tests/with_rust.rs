@@ -1,4 +1,4 @@
-//! C and Rust contend for the same locks: the words are the same.
+//! C and Rust contend for the same locks: the words are the same. And the directives of C do as those of Rust.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_void};
@@ -9,6 +9,9 @@ use latchwork::rwlock::RwLock;
 use latchwork_c as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+
+#[path = "with_rust_support/directives.rs"]
+mod directives;
 
 const ROUNDS: u64 = 20_000;
 

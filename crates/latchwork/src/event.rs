@@ -279,7 +279,7 @@ impl<'r> Events<'r> {
             let _waiting = Waiting::begin(Kind::Events, object, deadline.is_some());
             // The word tells all that a death could have left to be seen: deaths count from here on.
             let words = [(half, (seen >> 32) as u32)];
-            let sleep = || inner.park(task, &words, inner.deaths(), deadline);
+            let sleep = || inner.park_in_directive(task, &words, inner.deaths(), deadline);
             match inner.without_giant(sleep) {
                 Parked::Again => Ok(()),
                 Parked::TimedOut => Err(ReceiveError::TimedOut),

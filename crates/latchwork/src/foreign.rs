@@ -48,6 +48,17 @@ impl How {
     }
 }
 
+/// Lends the calling thread's directives a word, until the next call: their waits end, as if time had run out, once
+/// it is not 0. See `region/stop.rs`.
+pub fn lend_stop_word(word: Option<&'static AtomicU32>) {
+    crate::region::stop::lend(word);
+}
+
+/// Has all who sleep in a region look again.
+pub fn wake_sleepers(region: &crate::region::Region) {
+    region.inner().wake_sleepers();
+}
+
 /// The calling task's ID.
 #[must_use]
 pub fn task_id() -> u32 {

@@ -47,7 +47,7 @@ static inline void lw__wrong_type(const void *object, ...) { (void)object; }
 #define mutex_init(x)                                                                                 \
 	(LW__NEEDS_MUTEX(x, "mutex_init()"),                                                          \
 	 _Generic((x), struct mutex *: lw__mutex_init, struct mutex_debug *: lw__debug_init,          \
-		  default: lw__wrong_type)(x, #x))
+		  default: lw__wrong_type)(x, #x, LW__HERE))
 
 #define LW__SEMAPHORE_CALL(x, call, plain, arch, debug)                                               \
 	(LW__NEEDS_SEMAPHORE(x, call),                                                                \
@@ -77,8 +77,8 @@ static inline void lw__wrong_type(const void *object, ...) { (void)object; }
 	 _Generic((x),                                                                                \
 		 struct semaphore *: lw__sem_sema_init,                                               \
 		 struct arch_semaphore *: lw__arch_sema_init,                                         \
-		 struct mutex_debug *: mutex_debug_sema_init,                                           \
-		 default: lw__wrong_type)(x, #x, count))
+		 struct mutex_debug *: mutex_debug_sema_init,                                         \
+		 default: lw__wrong_type)(x, #x, count, LW__HERE))
 #define init_MUTEX(x) sema_init(x, 1)
 #define init_MUTEX_LOCKED(x) sema_init(x, 0)
 

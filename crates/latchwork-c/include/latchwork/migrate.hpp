@@ -55,19 +55,25 @@ int sem_is_locked(const T *sem)
 {
 	return sema_count(sem) == 0;
 }
-inline void lw__init_mutex(struct mutex *mutex, const char *name) { lw__mutex_init(mutex, name); }
-inline void lw__init_mutex(struct mutex_debug *mutex, const char *name) { lw__debug_init(mutex, name); }
-inline void lw__init_sema(struct semaphore *sem, const char *name, int count)
+inline void lw__init_mutex(struct mutex *mutex, const char *name, LW__HERE)
 {
-	lw__sem_sema_init(sem, name, count);
+	lw__mutex_init(mutex, name, file, line);
 }
-inline void lw__init_sema(struct arch_semaphore *sem, const char *name, int count)
+inline void lw__init_mutex(struct mutex_debug *mutex, const char *name, LW__HERE)
 {
-	lw__arch_sema_init(sem, name, count);
+	lw__debug_init(mutex, name, file, line);
 }
-inline void lw__init_sema(struct mutex_debug *sem, const char *name, int count)
+inline void lw__init_sema(struct semaphore *sem, const char *name, int count, LW__HERE)
 {
-	mutex_debug_sema_init(sem, name, count);
+	lw__sem_sema_init(sem, name, count, file, line);
+}
+inline void lw__init_sema(struct arch_semaphore *sem, const char *name, int count, LW__HERE)
+{
+	lw__arch_sema_init(sem, name, count, file, line);
+}
+inline void lw__init_sema(struct mutex_debug *sem, const char *name, int count, LW__HERE)
+{
+	mutex_debug_sema_init(sem, name, count, file, line);
 }
 #define mutex_init(x) lw__init_mutex(x, #x)
 #define sema_init(x, count) lw__init_sema(x, #x, count)

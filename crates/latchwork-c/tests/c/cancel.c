@@ -230,9 +230,12 @@ static void *run_once(void *argument)
 	return argument;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	pthread_t thread;
+	/* For the twins, which hang. */
+	if (argc > 1)
+		alarm((unsigned)atoi(argv[1]));
 	lw_mutex_lw_cond_test();
 	lw_mutex_lw_shared_cond_test();
 	lw_tp_mutex_lw_cond_test();

@@ -28,6 +28,9 @@ static rtems_task body(rtems_task_argument argument)
 	CHECK_IS(events, RTEMS_EVENT_1 | RTEMS_EVENT_2);
 	CHECK_IS(rtems_event_transient_receive(RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_semaphore_obtain(gate, RTEMS_WAIT, RTEMS_NO_TIMEOUT), RTEMS_UNSATISFIED);
+	/* A thread of the program's own. */
+	CHECK_IS(rtems_task_delete(mother), RTEMS_NOT_IMPLEMENTED);
+	CHECK_IS(rtems_task_delete(gate), RTEMS_INVALID_ID);
 	ran++;
 	CHECK_IS(rtems_event_send(mother, RTEMS_EVENT_9), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_delete(RTEMS_SELF), 1000);
@@ -109,7 +112,6 @@ int main(void)
 	CHECK_IS(rtems_event_send(task, RTEMS_EVENT_1), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_start(task, body, 77), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_task_start(task, body, 77), RTEMS_INCORRECT_STATE);
-	CHECK_IS(rtems_task_delete(task), RTEMS_NOT_IMPLEMENTED);
 	CHECK_IS(rtems_task_delete(idle), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_message_queue_send(queue, "hello", 5), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_event_send(task, RTEMS_EVENT_2), RTEMS_SUCCESSFUL);

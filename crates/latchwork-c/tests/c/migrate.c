@@ -39,7 +39,7 @@ static void *count(void *argument)
 	return argument;
 }
 
-static char told[512];
+static char told[8192];
 
 static void tell(const char *text)
 {
@@ -48,6 +48,8 @@ static void tell(const char *text)
 
 #define TOLD(text)                                                                                    \
 	do {                                                                                          \
+		if (strstr(told, text) == NULL)                                                       \
+			fprintf(stderr, "told, instead of %s: %s\n", text, told);                     \
 		CHECK(strstr(told, text) != NULL);                                                    \
 		told[0] = 0;                                                                          \
 	} while (0)
@@ -81,36 +83,95 @@ static void *interrupt(void *argument)
 	return NULL;
 }
 
+static DEFINE_MUTEX_DEBUG(first);
+static DEFINE_MUTEX_DEBUG(second);
+static lw_barrier_t meeting = LW_BARRIER_INITIALIZER(2);
+static int refused;
+
+static void *cross(void *backwards)
+{
+	struct mutex_debug *mine = backwards ? &second : &first, *others = backwards ? &first : &second;
+	mutex_lock(mine);
+	lw_barrier_wait(&meeting);
+	if (mutex_lock_interruptible(others) == 0)
+		mutex_unlock(others);
+	else
+		__atomic_fetch_add(&refused, 1, __ATOMIC_RELAXED);
+	mutex_unlock(mine);
+	return NULL;
+}
+
+/* Tasks that wait for each other: who closes the circle is told, and goes back. */
+static void circle(void)
+{
+	pthread_t other = start(cross, &second);
+	cross(NULL);
+	join(other);
+	CHECK(refused > 0);
+	TOLD("[no-deadlock]");
+}
+
 static void rules(void)
 {
 	struct mutex_debug other, copy;
+	struct {
+		struct mutex_debug lock;
+	} block;
 	char memory[sizeof(struct mutex_debug)];
 	mutex_debug_on_violation(tell);
 	mutex_init(&other);
 	mutex_lock(&other);
-	mutex_lock(&other);
-	TOLD("taken again by its holder");
-	CHECK(strstr(told, "other") == NULL);
+	CHECK_IS(mutex_lock_interruptible(&other), -EDEADLK);
+	CHECK(strstr(told, "mutex other") != NULL && strstr(told, "migrate.c:") != NULL);
+	TOLD("[no-recursion]");
 	CHECK_IS(mutex_trylock(&other), 0);
-	mutex_debug_check_free(&other, sizeof other);
-	TOLD("memory is freed where a held mutex lies");
-	mutex_debug_check_free(memory, sizeof memory);
 	CHECK_IS(told[0], 0);
 	join(start(unlock_others, &other));
-	TOLD("by a task that does not hold it");
+	TOLD("[owner-unlocks]");
+	mutex_unlock(&other);
+	CHECK_IS(told[0], 0);
+	mutex_unlock(&other);
+	TOLD("[no-double-unlock]");
 	copy = other;
+	mutex_lock(&copy);
+	TOLD("[not-copied]");
 	mutex_unlock(&copy);
-	TOLD("copy of a mutex");
-	mutex_unlock(&other);
-	mutex_unlock(&other);
-	TOLD("\"&other\"");
-	mutex_unlock(&other);
-	TOLD("not held");
+	TOLD("uses what is a copy of");
+
+	mutex_init(&block.lock);
+	mutex_lock(&block.lock);
+	mutex_debug_check_free(memory, sizeof memory);
+	CHECK_IS(told[0], 0);
+	mutex_init(&block.lock);
+	TOLD("[not-remade-while-held]");
+	mutex_lock(&block.lock);
+	mutex_debug_check_free(&block, sizeof block);
+	TOLD("[no-free-holding]");
+
+	mutex_init(&other);
 	join(start(end_with, &other));
-	TOLD("ended with a mutex held");
+	TOLD("[no-exit-holding]");
 	memset(&other, 0, sizeof other);
 	mutex_lock(&other);
-	TOLD("not initialised");
+	TOLD("[initialised-by-interface]");
+	mutex_unlock(&other);
+	memset(&other, 99, sizeof other);
+	CHECK_IS(mutex_trylock(&other), 0);
+	TOLD("overwritten memory");
+	sema_init(&other, 3);
+	TOLD("to a count that no mutex has");
+	init_MUTEX_LOCKED(&other);
+	CHECK_IS(down_trylock(&other), 1);
+	/* Made locked, by nobody: anybody may release it. */
+	join(start(unlock_others, &other));
+	CHECK_IS(told[0], 0);
+	CHECK_IS(down_trylock(&other), 0);
+	up(&other);
+	CHECK_IS(told[0], 0);
+	circle();
+	mutex_lock(&checked);
+	mutex_debug_show_held();
+	mutex_unlock(&checked);
 	mutex_debug_on_violation(NULL);
 }
 
@@ -122,6 +183,8 @@ int main(void)
 	struct semaphore counting;
 	struct arch_semaphore slots;
 
+	/* Calls that can fail go back instead of closing a circle. */
+	setenv("LATCHWORK_CHECK", "refuse", 1);
 	for (int task = 0; task < 4; task++)
 		threads[task] = start(count, NULL);
 	for (int task = 0; task < 4; task++)

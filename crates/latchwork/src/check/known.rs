@@ -220,7 +220,7 @@ pub(super) fn enter_text(key: u64, text: core::fmt::Arguments<'_>) {
 }
 
 /// The end of a path that is too long for a text.
-fn tail(path: &str) -> &str {
+pub(super) fn tail(path: &str) -> &str {
     let mut from = path.len().saturating_sub(96);
     while !path.is_char_boundary(from) {
         from += 1;

@@ -32,7 +32,7 @@
 //! | the hook | [`hook`], `tell.rs` | what a lock, or an interposer, tells: addresses and sites |
 //! | records | `hook/record.rs`, [`layout`], `board.rs` | what each task holds and wants, where anybody can read it |
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
-//! | locks | `known.rs`, `tag.rs` | names, classes; what a checked lock says of itself |
+//! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | order | `order.rs`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
@@ -55,6 +55,7 @@ pub mod layout;
 mod order;
 mod order_file;
 mod own;
+mod place;
 mod reader;
 mod robust;
 mod rule;
@@ -111,6 +112,7 @@ fn listen() {
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
+    pub use super::place::{NoLock, source_line, uses_no_lock};
     pub use super::tell::{
         condvar_begins, condvar_ends, destroyed, forked, freed, gave_up, has_waited, initialised,
         knows_this_thread, not_a_lock, patience, re_site, releasing, still_waits, taken, task_ends,

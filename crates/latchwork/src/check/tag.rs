@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use super::known::hash;
-use super::rule::Rule;
+use super::place::{NoLock, uses_no_lock};
 use super::tell;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::{Kind, Lock, Site, Traits};
@@ -102,22 +102,16 @@ impl Tag {
 
     #[cold]
     fn explain(&self, lock: Lock, site: Site) {
-        let (rule, why) = match self.magic.load(Ordering::Relaxed) {
+        let what = match self.magic.load(Ordering::Relaxed) {
             LIVE if self.address.load(Ordering::Relaxed) == 0 => {
                 return tell::introduced(lock, self);
             }
-            LIVE => (
-                Rule::NotCopied,
-                "uses what is a copy of, or was moved from, another place:",
-            ),
-            0 => (
-                Rule::InitialisedByInterface,
-                "uses zeroed memory, not initialised by the interface, as",
-            ),
-            ENDED => (Rule::InitialisedByInterface, "uses, after its end,"),
-            _ => (Rule::InitialisedByInterface, "uses overwritten memory as"),
+            LIVE => NoLock::Copied,
+            0 => NoLock::Zeroed,
+            ENDED => NoLock::Ended,
+            _ => NoLock::Overwritten,
         };
-        tell::not_a_lock(lock, rule, why, site);
+        uses_no_lock(lock, what, site);
     }
 
     /// Whether it is as its maker left it.

@@ -51,6 +51,26 @@ impl Classic<'_> {
         Status::Successful
     }
 
+    /// Has the kernel told of a task's priority from now on, or no longer, as with
+    /// [`TaskId::mirror`](crate::region::TaskId::mirror); nothing changes if it is so already. Not RTEMS's.
+    pub fn task_mirror(&self, id: Id, on: bool) -> Status {
+        let ground = self.region.inner();
+        // As with `TaskId::mirror`.
+        let _ = ground.task();
+        let task = match self.task_number(id) {
+            Ok(task) => task,
+            Err(status) => return status,
+        };
+        let Some(record) = priority::living(ground, task) else {
+            return Status::InvalidId;
+        };
+        // Relaxed: looked at for the saving.
+        if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
+            priority::set_mirrored(ground, task, on);
+        }
+        Status::Successful
+    }
+
     /// Slot and generation of a task.
     pub(super) fn task_number(&self, id: Id) -> Result<u64, Status> {
         let ground = self.region.inner();

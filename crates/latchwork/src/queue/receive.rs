@@ -7,9 +7,11 @@ use super::message::{Message, Messages};
 use super::waiters::Given;
 use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
-use crate::atomic::Ordering::Relaxed;
+use crate::atomic::Ordering::{Relaxed, SeqCst};
+use crate::atomic::fence_after_update;
 use crate::hook::{Kind, Waiting};
-use crate::region::{Parked, Task};
+use crate::region::wait_record::{BUSY, LOWEST, recorded};
+use crate::region::{Inbox, Parked, Task};
 use crate::time::Deadline;
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -246,7 +248,8 @@ impl<'r> Queue<'r> {
             }
             if !waits {
                 waits = true;
-                cells.join_waiters(inbox, self.urgency());
+                cells.join_waiters(inbox, 0);
+                self.take_place(task);
             }
             let ticket = receivers.register();
             // Once more: senders send under another lock.
@@ -264,17 +267,28 @@ impl<'r> Queue<'r> {
             let words = [(receivers.word(), ticket), (&inbox.given, 0)];
             let object = core::ptr::from_ref(self.cells.core).addr();
             let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
-            late = inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+            late =
+                inner.park_in_directive(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
         }
     }
 
-    fn urgency(&self) -> u32 {
-        match self.cells.discipline() {
-            super::Discipline::Priority => {
-                crate::sys::scheduling::own_priority().map_or(0, u32::from)
-            }
-            _ => 0,
+    /// In an order by priority: the better of the one that the task has in the region and the one that the kernel
+    /// knows.
+    fn take_place(&self, task: Task<'_>) {
+        if self.cells.discipline() != super::Discipline::Priority {
+            return;
         }
+        let real_time = crate::sys::scheduling::own_priority().map_or(LOWEST, recorded);
+        let urgency = || {
+            // Relaxed: as good as any moment's.
+            let own = task.slot.wait.standing.effective.load(Relaxed) & !BUSY;
+            Inbox::urgency_of(own.min(real_time))
+        };
+        let place = &task.slot.inbox.urgency;
+        place.swap(urgency(), SeqCst);
+        fence_after_update();
+        // Who changes the priority after this look finds the task waiting.
+        place.store(urgency(), Relaxed);
     }
 }
 

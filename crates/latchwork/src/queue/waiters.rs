@@ -30,8 +30,9 @@ pub enum Discipline {
     Racing,
     /// Who has waited longest.
     Fifo,
-    /// Who has the highest real-time priority; of several, who has waited longest. The priority is that
-    /// of the moment at which the wait begins.
+    /// Who has the highest priority; of several, who has waited longest. It is the task's
+    /// [priority](crate::region::TaskId::current_priority) in the region, whose changes move it while it waits, or
+    /// the real-time priority of the moment at which the wait begins, if that is higher.
     Priority,
 }
 

@@ -8,7 +8,8 @@
 //! | address | cell + 1 | it has been given that cell, and need not wait |
 //!
 //! Everything here changes under the lock of the queue's receivers, which orders it: by the task itself, and from 0 to
-//! a cell by whoever gives. `given` is also slept on.
+//! a cell by whoever gives; but for `urgency`, which whoever changes the task's priority changes at any time, and which
+//! decides nothing but who is served first. `given` is also slept on.
 //!
 //! *Whose inbox is it?* Who gives has seen the task alive under that lock, and may outlive it: so the slot's next
 //! task goes through that lock of the queue that a dead one waited at before it settles in, and nobody else empties
@@ -34,6 +35,18 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// How urgent a task of a priority is, 1 to 255 with the highest first; higher numbers are served first.
+    pub(crate) const fn urgency_of(priority: u32) -> u32 {
+        256_u32.saturating_sub(priority)
+    }
+
+    /// The task's priority has changed: should it wait, its place in an order by priority is another one.
+    pub(crate) fn follow(&self, priority: u32) {
+        // Release: behind the priority itself, which the task looks at once more as it begins to wait.
+        self.urgency
+            .store(Self::urgency_of(priority), Ordering::Release);
+    }
+
     /// The task waits for nothing.
     pub(crate) fn reset(&self) {
         // Relaxed: ordered by the queue's lock, or by the life-word of a slot's new task.

@@ -12,7 +12,7 @@
 //! | header and layout | `header.rs` | where everything lies, fingerprint |
 //! | task | `task.rs` | the calling thread joins, and leaves |
 //! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs` | sleep for another's progress, and learn of its death |
+//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
 //! | sweep | `sweep.rs` | settle what dead tasks left |
 //! | events | `events.rs` | what is pending for a task, and what it waits for |
 //! | [`heap`] | `heap/` | blocks, private to a task or shared |
@@ -52,6 +52,7 @@ mod objects;
 mod park;
 mod registry;
 mod shareable;
+pub(crate) mod stop;
 mod string;
 mod sweep;
 mod task;

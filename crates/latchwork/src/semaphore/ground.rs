@@ -21,6 +21,8 @@ pub(crate) trait Ground {
     -> Parked;
     /// Gives the kernel a task's priority; whether it took it.
     fn mirror(&self, slot: u16, priority: u32) -> bool;
+    /// A task's priority is another one: what else it may wait for goes by it, too.
+    fn has_changed(&self, _slot: u16, _priority: u32) {}
 }
 
 #[cfg(not(loom))]
@@ -62,10 +64,17 @@ mod of_region {
             deadline: Option<Deadline>,
         ) -> Parked {
             match self.task() {
-                Ok(task) => self
-                    .without_giant(|| Inner::park(self, task, &[(word, value)], deaths, deadline)),
+                Ok(task) => self.without_giant(|| {
+                    self.park_in_directive(task, &[(word, value)], deaths, deadline)
+                }),
                 // Who waits here is a task.
                 Err(_) => Parked::Again,
+            }
+        }
+
+        fn has_changed(&self, slot: u16, priority: u32) {
+            if let Some(slot) = self.slots().get(usize::from(slot)) {
+                slot.inbox.follow(priority);
             }
         }
 

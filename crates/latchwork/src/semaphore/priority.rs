@@ -258,6 +258,9 @@ fn bring_up_to_date<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> Op
     }
     // Release: who sees it sees what it rests on.
     standing.effective.store(now, Release);
+    if now != before {
+        ground.has_changed(slot_of(task), now);
+    }
     Some(now != before)
 }
 

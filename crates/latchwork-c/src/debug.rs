@@ -1,0 +1,324 @@
+//! `struct mutex_debug` of `include/migrate.h`: a mutex that tells the checker what is done with it.
+//!
+//! The lock itself is the plain one, four bytes; rules, deadlocks, reports and settings are the checker's, as for the
+//! locks of Rust ([`latchwork::check`]). What is kept here is what the checker cannot know of a lock that a
+//! static initialiser made: where it is, what it is called, and that it was made at all.
+//!
+//! | `state` | meaning |
+//! | --- | --- |
+//! | [`KNOWN`] | the checker has been told of it |
+//! | [`NOBODYS`] | it was made locked, by nobody: whoever comes first may release it |
+#![allow(unsafe_code)]
+
+use crate::how_of;
+use crate::lock::at;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::fmt::{self, Write as _};
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use latchwork::check::hook::{self, Kind, Lock, Mode, NoLock, Site, Verdict};
+use latchwork::check::{self, BoardReader, Finding, Rule};
+use latchwork::foreign::{Foreign, How};
+use latchwork::mutex::{Mutex, WaitWake};
+use latchwork::time::Deadline;
+use libc::{EBUSY, EDEADLK, EINVAL, ETIMEDOUT};
+use std::io::Write as _;
+
+const MAGIC: u32 = 0x6d75_7478;
+const KNOWN: u32 = 1;
+const NOBODYS: u32 = 2;
+
+/// `LW__TRY`, `LW__INTERRUPTIBLE`.
+const TRY: u32 = 1;
+const INTERRUPTIBLE: u32 = 3;
+
+/// `struct mutex_debug`.
+#[repr(C)]
+struct Debug {
+    lock: WaitWake,
+    magic: AtomicU32,
+    state: AtomicU32,
+    line: u32,
+    this: *const Self,
+    name: *const c_char,
+    file: *const c_char,
+}
+
+const _: () = assert!(size_of::<Debug>() == 40 && align_of::<Debug>() == 8);
+
+/// Of those who tell the checker of a new lock.
+static INTRODUCING: Mutex<()> = Mutex::new(());
+
+/// A text of the program's; empty if it is none.
+///
+/// # Safety
+/// It ends with a zero byte and stays as it is while this is used, if the pointer is not null.
+unsafe fn text<'a>(text: *const c_char) -> &'a str {
+    if text.is_null() {
+        return "";
+    }
+    // SAFETY: by the caller's contract.
+    unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("")
+}
+
+/// # Safety
+/// As for [`text`].
+unsafe fn place(file: *const c_char, line: u32) -> Site {
+    // SAFETY: by the caller's contract.
+    hook::source_line(unsafe { text(file) }, line)
+}
+
+impl Debug {
+    fn as_lock(&self) -> Lock {
+        Lock::new(ptr::from_ref(self).addr(), Kind::Mutex)
+    }
+
+    /// Makes sure that it is what it says, before each use.
+    #[inline]
+    fn verify(&self, site: Site) {
+        // Relaxed, in all of this file: each word stands for itself.
+        let is_made = self.magic.load(Ordering::Relaxed) == MAGIC && ptr::eq(self.this, self);
+        if !is_made {
+            self.complain(site);
+        } else if self.state.load(Ordering::Relaxed) & KNOWN == 0 {
+            self.introduce();
+        }
+    }
+
+    #[cold]
+    fn complain(&self, site: Site) {
+        let what = match self.magic.load(Ordering::Relaxed) {
+            MAGIC => NoLock::Copied,
+            0 => NoLock::Zeroed,
+            _ => NoLock::Overwritten,
+        };
+        hook::uses_no_lock(self.as_lock(), what, site);
+    }
+
+    /// Tells the checker of one that a static initialiser made.
+    #[cold]
+    fn introduce(&self) {
+        let _alone = INTRODUCING.lock();
+        if self.state.load(Ordering::Relaxed) & KNOWN == 0 {
+            // SAFETY: literals of the program's, since it was made by the interface.
+            let (name, site) = unsafe { (text(self.name), place(self.file, self.line)) };
+            // As an argument it was the lock's address.
+            hook::initialised(self.as_lock(), Some(name.trim_start_matches('&')), site);
+            self.state.fetch_or(KNOWN, Ordering::Relaxed);
+        }
+    }
+
+    fn lock(&self, how: u32, site: Site) -> c_int {
+        self.verify(site);
+        let me = self.as_lock();
+        if Foreign::lock(&self.lock, How::Try) == 0 {
+            let how = if how == TRY {
+                hook::How::Tried
+            } else {
+                hook::How::Locked
+            };
+            hook::taken(me, Mode::Exclusive, how, site);
+            return 0;
+        }
+        if how == TRY {
+            return EBUSY;
+        }
+        let verdict = hook::wants(me, Mode::Exclusive, false, site);
+        // A call that cannot fail waits, as it would without the checker.
+        if verdict == Verdict::Deadlock && how == INTERRUPTIBLE && check::refuses() {
+            hook::gave_up(me);
+            return EDEADLK;
+        }
+        loop {
+            let look = hook::patience();
+            let wait = match (how, look) {
+                (INTERRUPTIBLE, look) => How::Interruptible(look.map(Deadline::from_nanoseconds)),
+                (_, Some(look)) => How::Until(Deadline::from_nanoseconds(look)),
+                (how, None) => how_of(how, 0),
+            };
+            match Foreign::lock(&self.lock, wait) {
+                0 => {
+                    hook::taken(me, Mode::Exclusive, hook::How::Locked, site);
+                    return 0;
+                }
+                ETIMEDOUT if look.is_some() => hook::still_waits(),
+                error => {
+                    hook::gave_up(me);
+                    return error;
+                }
+            }
+        }
+    }
+
+    fn unlock(&self, site: Site) {
+        self.verify(site);
+        let state = self.state.load(Ordering::Relaxed);
+        let was_nobodys = state & NOBODYS != 0
+            && self.state.fetch_and(!NOBODYS, Ordering::Relaxed) & NOBODYS != 0;
+        if was_nobodys || hook::releasing(self.as_lock(), site) != Verdict::NotHeld {
+            // SAFETY: the caller holds it, or releases it as it would without the checker, which has said so.
+            unsafe { Foreign::unlock(&self.lock) };
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_init(
+    mutex: *mut Debug,
+    name: *const c_char,
+    locked: c_int,
+    file: *const c_char,
+    line: u32,
+) {
+    let Some(place) = ptr::NonNull::new(mutex).filter(|mutex| mutex.is_aligned()) else {
+        return;
+    };
+    let fresh = Debug {
+        lock: WaitWake::new(),
+        magic: AtomicU32::new(MAGIC),
+        state: AtomicU32::new(if locked == 0 { 0 } else { NOBODYS }),
+        line,
+        this: mutex,
+        name,
+        file,
+    };
+    if locked != 0 {
+        Foreign::lock(&fresh.lock, How::Try);
+    }
+    // SAFETY: the caller's memory, for one of these. Who holds what was there is told of it.
+    unsafe {
+        place.write(fresh);
+        place.as_ref().introduce();
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_sema_init(
+    mutex: *mut Debug,
+    name: *const c_char,
+    count: c_int,
+    file: *const c_char,
+    line: u32,
+) {
+    // SAFETY: the caller's, here and below.
+    unsafe {
+        mutex_debug_init(mutex, name, (count == 0).into(), file, line);
+        if count != 0 && count != 1 {
+            let why = "initialises, to a count that no mutex has,";
+            let lock = Lock::new(mutex.addr(), Kind::Mutex);
+            hook::not_a_lock(lock, Rule::InitialisedByInterface, why, place(file, line));
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_lock(
+    mutex: *mut Debug,
+    how: u32,
+    file: *const c_char,
+    line: u32,
+) -> c_int {
+    // SAFETY: the caller's, of which nothing else is taken for granted than that it can be read.
+    unsafe { at::<Debug>(mutex.cast()).map_or(EINVAL, |mutex| mutex.lock(how, place(file, line))) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_unlock(mutex: *mut Debug, file: *const c_char, line: u32) {
+    // SAFETY: as above.
+    unsafe {
+        if let Some(mutex) = at::<Debug>(mutex.cast()) {
+            mutex.unlock(place(file, line));
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_is_locked(mutex: *const Debug) -> c_int {
+    // SAFETY: as above.
+    unsafe { at::<Debug>(mutex.cast()) }
+        .is_some_and(|mutex| mutex.lock.is_locked())
+        .into()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mutex_debug_freed(
+    memory: *const c_void,
+    bytes: usize,
+    file: *const c_char,
+    line: u32,
+) {
+    let start = memory.addr();
+    // SAFETY: a literal of the caller's.
+    hook::freed(start..start.saturating_add(bytes), unsafe {
+        place(file, line)
+    });
+}
+
+/// What [`mutex_debug_on_violation`] was told.
+static HANDLER: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// A text that C can read, as far as there is room.
+struct Told {
+    bytes: [u8; 4096],
+    length: usize,
+}
+
+impl fmt::Write for Told {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.bytes[self.length..4095];
+        let count = text.len().min(room.len());
+        room[..count].copy_from_slice(&text.as_bytes()[..count]);
+        self.length += count;
+        Ok(())
+    }
+}
+
+fn tell(finding: &Finding) {
+    // Acquire: pairs with the Release in `mutex_debug_on_violation`.
+    let handler = HANDLER.load(Ordering::Acquire);
+    if handler.is_null() {
+        return;
+    }
+    let mut told = Told {
+        bytes: [0; 4096],
+        length: 0,
+    };
+    let _ = write!(told, "{finding}");
+    // SAFETY: only functions of this type are stored there.
+    unsafe {
+        let handler: unsafe extern "C" fn(*const c_char) = core::mem::transmute(handler);
+        handler(told.bytes.as_ptr().cast());
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mutex_debug_on_violation(handler: Option<unsafe extern "C" fn(*const c_char)>) {
+    let address = handler.map_or(ptr::null_mut(), |handler| handler as *mut ());
+    // Release: see `tell`.
+    HANDLER.store(address, Ordering::Release);
+    check::set_reporter(handler.map(|_| tell as fn(&Finding)));
+    check::set_text(handler.is_none());
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn mutex_debug_show_held() {
+    let Some(board) = BoardReader::of(std::process::id()) else {
+        return;
+    };
+    for task in board.tasks() {
+        for held in &task.held {
+            let address = held.lock.address as u64;
+            let name = board.lock(address).and_then(|lock| lock.name);
+            let name = name.unwrap_or_else(|| format!("{address:#x}"));
+            let place = board.text(held.site.0);
+            let place = place.unwrap_or_else(|| format!("{:#x}", held.site.0));
+            let (who, thread) = (task.view.name(), task.view.thread);
+            let kind = held.lock.kind.name();
+            // Who has closed standard error does not want to know.
+            let _ = writeln!(
+                std::io::stderr(),
+                "latchwork: held: {kind} {name}, by {who} ({thread}), taken {place}"
+            );
+        }
+    }
+}

@@ -1,0 +1,130 @@
+/* The classes of latchwork.hpp, for the bodies that the locks of Rust run. */
+#include "latchwork.hpp"
+
+#include "kinds.h"
+
+#include <new>
+
+namespace {
+
+template <class Body>
+int answer(Body body)
+{
+	try {
+		return body();
+	} catch (const std::system_error &error) {
+		return error.code().value();
+	}
+}
+
+std::chrono::steady_clock::time_point point(const struct timespec *time)
+{
+	return std::chrono::steady_clock::time_point(std::chrono::seconds(time->tv_sec) +
+						     std::chrono::nanoseconds(time->tv_nsec));
+}
+
+template <class Mutex>
+void make(void *mutex)
+{
+	if constexpr (std::is_default_constructible_v<Mutex>)
+		new (mutex) Mutex;
+	else
+		new (mutex) Mutex(1);
+}
+
+template <class Mutex, class Condition>
+constexpr mutex_kind of()
+{
+	return {
+		make<Mutex>,
+		[](void *it) { return answer([&] { return static_cast<Mutex *>(it)->lock(), 0; }); },
+		[](void *it) {
+			return answer([&] { return static_cast<Mutex *>(it)->try_lock() ? 0 : EBUSY; });
+		},
+		[](void *it, const struct timespec *time) {
+			return answer([&] {
+				return static_cast<Mutex *>(it)->try_lock_until(point(time)) ? 0 : ETIMEDOUT;
+			});
+		},
+		[](void *it) { return answer([&] { return static_cast<Mutex *>(it)->unlock(), 0; }); },
+		[](void *cond, void *it) {
+			std::unique_lock<Mutex> lock(*static_cast<Mutex *>(it), std::adopt_lock);
+			int error = answer([&] { return static_cast<Condition *>(cond)->wait(lock), 0; });
+			lock.release();
+			return error;
+		},
+		[](void *cond, void *it, const struct timespec *time) {
+			std::unique_lock<Mutex> lock(*static_cast<Mutex *>(it), std::adopt_lock);
+			int error = answer([&] {
+				auto status = static_cast<Condition *>(cond)->wait_until(lock, point(time));
+				return status == std::cv_status::timeout ? ETIMEDOUT : 0;
+			});
+			lock.release();
+			return error;
+		},
+		[](void *cond, int all) {
+			if (all)
+				static_cast<Condition *>(cond)->notify_all();
+			else
+				static_cast<Condition *>(cond)->notify_one();
+		},
+		sizeof(Mutex),
+		sizeof(Condition),
+	};
+}
+
+template <class Lock>
+constexpr rwlock_kind of_rwlock()
+{
+	return {
+		make<Lock>,
+		[](void *it) { return answer([&] { return static_cast<Lock *>(it)->lock_shared(), 0; }); },
+		[](void *it) {
+			return answer([&] { return static_cast<Lock *>(it)->try_lock_shared() ? 0 : EBUSY; });
+		},
+		[](void *it, const struct timespec *time) {
+			return answer([&] {
+				return static_cast<Lock *>(it)->try_lock_shared_until(point(time)) ? 0 : ETIMEDOUT;
+			});
+		},
+		[](void *it) { return answer([&] { return static_cast<Lock *>(it)->lock(), 0; }); },
+		[](void *it) {
+			return answer([&] { return static_cast<Lock *>(it)->try_lock() ? 0 : EBUSY; });
+		},
+		[](void *it, const struct timespec *time) {
+			return answer([&] {
+				return static_cast<Lock *>(it)->try_lock_until(point(time)) ? 0 : ETIMEDOUT;
+			});
+		},
+		[](void *it) { return answer([&] { return static_cast<Lock *>(it)->unlock_shared(), 0; }); },
+		[](void *it) { return answer([&] { return static_cast<Lock *>(it)->unlock(), 0; }); },
+		sizeof(Lock),
+	};
+}
+
+} // namespace
+
+/* Ceilings of robust locks, and robust reader/writer locks, have no class. */
+const struct mutex_kind mutex_kinds[] = {
+	of<lw::mutex, lw::condition>(),
+	of<lw::shared_mutex, lw::shared_condition>(),
+	of<lw::tp_mutex, lw::condition>(),
+	of<lw::shared_tp_mutex, lw::shared_condition>(),
+	of<lw::pi_mutex, lw::condition>(),
+	of<lw::shared_pi_mutex, lw::shared_condition>(),
+	of<lw::plain_pi_mutex, lw::condition>(),
+	of<lw::shared_plain_pi_mutex, lw::shared_condition>(),
+	of<lw::pp_mutex, lw::condition>(),
+	of<lw::shared_pp_mutex, lw::shared_condition>(),
+	of<lw::recursive_mutex, lw::condition>(),
+	of<lw::robust_mutex, lw::shared_condition>(),
+	of<lw::robust_tp_mutex, lw::shared_condition>(),
+	of<lw::robust_pi_mutex, lw::shared_condition>(),
+};
+
+const struct rwlock_kind rwlock_kinds[] = {
+	of_rwlock<lw::rwlock>(),
+	of_rwlock<lw::rf_rwlock>(),
+	of_rwlock<lw::shared_rwlock>(),
+	of_rwlock<lw::shared_rf_rwlock>(),
+};

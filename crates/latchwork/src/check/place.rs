@@ -1,0 +1,62 @@
+//! What those tell who check locks of another language by the [`hook`](super::hook): places in its sources, and what
+//! stands where a lock should.
+
+use super::known::{enter_text, hash, tail};
+use super::own::Own;
+use super::rule::Rule;
+use super::tell;
+use crate::hook::{Lock, Site};
+
+/// A line of a source file, as a site. Reports show it as `file:line`.
+#[must_use]
+pub fn source_line(file: &str, line: u32) -> Site {
+    let Some(own) = Own::enter() else {
+        return Site::UNKNOWN;
+    };
+    let key = hash(file.as_bytes())
+        .wrapping_mul(31)
+        .wrapping_add(line.into());
+    let site = Site::of_text(key);
+    let seen = &own.sites[(site.0 >> 3) as usize % own.sites.len()];
+    if seen.replace(site.0) != site.0 {
+        enter_text(site.0, format_args!("{}:{line}", tail(file)));
+    }
+    site
+}
+
+/// What stands at an address instead of a lock that the interface made there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoLock {
+    /// A copy of a lock, or one that was moved.
+    Copied,
+    /// Zeroed memory.
+    Zeroed,
+    /// A lock that was destroyed.
+    Ended,
+    /// Anything.
+    Overwritten,
+}
+
+impl NoLock {
+    /// The rule that its use breaks, and the middle of a sentence: a task *does this to* a lock.
+    pub(super) const fn breach(self) -> (Rule, &'static str) {
+        match self {
+            Self::Copied => (
+                Rule::NotCopied,
+                "uses what is a copy of, or was moved from, another place:",
+            ),
+            Self::Zeroed => (
+                Rule::InitialisedByInterface,
+                "uses zeroed memory, not initialised by the interface, as",
+            ),
+            Self::Ended => (Rule::InitialisedByInterface, "uses, after its end,"),
+            Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),
+        }
+    }
+}
+
+/// The calling task uses as a lock what is none.
+pub fn uses_no_lock(lock: Lock, what: NoLock, site: Site) {
+    let (rule, why) = what.breach();
+    tell::not_a_lock(lock, rule, why, site);
+}

@@ -1,0 +1,57 @@
+//! Waits in directives that end because their task is to end: for the interface to C, whose tasks delete each other.
+//!
+//! A thread lends a word while it is in a directive that may wait. Once that word is not 0, the wait ends as if its
+//! time had run out: the task has left the object's queue by then, and whatever it was granted before it has got.
+//! Who stores the word wakes all who sleep in the region, and goes on doing so until the task has ended: a wake-up that
+//! comes between the task's look at the word and its sleep has no effect. That is for deletions, which are rare; a
+//! wait that nobody ends pays for two looks at a thread-local variable.
+//!
+//! Not ended: a spinning wait for a MrsP semaphore, and waits that are no directive's.
+
+use super::{Inner, Parked, Task};
+use crate::atomic::{AtomicU32, Ordering};
+#[cfg(feature = "foreign")]
+use crate::sys::futex::{self, Sharing};
+use crate::time::Deadline;
+use core::cell::Cell;
+
+thread_local! {
+    static WORD: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
+}
+
+/// Lends a word, until the next call.
+#[cfg(feature = "foreign")]
+pub(crate) fn lend(word: Option<&'static AtomicU32>) {
+    WORD.set(word);
+}
+
+fn is_requested() -> bool {
+    // Relaxed: nothing else is read because of it.
+    WORD.get()
+        .is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+}
+
+impl Inner {
+    /// As [`Self::park`], in a directive: a task that is to end has no more time.
+    pub(crate) fn park_in_directive(
+        &self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+    ) -> Parked {
+        if is_requested() {
+            return Parked::TimedOut;
+        }
+        match self.park(task, words, deaths, deadline) {
+            Parked::Again if is_requested() => Parked::TimedOut,
+            ended => ended,
+        }
+    }
+
+    /// Has all who sleep in the region look again.
+    #[cfg(feature = "foreign")]
+    pub(crate) fn wake_sleepers(&self) {
+        futex::wake(&self.header().slots_used, u32::MAX, Sharing::Shared);
+    }
+}
