@@ -61,6 +61,10 @@ pub struct Options {
     /// Also write the results to FILE, one JSON object a line for each scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Also write the counters of fine-grained to FILE as RTEMS's own benchmark of it, tmfine01, gives them: JSON,
+    /// an object for each of its cases, with an array of the tasks' operations in a second for each task count
+    #[arg(long, value_name = "FILE")]
+    pub rtems_json: Option<PathBuf>,
     /// Also write a report into DIR, which is made if need be: report.md, and for each scenario a
     /// chart (SVG) and the results (JSON)
     #[arg(long, value_name = "DIR")]

@@ -37,7 +37,7 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use args::{Args, Options, Verb};
@@ -45,7 +45,8 @@ pub use args::{Args, Options, Verb};
 use plan::Plan;
 use report::Report;
 use result::{SCHEMA, ScenarioResult, Warning};
-use scenarios::{Prepared, Scenario, fine_grained};
+use scenarios::fine_grained::{self, rtems};
+use scenarios::{Prepared, Scenario};
 
 /// Why a benchmark did not run.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +79,9 @@ pub enum Error {
         /// The scenario.
         scenario: &'static str,
     },
+    /// `--rtems-json`, and none of the scenarios is RTEMS's.
+    #[error("--rtems-json is for fine-grained, which is not among the scenarios")]
+    NothingOfRtems,
     /// `--bpf-oracle`, and the scheduler cannot be asked.
     #[error("no BPF oracle: {0}")]
     Oracle(#[from] latchwork::mutex::throughput::oracle::OracleError),
@@ -130,17 +134,13 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         .map(|name| find(name))
         .collect::<Result<Vec<_>, _>>()?;
     let plan = scenarios::plan(options, &chosen)?;
-    let json_error = |source| Error::Write {
-        path: options.json.clone().unwrap_or_default(),
-        source,
-    };
+    let is_of_rtems = |scenario: &&dyn Scenario| rtems::is_about(scenario.name());
+    if options.rtems_json.is_some() && !chosen.iter().any(is_of_rtems) {
+        return Err(Error::NothingOfRtems);
+    }
     // Before measuring, so that a wrong path does not cost the results.
-    let mut json = options
-        .json
-        .as_ref()
-        .map(File::create)
-        .transpose()
-        .map_err(json_error)?;
+    let mut json = Output::create(options.json.as_ref())?;
+    let mut rtems_json = Output::create(options.rtems_json.as_ref())?;
     let mut report = options
         .report
         .as_deref()
@@ -150,7 +150,12 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         let result = measure_scenario(scenario, &plan);
         table::print_result(&result, out).map_err(Error::Output)?;
         if let Some(file) = &mut json {
-            writeln!(file, "{}", result.to_json()).map_err(json_error)?;
+            file.write(&(result.to_json() + "\n"))?;
+        }
+        if let Some(file) = &mut rtems_json
+            && rtems::is_about(&result.scenario)
+        {
+            file.write(&rtems::json(&result))?;
         }
         // After every scenario, so that what comes later cannot cost what was measured.
         if let Some(report) = &mut report {
@@ -161,6 +166,35 @@ fn run_scenarios(options: &Options, out: &mut impl Write) -> Result<(), Error> {
         writeln!(out, "report: {}", report.path().display()).map_err(Error::Output)?;
     }
     Ok(())
+}
+
+/// A file that results are written to.
+struct Output<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Output<'a> {
+    /// The file of this path, empty; none for no path.
+    fn create(path: Option<&'a PathBuf>) -> Result<Option<Self>, Error> {
+        let open = |path: &'a PathBuf| {
+            let file = File::create(path).map_err(|source| failed(path, source))?;
+            Ok(Self { path, file })
+        };
+        path.map(open).transpose()
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Error> {
+        let written = self.file.write_all(text.as_bytes());
+        written.map_err(|source| failed(self.path, source))
+    }
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::Write {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// Measures one scenario, and prints and writes nothing. The scenarios, the file and the directory

@@ -19,8 +19,12 @@ const NOISY: f64 = 1.5;
 /// One sample: the figure, and what else was counted.
 pub(crate) struct Sample {
     pub(crate) figure: f64,
+    /// By name; what is called [`EACH`] comes once for each task.
     pub(crate) extra: Vec<(&'static str, f64)>,
 }
+
+/// The name of a task's own figure.
+pub(crate) const EACH: &str = "each";
 
 impl From<f64> for Sample {
     fn from(figure: f64) -> Self {
@@ -185,6 +189,9 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
     let mut extra: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let counted = samples.iter().flat_map(|sample| &sample.extra);
     for (name, value) in counted.chain(&case.beside) {
+        if *name == EACH {
+            continue;
+        }
         extra.entry((*name).to_owned()).or_default().push(*value);
     }
     Row {
@@ -203,7 +210,20 @@ fn row(case: &Case, samples: &[Sample], base: Option<&Vec<Sample>>) -> Row {
                 (name, figure)
             })
             .collect(),
+        each: each_in_the_middle(samples),
     }
+}
+
+/// The tasks' own figures in the round whose figure is the median.
+fn each_in_the_middle(samples: &[Sample]) -> Vec<f64> {
+    let mut sorted: Vec<&Sample> = samples.iter().collect();
+    sorted.sort_by(|one, other| one.figure.total_cmp(&other.figure));
+    let Some(middle) = sorted.get(sorted.len().saturating_sub(1) / 2) else {
+        return Vec::new();
+    };
+    let each = middle.extra.iter().filter(|(name, _)| *name == EACH);
+    each.map(|(_, figure)| Spread::of(&[*figure], 3).median)
+        .collect()
 }
 
 impl Spread {
@@ -316,6 +336,19 @@ mod tests {
         assert_eq!((ratio.median, ratio.min, ratio.max), (0.5, 0.5, 0.5));
         assert_eq!(rows[1].figure.max, 50.0);
         assert!(matches!(warnings.as_slice(), [Warning::Noisy { .. }]));
+    }
+
+    #[test]
+    fn what_each_task_did_is_of_the_round_in_the_middle() {
+        let mut rounds = vec![(4.0, [2.0, 2.0]), (1.0, [0.0, 1.0]), (3.0, [1.0, 2.0])];
+        let sampler: Sampler = Box::new(move || {
+            let (figure, each) = rounds.remove(0);
+            let extra = each.map(|figure| (EACH, figure)).to_vec();
+            Ok(Sample { figure, extra })
+        });
+        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 3);
+        assert_eq!(rows[0].each, [1.0, 2.0]);
+        assert!(rows[0].extra.is_empty());
     }
 
     #[test]

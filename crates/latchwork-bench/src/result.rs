@@ -67,6 +67,10 @@ pub struct Row {
     /// before, for instance `histogram_500_us` and `histogram_200_us`.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
+    /// The figure of each task, in their order, in the round whose figure is the median (of an even number
+    /// of rounds, the lower one in the middle); left out where a scenario does not tell them apart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<f64>,
 }
 
 /// Median and range over the rounds.
@@ -478,6 +482,7 @@ mod tests {
                     max: 0.9,
                 }),
                 extra: BTreeMap::from([("unlock_slow_paths".to_owned(), 0.0)]),
+                each: vec![17.5, 16.75],
             }],
             warnings: vec![Warning::Noisy {
                 text: "close other programs".into(),
@@ -506,7 +511,7 @@ mod tests {
                       "params": {"tasks": 1, "placement": "same-cpu", "kind": "threads"},
                       "unit": "ns", "better": "lower", "median": 17.123, "min": 16.9, "max": 20.001,
                       "ratio": {"median": 0.8734, "min": 0.8, "max": 0.9},
-                      "extra": {"unlock_slow_paths": 0.0}}],
+                      "extra": {"unlock_slow_paths": 0.0}, "each": [17.5, 16.75]}],
             "warnings": [{"kind": "noisy", "text": "close other programs"}]
         });
         assert_eq!(value, expected);

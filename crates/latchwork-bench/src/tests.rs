@@ -155,6 +155,17 @@ fn fine_grained_accounts_for_everybody() {
         let to_one = [Variant::EventManyToOne, Variant::MessageManyToOne].contains(&case);
         let counted = row.extra.contains_key("received_per_1000");
         assert_eq!(counted, to_one && tasks > 1, "{row:?}");
+        assert_eq!(row.each.len(), tasks as usize, "{row:?}");
+    }
+    // One array a task count, and in each one number a task.
+    let cases: serde_json::Value = serde_json::from_str(&rtems::json(&result)).unwrap();
+    let cases = cases.as_array().unwrap();
+    assert!(cases.len() >= 10, "{cases:?}");
+    for case in cases {
+        let counters = case["counter"].as_array().unwrap();
+        for (tasks, counter) in (1..).zip(counters) {
+            assert_eq!(counter.as_array().unwrap().len(), tasks, "{case}");
+        }
     }
 }
 
@@ -286,6 +297,18 @@ fn a_file_that_cannot_be_written_is_found_before_measuring() {
             .starts_with("cannot write /nonexistent/results.json"),
         "{error}"
     );
+}
+
+#[test]
+fn counters_of_rtems_need_its_scenario_and_a_file() {
+    let refused = |line: &str| {
+        let Args { options, .. } = parse(line);
+        run_scenarios(&options, &mut Vec::new()).unwrap_err()
+    };
+    let error = refused("bench heap --rtems-json /nonexistent/rtems.json");
+    assert!(matches!(error, Error::NothingOfRtems));
+    let error = refused("bench heap fine-grained --rtems-json /nonexistent/rtems.json");
+    assert!(matches!(error, Error::Write { .. }), "{error}");
 }
 
 #[test]

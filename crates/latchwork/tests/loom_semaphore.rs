@@ -250,6 +250,71 @@ negative_twin!(
     owner_is_lowered
 );
 
+/// As before, of an owner for which somebody has waited already.
+fn owner_is_lowered_again() {
+    let model = owned_by_the_first(5);
+    model.semaphores.had_waiters(1);
+    run(
+        &model,
+        &[
+            |model, task| model.semaphores.set_priority(task, 50),
+            |model, task| {
+                model.semaphores.set_priority(task, 10);
+                model.semaphores.begin_wait(0, task);
+            },
+        ],
+    );
+    assert_eq!(model.semaphores.priority(1), 10);
+}
+
+#[test]
+fn a_waiter_and_the_forgetting_of_earlier_ones_do_not_miss_each_other() {
+    Scene::default().explore(Some(2), owner_is_lowered_again);
+}
+
+negative_twin!(
+    twin_forgetting_who_has_just_come_is_found,
+    SemaphoreForgetsLate,
+    "assertion",
+    Some(2),
+    owner_is_lowered_again
+);
+
+/// The second, which is about to be handed the semaphore, gets a lower priority than the third, which waits, too.
+fn heir_is_lowered() {
+    let model = owned_by_the_first(50);
+    for (task, priority) in [(2, 10), (3, 20)] {
+        as_task(usize::from(task), None, || {
+            model.semaphores.set_priority(task, priority);
+            model.semaphores.begin_wait(0, task);
+        });
+    }
+    run(
+        &model,
+        &[
+            |model, task| model.semaphores.release(0, task),
+            |model, _| model.semaphores.set_priority(2, 30),
+        ],
+    );
+    let owner = model.semaphores.owner(0);
+    assert!(owner == 2 || owner == 3);
+    assert_eq!(model.semaphores.priority(owner), 20);
+    assert_eq!(model.semaphores.priority(1), 50);
+}
+
+#[test]
+fn a_hand_over_and_a_change_of_the_new_owner_do_not_miss_each_other() {
+    Scene::default().explore(Some(2), heir_is_lowered);
+}
+
+negative_twin!(
+    twin_handing_over_without_a_look_is_found,
+    SemaphoreHeirUnseen,
+    "assertion",
+    Some(2),
+    heir_is_lowered
+);
+
 fn waiter_is_raised() {
     let model = owned_by_the_first(50);
     run(

@@ -7,7 +7,7 @@
 mod chart;
 mod layout;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fs::{self, OpenOptions};
 use std::io;

@@ -8,7 +8,7 @@ use crate::result::{Better, Machine, Params, Row, SCHEMA, Spread, Unit, Warning}
 use crate::scenarios;
 
 /// A row whose rounds lie within 5 % of the median.
-pub(super) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
+pub(crate) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
     let spread = |median: f64| Spread {
         median,
         min: median * 0.95,
@@ -29,10 +29,11 @@ pub(super) fn row(contestant: &str, median: f64, ratio: Option<f64>) -> Row {
             ratio => spread(ratio),
         }),
         extra: BTreeMap::new(),
+        each: Vec::new(),
     }
 }
 
-pub(super) fn result(base: &str, rows: Vec<Row>) -> ScenarioResult {
+pub(crate) fn result(base: &str, rows: Vec<Row>) -> ScenarioResult {
     ScenarioResult {
         schema: SCHEMA,
         scenario: "heap".into(),

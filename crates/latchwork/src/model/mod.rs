@@ -203,6 +203,10 @@ pub enum Fault {
     SemaphoreLooksPastBusy,
     /// Who changes a task's priority may look at what it waits for before the change.
     SemaphoreMovesUnordered,
+    /// Who works a priority out says last, not first, that it knows of nobody who waits.
+    SemaphoreForgetsLate,
+    /// Who hands over does not look whether the new owner has the priority of those who still wait.
+    SemaphoreHeirUnseen,
     /// A task's look round may overtake the word that it waits.
     CheckWaitUnordered,
 }

@@ -2,7 +2,7 @@
 
 use super::region::Parked;
 use crate::semaphore::ground::Ground;
-use crate::semaphore::object::{Core, Discipline, Form, Kind};
+use crate::semaphore::object::{Core, Discipline, Form, Kind, owner_of, slot_of};
 use crate::semaphore::owned::Told;
 use crate::semaphore::wait::{Me, Patience};
 use crate::semaphore::wait_queue::Locked;
@@ -164,6 +164,18 @@ impl Semaphores {
         locked.enter(self.me(task));
         drop(locked);
         priority::donate(&self.tasks, core, self.me(task));
+    }
+
+    /// The task that owns a semaphore; 0: none.
+    #[must_use]
+    pub fn owner(&self, semaphore: usize) -> u16 {
+        use crate::atomic::Ordering::SeqCst;
+        slot_of(owner_of(self.cores[semaphore].word.load(SeqCst)))
+    }
+
+    /// Somebody waited for what a task owns.
+    pub fn had_waiters(&self, task: u16) {
+        priority::has_waiters(&self.tasks.0[usize::from(task)].standing);
     }
 
     /// The priority by which a task stands in a queue.

@@ -20,7 +20,8 @@
 //!
 //! *Whose record is it?* Others write to it under one of three locks, those of `object`, standing and lending, and
 //! only if they saw the task alive under that lock. One that stands still there may outlive the task, and must
-//! not write to the next one's: so that goes through them before it [settles in](WaitRecord::settle_in).
+//! not write to the next one's: so that goes through them before it [settles in](WaitRecord::settle_in). (But for
+//! [`inherits`](Standing::inherits), which may be set for nothing, by anybody.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -90,6 +91,9 @@ pub(crate) struct Standing {
     /// The priority that the kernel was last told of; 0: unknown. Under the lock.
     #[cfg(not(loom))]
     pub(crate) told: AtomicU32,
+    /// 0 if nobody waits for what the task owns and inherits by. Set by who begins to wait and by who hands over,
+    /// cleared under the lock: see `semaphore/priority.rs`.
+    pub(crate) inherits: AtomicU32,
     /// Who works out the effective priority holds this.
     pub(crate) lock: Robust,
 }
@@ -132,6 +136,7 @@ impl WaitRecord {
                 held: AtomicU32::new(0),
                 mirrored: AtomicU32::new(0),
                 ceilings: AtomicU64::new(0),
+                inherits: AtomicU32::new(0),
                 lock: Robust::new(),
             },
         }
@@ -165,6 +170,7 @@ impl WaitRecord {
         self.standing.waits_at.store(0, Ordering::Relaxed);
         self.standing.spins_at.store(0, Ordering::Relaxed);
         self.standing.told.store(0, Ordering::Relaxed);
+        self.standing.inherits.store(0, Ordering::Relaxed);
         self.lending.home.store(0, Ordering::Relaxed);
         self.lending.sections.store(0, Ordering::Relaxed);
         self.lending.lent.store(0, Ordering::Relaxed);

@@ -79,7 +79,7 @@
 //! *Cost.* A section of a mirrored task is three system calls: where it may run, its priority up, and down.
 //! Another two if anybody lent it a processor. A wait takes three or four for each owner that it is lent to: the
 //! owner's processors read and written, the own priority up and down.
-//! For others none, but for sleeping and waking. Each task that waits or lends reads all records.
+//! For others none, but for sleeping and waking. Each task that lends reads all records.
 //!
 //! *Checked by:* `tests/semaphore_mrsp`, `tests/classic`, RTEMS's tables (`tests/rtems_tables.rs`),
 //! `tests/kill_semaphore` (owners and helpers killed at each instruction).

@@ -32,7 +32,7 @@ use super::wait_queue::Locked;
 use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
-use crate::region::wait_record::{GRANTED, STATE, WAITING};
+use crate::region::wait_record::{GRANTED, STATE, WAITING, WaitRecord};
 use crate::task::TaskError;
 
 /// What a task that has obtained the semaphore is told.
@@ -266,10 +266,19 @@ pub(super) fn surrender<G: Ground>(
     let died = if torn { DIED } else { 0 };
     loop {
         if let Some((heir, wake)) = locked.hand_over(key, died) {
+            let kind = core.form().kind();
+            let next = if kind == Kind::Inherit {
+                locked.first()
+            } else {
+                None
+            };
+            let next = next.map(|(_, record)| record.priority.load(Relaxed));
             drop(locked);
-            if core.form().kind().has_ceiling() {
+            if kind.has_ceiling() {
                 // Before it runs. It does so itself, too, should this task not come to it.
                 priority::refresh(ground, heir, false);
+            } else if let Some(next) = next {
+                priority::endow(ground, heir, next);
             }
             unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE).carry_out();
             return Ok(());
@@ -375,7 +384,15 @@ impl<G: Ground> Locked<'_, G> {
         // Release: pairs with the Acquire of whoever obtains it next; SeqCst, for what is looked at
         // afterwards: see `priority.rs`.
         self.core.word.swap(key | heir | died | queued, SeqCst);
+        self.pass_waiters_on(record);
         Some((heir, Self::end_wait(record, GRANTED)))
+    }
+
+    /// Who wait are from now on those of the owner, whose record this is.
+    fn pass_waiters_on(&self, owner: &WaitRecord) {
+        if self.core.form().kind() == Kind::Inherit && !self.is_empty() {
+            priority::has_waiters(&owner.standing);
+        }
     }
 
     /// The owner is dead.
@@ -411,6 +428,8 @@ impl<G: Ground> Locked<'_, G> {
         } else {
             if is_owned && !self.ground.is_alive(owner) {
                 self.settle_dead_owner(word);
+            } else if is_owned && let Some(record) = self.ground.record(slot_of(owner)) {
+                self.pass_waiters_on(record);
             }
             self.note_emptiness();
         }

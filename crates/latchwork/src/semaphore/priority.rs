@@ -17,6 +17,15 @@
 //! one who works out each first store, then pass a full barrier, then look; so the first sees `BUSY`, or
 //! the second sees the change.
 //!
+//! *Whose waiters count?* Those of inheriting semaphores. To find them is to look at all records, which a task that
+//! nobody waits for should not have to do at each of its ceilings. So its standing says whether there may be any
+//! (`inherits`). Who begins to wait is to be seen waiting, passes a full barrier, and sets that; who hands over
+//! what others wait for names the new owner, and sets that of this one. Who works the priority out clears it, passes
+//! a full barrier, looks at the records, and sets it again if it finds anybody: so it finds them, or they set it
+//! afterwards. After that both look at the effective priority, as above: who worked it out before has not missed
+//! them. Set for nothing it costs a look round. A kill between clearing and setting leaves a dead owner's lock,
+//! whose next holder sets it; one between a hand-over and setting leaves that to who puts the object right.
+//!
 //! *Who dies before its refresh,* or in the midst of it, may leave another task's priority what it was: a waiter that
 //! died that of the owner too high, for example. All who wait are woken by the death, work out their own anew, and
 //! from there along the chain; a task that does not wait gets it right as it releases anything, or another refresh
@@ -40,7 +49,7 @@ use super::wait::Me;
 use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::mutex::RawError;
+use crate::mutex::{Acquired, RawError};
 use crate::region::wait_record::{BUSY, GRANTED, STATE, Standing, WAITING, WaitRecord};
 use core::ops::Deref;
 
@@ -64,13 +73,39 @@ pub(crate) fn donate<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
     // The barrier is that of `enter`; the lock's release comes behind it.
     fence_after_update();
     let owner = owner_of(core.word.load(SeqCst));
-    let Some(record) = ground.record(slot_of(owner)) else {
-        return;
-    };
+    // Should another be the owner by now, who made it so has seen this task in the queue.
+    if let Some(record) = ground.record(slot_of(owner)) {
+        has_waiters(&record.standing);
+        // Its own priority behind that: who has changed it meanwhile may have found the owner without waiters.
+        fence_after_update();
+        give(ground, owner, record, me.priority());
+    }
+}
+
+/// Somebody waits for what the task owns.
+pub(crate) fn has_waiters(standing: &Standing) {
+    // Relaxed: ordered by the barrier behind what the caller has made known. As it is, most of the time.
+    if standing.inherits.load(Relaxed) == 0 {
+        // AcqRel: pairs with the looks in `inherited`.
+        standing.inherits.swap(1, AcqRel);
+    }
+}
+
+/// A task was handed what it inherits by and others wait for, the first of them at this priority: its own may have
+/// been made a lower one since it was found to be the best.
+pub(super) fn endow<G: Ground>(ground: &G, heir: u64, next: u32) {
+    if let Some(record) = ground.record(slot_of(heir)) {
+        fence_after_update();
+        unless_fault!(SemaphoreHeirUnseen, give(ground, heir, record, next), ());
+    }
+}
+
+/// A task is to have this priority, if it has none that is better. Behind a full barrier.
+fn give<G: Ground>(ground: &G, task: u64, record: &WaitRecord, priority: u32) {
     let seen = record.standing.effective.load(SeqCst);
     // A number with BUSY is worse than any priority.
-    if me.priority() < unless_fault!(SemaphoreLooksPastBusy, seen, seen & !BUSY) {
-        refresh(ground, owner, false);
+    if priority < unless_fault!(SemaphoreLooksPastBusy, seen, seen & !BUSY) {
+        refresh(ground, task, false);
     }
 }
 
@@ -182,7 +217,12 @@ impl<'a> LockedStanding<'a> {
     fn take(standing: &'a Standing) -> Option<Self> {
         // SAFETY: a slot stays where it is.
         match unsafe { standing.lock.lock_raw(None) } {
-            Ok(_) => standing.lock.mark_consistent(),
+            Ok(Acquired::Clean) => {}
+            Ok(Acquired::OwnerDied) => {
+                // The dead one may have cleared it, and not set it again.
+                standing.inherits.store(1, Relaxed);
+                standing.lock.mark_consistent();
+            }
             Err(RawError::Unavailable(_)) => return None,
             Err(_) => crate::fatal(format_args!(
                 "a semaphore was used by a signal handler that interrupted its use"
@@ -330,24 +370,49 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
         }
     }
     see_ceiling(&mut best);
+    inherited(ground, task, &record.standing).map_or(best, |inherited| inherited.min(best))
+}
+
+/// The best priority of those who wait for what a task owns and inherits by. Under the lock of its standing.
+fn inherited<G: Ground>(ground: &G, task: u64, standing: &Standing) -> Option<u32> {
+    // SeqCst, here and below: see the head.
+    if standing.inherits.load(SeqCst) == 0 {
+        return None;
+    }
+    let forget = || {
+        standing.inherits.swap(0, SeqCst);
+        fence_after_update();
+    };
+    let forgets_first = unless_fault!(SemaphoreForgetsLate, true, false);
+    if forgets_first {
+        forget();
+    }
+    let mut best = None;
     for slot in 0..ground.used() {
         let Some(waiter) = ground.record(slot) else {
             break;
         };
-        // SeqCst: see the head.
-        if waiter.word.load(SeqCst) & STATE != WAITING {
+        // The task itself, just made the owner, may still say that it waits: it does not inherit from itself.
+        if slot == slot_of(task) || waiter.word.load(SeqCst) & STATE != WAITING {
             continue;
         }
         let object = waiter.object.load(Acquire);
         if object == 0 || !ground.is_alive(waiter.task.load(Acquire)) {
             continue;
         }
-        // SAFETY: as above.
+        // SAFETY: as in `refresh`.
         let core = unsafe { super::core_at(object) };
-        if core.form().kind() == Kind::Inherit && is_owned(core) {
+        if core.form().kind() == Kind::Inherit && owner_of(core.word.load(SeqCst)) == task {
             let inherited = waiter.standing.effective.load(SeqCst) & !BUSY;
-            best = best.min(inherited);
+            best = Some(best.map_or(inherited, |best: u32| best.min(inherited)));
         }
+    }
+    if !forgets_first {
+        forget();
+    }
+    if best.is_some() {
+        // Relaxed: of interest under the lock.
+        standing.inherits.store(1, Relaxed);
     }
     best
 }

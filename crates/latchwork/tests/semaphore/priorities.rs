@@ -5,11 +5,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use core::time::Duration;
 use latchwork::region::{Region, RegionOptions, TaskId};
 use latchwork::semaphore::{
-    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, NoSuchTask, ObtainError,
-    SemaphoreError, UseError,
+    BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, MrspSemaphore, NoSuchTask,
+    ObtainError, SemaphoreError, UseError,
 };
-use latchwork_testkit::{Child, Page};
-use std::sync::Mutex;
+use latchwork_testkit::{Child, Exit, Page};
+use std::sync::{Barrier, Mutex};
 use std::thread::{self, Scope};
 
 const INHERIT: BinaryOptions = BinaryOptions::new().inherit();
@@ -93,6 +93,49 @@ fn an_owner_has_the_best_of_its_ceilings() {
         Err(ObtainError::AboveCeiling { .. })
     ));
     assert_eq!(fifty.owner(), None);
+}
+
+/// The page with others' records cannot be read.
+#[test]
+#[allow(unsafe_code)]
+fn who_has_a_ceiling_and_no_waiters_looks_at_no_other_task() {
+    /// Where the slots are: others' fill the first page of them.
+    const SLOTS: usize = 4096;
+    const OTHERS: usize = 8;
+    let _watchdog = watched("who_has_a_ceiling_and_no_waiters_looks_at_no_other_task");
+    let region = region();
+    region.join("first").unwrap();
+    let [ready, end] = [0, 1].map(|_| Barrier::new(OTHERS + 1));
+    thread::scope(|scope| {
+        for _ in 0..OTHERS {
+            scope.spawn(|| {
+                region.join("other").unwrap();
+                ready.wait();
+                end.wait();
+            });
+        }
+        ready.wait();
+        let mut child = Child::fork(|| {
+            let ceiling = make(
+                &region,
+                "ceiling",
+                &BinaryOptions::new().ceiling(priority(1)),
+            );
+            let mrsp = MrspSemaphore::create(&region, "mrsp", priority(1)).unwrap();
+            let all = || {
+                let (_one, _other) = (ceiling.obtain().unwrap(), mrsp.obtain().unwrap());
+                drop(make(&region, "inherit", &INHERIT).obtain().unwrap());
+            };
+            all();
+            let page = region.base().wrapping_add(SLOTS).cast_mut().cast();
+            // SAFETY: the region stays mapped; who looks there is killed, which is what is tested.
+            assert_eq!(0, unsafe { libc::mprotect(page, 4096, libc::PROT_NONE) });
+            all();
+        });
+        let exit = child.wait();
+        end.wait();
+        assert_eq!(exit, Exit::Code(0));
+    });
 }
 
 #[test]

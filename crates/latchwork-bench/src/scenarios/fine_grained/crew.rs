@@ -16,18 +16,19 @@ use libc::c_int;
 
 use super::super::start::Start;
 use crate::machine;
-use crate::measure::Sample;
+use crate::measure::{EACH, Sample};
 use crate::peers::{enter_fifo, pin_to};
 
 /// Operations from one look at the clock to the next.
 const BATCH: u32 = 64;
 
 /// What is counted beside the figure.
-pub(super) const COUNTED: [&str; 4] = [
+pub(super) const COUNTED: [&str; 5] = [
     "task_min_ops",
     "task_max_ops",
     "received_per_1000",
     "full_per_1000",
+    EACH,
 ];
 
 /// Who works.
@@ -79,13 +80,16 @@ pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
     let seconds = elapsed.as_secs_f64();
     let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum::<u64>() as f64;
     let operations = sum(|tally| tally.operations);
-    let workers = tallies.iter().skip(usize::from(work.first_serves()));
-    let rates = workers.map(|tally| tally.operations as f64 / seconds);
-    let [slowest, fastest, received, full] = COUNTED;
+    let each = tallies
+        .iter()
+        .map(|tally| tally.operations as f64 / seconds);
+    let rates = each.clone().skip(usize::from(work.first_serves()));
+    let [slowest, fastest, received, full, one] = COUNTED;
     let mut extra = vec![
         (slowest, rates.clone().fold(f64::INFINITY, f64::min)),
         (fastest, rates.fold(0.0, f64::max)),
     ];
+    extra.extend(each.map(|rate| (one, rate)));
     if work.first_serves() {
         let per_1000 = |count: f64| 1000.0 * count / operations.max(1.0);
         extra.push((received, per_1000(sum(|tally| tally.received))));
@@ -120,10 +124,12 @@ pub(super) fn run<W: Work>(work: &W, crew: Crew) -> io::Result<(Vec<Tally>, Dura
         let begun = *begun.get_or_init(Instant::now);
         let mut tally = Tally::default();
         if number == 0 && work.first_serves() {
-            // Relaxed: it only ends the loop; `release` comes after it.
-            while !alone.load(Ordering::Relaxed) {
+            // Once at least, as the others, however late it comes: what they left, or `release`, ends the wait.
+            while {
                 work.step(&mut task, &mut tally)?;
-            }
+                // Relaxed: it only ends the loop; `release` comes after it.
+                !alone.load(Ordering::Relaxed)
+            } {}
         } else {
             live(work, &mut task, &mut tally, begun + crew.window)?;
         }

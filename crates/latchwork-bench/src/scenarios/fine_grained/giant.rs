@@ -118,7 +118,7 @@ mod tests {
     fn a_sample_survives_the_way_through_text() {
         let sample = Sample {
             figure: 12_345.678,
-            extra: vec![(COUNTED[0], 0.1), (COUNTED[3], 1e9)],
+            extra: vec![(COUNTED[0], 0.1), (COUNTED[3], 1e9), (COUNTED[4], 2.0)],
         };
         let read_again = read(&write(&sample)).unwrap();
         assert_eq!(read_again.figure, sample.figure);
