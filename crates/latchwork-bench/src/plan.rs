@@ -61,6 +61,11 @@ impl Plan {
             || self.only.iter().any(|name| name == contestant)
     }
 
+    /// Whether `contestant` was asked for by its name, or nobody was.
+    pub(crate) fn names(&self, contestant: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == contestant)
+    }
+
     /// A plan for tests: all code runs, no figure means anything.
     #[cfg(test)]
     pub(crate) fn tiny() -> Self {

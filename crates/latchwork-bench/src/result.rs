@@ -257,6 +257,24 @@ pub enum Variant {
     Disturbed,
     /// message-throughput: the sender computes each byte, the receiver adds up all.
     Computed,
+    /// check-overhead: sysbench, threads at thousands of mutexes, with work in between.
+    SysbenchMutex,
+    /// check-overhead: sysbench, threads at few mutexes, and nothing else.
+    SysbenchContended,
+    /// check-overhead: sysbench, threads that give their processors away in their sections.
+    SysbenchThreads,
+    /// check-overhead: memcached, asked by eight clients.
+    Memcached,
+    /// check-overhead: Redis, the same.
+    Redis,
+    /// check-overhead: Python's threads at a queue.
+    Python,
+    /// check-overhead: SQLite's shell, sorting with helpers.
+    Sqlite,
+    /// check-overhead: stress-ng's mutexes.
+    StressMutex,
+    /// check-overhead: stress-ng's semaphores.
+    StressSem,
     /// footprint: the lock itself.
     Size,
     /// footprint: the code of the fast paths.
@@ -292,6 +310,15 @@ words!(Variant {
     Undisturbed => "undisturbed",
     Disturbed => "disturbed",
     Computed => "computed",
+    SysbenchMutex => "sysbench-mutex",
+    SysbenchContended => "sysbench-contended",
+    SysbenchThreads => "sysbench-threads",
+    Memcached => "memcached",
+    Redis => "redis",
+    Python => "python",
+    Sqlite => "sqlite",
+    StressMutex => "stress-mutex",
+    StressSem => "stress-sem",
     Size => "size",
     Text => "text",
     Instructions => "instructions",

@@ -52,27 +52,46 @@ inline bool check_but(int error, int expected)
 	return true;
 }
 
+/* Longer than any machine runs; nanoseconds have hardly room for more. */
+constexpr long long for_ever = 9000000000;
+
+template <class Rep, class Period>
+bool is_for_ever(const std::chrono::duration<Rep, Period> &time)
+{
+	return std::chrono::duration<double>(time).count() >= static_cast<double>(for_ever);
+}
+
 template <class Duration>
 struct timespec at(std::chrono::time_point<std::chrono::steady_clock, Duration> time)
 {
-	auto since = std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-	struct timespec at;
-	at.tv_sec = since < 0 ? 0 : static_cast<time_t>(since / 1000000000);
-	at.tv_nsec = since < 0 ? 0 : static_cast<long>(since % 1000000000);
+	struct timespec at = {};
+	if (is_for_ever(time.time_since_epoch())) {
+		at.tv_sec = static_cast<time_t>(for_ever);
+	} else if (time.time_since_epoch() > Duration::zero()) {
+		auto since = std::chrono::ceil<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+		at.tv_sec = static_cast<time_t>(since / 1000000000);
+		at.tv_nsec = static_cast<long>(since % 1000000000);
+	}
 	return at;
+}
+
+template <class Rep, class Period>
+struct timespec after(std::chrono::duration<Rep, Period> time)
+{
+	using std::chrono::nanoseconds;
+	using std::chrono::steady_clock;
+	if (is_for_ever(time))
+		return at(steady_clock::time_point(std::chrono::seconds(for_ever)));
+	if (time <= time.zero())
+		return at(steady_clock::time_point());
+	return at(steady_clock::now() + std::chrono::ceil<nanoseconds>(time));
 }
 
 /* Other clocks as they stand to the steady one now. */
 template <class Clock, class Duration>
 struct timespec at(std::chrono::time_point<Clock, Duration> time)
 {
-	return at(std::chrono::steady_clock::now() + (time - Clock::now()));
-}
-
-template <class Rep, class Period>
-struct timespec after(std::chrono::duration<Rep, Period> time)
-{
-	return at(std::chrono::steady_clock::now() + std::chrono::ceil<std::chrono::nanoseconds>(time));
+	return after(time - Clock::now());
 }
 
 } // namespace detail
@@ -246,17 +265,45 @@ public:
 				  const std::chrono::time_point<Clock, Duration> &time)
 	{
 		struct timespec at = detail::at(time);
-		int error = lw_cond_timedwait(&native_, lock.mutex()->native_handle(), &at);
-		return detail::check_but(error, ETIMEDOUT) ? std::cv_status::no_timeout : std::cv_status::timeout;
+		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
+	}
+	template <class Mutex, class Clock, class Duration, class Predicate>
+	bool wait_until(std::unique_lock<Mutex> &lock, const std::chrono::time_point<Clock, Duration> &time,
+			Predicate is_true)
+	{
+		struct timespec at = detail::at(time);
+		return wait_at(lock, at, is_true);
 	}
 	template <class Mutex, class Rep, class Period>
 	std::cv_status wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time)
 	{
-		return wait_until(lock, std::chrono::steady_clock::now() + time);
+		struct timespec at = detail::after(time);
+		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
+	}
+	template <class Mutex, class Rep, class Period, class Predicate>
+	bool wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time,
+		      Predicate is_true)
+	{
+		struct timespec at = detail::after(time);
+		return wait_at(lock, at, is_true);
 	}
 	native_handle_type native_handle() noexcept { return &native_; }
 
 private:
+	template <class Mutex>
+	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at)
+	{
+		return detail::check_but(lw_cond_timedwait(&native_, lock.mutex()->native_handle(), &at), ETIMEDOUT);
+	}
+	template <class Mutex, class Predicate>
+	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at, Predicate &is_true)
+	{
+		while (!is_true())
+			if (!wait_at(lock, at))
+				return is_true();
+		return true;
+	}
+
 	Native native_ = Native();
 };
 using condition = basic_condition<lw_cond_t>;
@@ -317,6 +364,20 @@ public:
 
 private:
 	lw_barrier_t native_;
+};
+
+class once {
+public:
+	constexpr once() noexcept = default;
+	once(const once &) = delete;
+	once &operator=(const once &) = delete;
+
+	/* If it is left by an exception, the next call runs it again. */
+	void call(void (*initialise)()) { detail::check(lw_once(&native_, initialise)); }
+	lw_once_t *native_handle() noexcept { return &native_; }
+
+private:
+	lw_once_t native_ = LW_ONCE_INITIALIZER;
 };
 
 } // namespace lw

@@ -122,9 +122,9 @@ struct completion {
 #define DECLARE_ARCH_MUTEX_LOCKED(name) struct arch_semaphore name = __ARCH_SEMAPHORE_INITIALIZER(name, 0)
 #define DECLARE_COMPLETION(name) struct completion name = __COMPLETION_INITIALIZER(name)
 
-#ifndef HZ
+/* <sys/param.h> has another one. */
+#undef HZ
 #define HZ 1000
-#endif
 
 #ifdef __cplusplus
 }

@@ -415,7 +415,9 @@ rtems_interval lw_classic_ticks(uint64_t milliseconds)
 	uint64_t tick = latchwork_classic_tick(), ticks;
 	if (tick == 0)
 		return 0;
-	ticks = (milliseconds * 1000 + tick - 1) / tick;
+	if (__builtin_mul_overflow(milliseconds, 1000, &ticks) || __builtin_add_overflow(ticks, tick - 1, &ticks))
+		return UINT32_MAX;
+	ticks /= tick;
 	return ticks > UINT32_MAX ? UINT32_MAX : (rtems_interval)ticks;
 }
 

@@ -8,7 +8,7 @@ use core::alloc::Layout;
 use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{
     Attributes, Coproc, Coprocs, Exit, JoinError, Outcome, Scheduling, Signal, SpawnError,
@@ -66,6 +66,8 @@ struct State {
 }
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
+/// Whether a thread makes it, or has made it.
+static BEGUN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static FAILED_ATTRIBUTE: Cell<Option<&'static CStr>> = const { Cell::new(None) };
@@ -100,13 +102,18 @@ fn answer(result: Result<c_int, c_int>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn coproc_init(shm_max_size: size_t) -> c_int {
-    answer(init(shm_max_size as u64).map(|()| 0))
+    // Relaxed, here and below: whoever is second has nothing to see.
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return fail(EBUSY);
+    }
+    let initialised = init(shm_max_size as u64);
+    if initialised.is_err() {
+        BEGUN.store(false, Ordering::Relaxed);
+    }
+    answer(initialised.map(|()| 0))
 }
 
 fn init(bytes: u64) -> Result<(), c_int> {
-    if state().is_some() {
-        return Err(EBUSY);
-    }
     let max = bytes
         .checked_add(bytes / 4 + TABLES)
         .and_then(|max| max.checked_next_multiple_of(1 << 20))

@@ -67,13 +67,18 @@ static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
 	return 0;
 }
 
+/* As POSIX has it, a lock that is free can be taken until whenever; so can a dead owner's. */
+static int unless_taken(int tried, int error)
+{
+	return tried == 0 || tried == EOWNERDEAD ? tried : error;
+}
+
 int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time)
 {
 	uint64_t deadline;
 	int error = read_time(clock, time, &deadline);
-	/* As POSIX has it, a lock that is free can be taken until whenever. */
 	if (error != 0)
-		return mutex != NULL && latchwork_lock(mutex, kind, LW__TRY, 0) == 0 ? 0 : error;
+		return unless_taken(latchwork_lock(mutex, kind, LW__TRY, 0), error);
 	return latchwork_lock(mutex, kind, how, deadline);
 }
 
@@ -87,7 +92,7 @@ int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clo
 	uint64_t deadline = LATCHWORK_NEVER;
 	int error = how == LW__UNTIL ? read_time(clock, time, &deadline) : 0;
 	if (error != 0)
-		return lock != NULL && latchwork_rwlock(lock, kind, writes, LW__TRY, 0) == 0 ? 0 : error;
+		return unless_taken(latchwork_rwlock(lock, kind, writes, LW__TRY, 0), error);
 	return latchwork_rwlock(lock, kind, writes, how, deadline);
 }
 

@@ -150,6 +150,15 @@ fn a_semaphore_that_counts_is_reported_where_it_becomes_a_mutex() {
     }
 }
 
+#[test]
+fn calls_answer_right_at_their_edges() {
+    let hows = [GCC, CLANG_OPTIMISED.statically()];
+    check("corners.c", &hows, GNU, "cornered");
+    check("corners.c", &[GPP], &[], "cornered");
+    let shadow = ["-Wshadow", "-Wconversion"];
+    check("corners.cpp", &[GPP, CLANGPP], &shadow, "cornered");
+}
+
 /// What a compiler says of a few lines that it must refuse.
 fn refused(how: How, text: &str) -> String {
     let file = scratch().join(format!("refused-{}.c", how.compiler));

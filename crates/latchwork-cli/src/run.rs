@@ -4,8 +4,8 @@
 //! terminal, its signals and its exit status are its own.
 //!
 //! Where the library comes from: Cargo builds it with this command, since that depends on it, and puts it
-//! into `deps` beside it; an installation puts it beside the command or into `../lib/latchwork`. (To depend on
-//! the artifact, Cargo's own way to say this, is not in its stable versions. A build script that embeds it
+//! into `deps` beside it; `install.sh` puts it into `../lib/latchwork`, seen from the command, and `cargo install`
+//! leaves it out. (To depend on the artifact, Cargo's own way to say this, is not in its stable versions. A build script that embeds it
 //! would have to run Cargo inside of Cargo, build everything twice, and write the library to a file to be
 //! loaded from.)
 
@@ -84,7 +84,10 @@ pub(crate) enum Error {
     Report { path: PathBuf, error: io::Error },
     #[error("run: {0:?}: a comma in a path cannot be passed on")]
     Comma(PathBuf),
-    #[error("run: cannot find {name}; looked at {places}")]
+    #[error(
+        "run: cannot find {name}, which `cargo install` leaves out: crates/latchwork-cli/install.sh brings it \
+         (with `--prefix ~/.cargo`, for instance); looked at {places}"
+    )]
     NoLibrary { name: &'static str, places: String },
     #[error(
         "run: the dynamic linker cannot load {0:?}: its path has a space or a colon, which separate \

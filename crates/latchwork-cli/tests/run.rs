@@ -4,7 +4,8 @@ mod common;
 
 use common::{command, unique};
 use latchwork_testkit::output_of;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str]) -> Output {
     output_of(command().arg("run").args(args).spawn().unwrap())
@@ -88,4 +89,90 @@ fn a_static_program_is_refused() {
         "{}",
         errors(&output)
     );
+}
+
+/// A folder that goes with its files.
+struct Prefix(PathBuf);
+
+impl Prefix {
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(unique("prefix"));
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn run(&self) -> Output {
+        let mut command = Command::new(self.0.join("bin/latchwork"));
+        command.args(["run", "--mutex=tp", "--", "getconf", "PAGESIZE"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        output_of(command.stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn install(&self, arguments: &[&str]) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
+        let mut command = Command::new(script);
+        command.arg("--prefix").arg(&self.0).args(arguments);
+        let output = output_of(command.stderr(Stdio::piped()).spawn().unwrap());
+        assert!(output.status.success(), "{}", errors(&output));
+    }
+}
+
+impl Drop for Prefix {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them() {
+    let built = Path::new(env!("CARGO_BIN_EXE_latchwork"));
+    let prefix = Prefix::new();
+    prefix.install(&["--built", built.parent().unwrap().to_str().unwrap()]);
+    let output = prefix.run();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!(
+        errors(&output).contains("replaced by throughput locks"),
+        "{}",
+        errors(&output)
+    );
+    // As `cargo install` leaves it.
+    std::fs::remove_dir_all(prefix.0.join("lib")).unwrap();
+    let output = prefix.run();
+    assert_eq!(output.status.code(), Some(125));
+    assert!(
+        errors(&output).contains("crates/latchwork-cli/install.sh brings it"),
+        "{}",
+        errors(&output)
+    );
+    prefix.install(&["--uninstall"]);
+    assert!(!prefix.0.join("bin/latchwork").exists());
+}
+
+/// Those that are installed here, as they are, with throughput locks, and under the checker: each run ends as it
+/// should, and the checker finds nothing that is not there.
+#[test]
+fn real_programs_come_to_their_right_end() {
+    let file = std::env::temp_dir().join(unique("programs.json"));
+    let mut bench = command();
+    bench.args(["bench", "check-overhead", "--quick", "--rounds", "1"]);
+    bench.args(["--only", "program --mutex=tp", "--only", "program --check"]);
+    // It ends each program that does not end by itself.
+    let output = bench.arg("--json").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let text = std::fs::read_to_string(&file).unwrap();
+    let _ = std::fs::remove_file(&file);
+    let result: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for warning in result["warnings"].as_array().unwrap() {
+        let text = warning.to_string();
+        assert!(!text.contains("failed"), "{text}");
+        if text.contains("is not installed") {
+            eprintln!("{text}");
+        }
+    }
+    for row in result["rows"].as_array().unwrap() {
+        // (stress-ng's mutexes are waited for by threads of high priority, and held by others of low.)
+        if row["contestant"] == "program --check" && row["params"]["case"] != "stress-mutex" {
+            assert_eq!(row["extra"]["findings"], 0.0, "{row}");
+        }
+    }
 }

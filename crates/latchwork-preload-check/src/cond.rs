@@ -1,20 +1,18 @@
 //! Waits for conditions, and for whatever else a thread can be cancelled in.
 //!
-//! Such a call is told when it begins and when it ends, however it ends: by an exit that is entered into the
-//! thread's list of cleanups, of the old kind that needs no `setjmp`. The unwinding passes through functions
+//! Such a call is told when it begins and when it ends, however it ends. The unwinding passes through functions
 //! that have nothing to drop.
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
-use crate::errno::keeping_errno;
-use crate::mutex::to_c11;
 use crate::object::{self, Mutex, Opaque};
 use crate::real;
 use crate::take::{destroy, make, site};
 use core::ffi::{c_int, c_void};
-use core::mem::MaybeUninit;
-
 use latchwork::check::hook::{self, Kind, Lock};
+use latchwork_interpose::cleanup::or_if_cancelled;
+use latchwork_interpose::errno::keeping_errno;
+use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
 entry! {
@@ -25,24 +23,6 @@ entry! {
     pthread_cond_clockwait 4 clock_wait;
     cnd_wait 2 c11_wait;
     cnd_timedwait 3 c11_timed_wait;
-}
-
-/// glibc's `_pthread_cleanup_buffer`.
-#[repr(C)]
-struct Cleanup {
-    routine: Option<unsafe extern "C" fn(*mut c_void)>,
-    argument: *mut c_void,
-    kind: c_int,
-    previous: *mut Self,
-}
-
-unsafe extern "C" {
-    fn _pthread_cleanup_push(
-        cleanup: *mut Cleanup,
-        routine: unsafe extern "C" fn(*mut c_void),
-        argument: *mut c_void,
-    );
-    fn _pthread_cleanup_pop(cleanup: *mut Cleanup, execute: c_int);
 }
 
 /// What is told when a call ends that may not return.
@@ -69,15 +49,13 @@ unsafe extern "C" fn ends(wait: *mut c_void) {
 /// `call` may end the thread by unwinding, and has nothing to drop.
 #[inline(always)]
 unsafe fn during(mut wait: Wait, call: impl FnOnce() -> c_int + Copy) -> c_int {
-    let mut cleanup = MaybeUninit::<Cleanup>::uninit();
-    // SAFETY: both live until the end of this function, which is where the cleanup leaves the list.
+    // SAFETY: it lives until the end of this function.
     unsafe {
         let told = &raw mut wait;
-        _pthread_cleanup_push(cleanup.as_mut_ptr(), ends, told.cast());
-        let result = call();
+        let result = or_if_cancelled(ends, told.cast(), call);
         (*told).has_mutex =
             (*told).mutex.is_some() && !matches!(result, libc::EPERM | libc::ENOTRECOVERABLE);
-        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 1);
+        ends(told.cast());
         result
     }
 }

@@ -10,9 +10,12 @@
 //! | `take.rs` | taking a lock: try, tell, wait, tell |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is given back |
+//! | `library.rs` | libraries that are unloaded |
 //! | `entry.rs` | how a function knows where it was called from |
 //! | `start.rs`, `sum.rs` | the beginning; what is said at the end |
-//! | `real.rs`, and `symbol.rs`, `errno.rs`, `say.rs` of `latchwork-preload` | as there |
+//! | `real.rs` | the functions that these stand in for |
+//!
+//! What it has in common with the other interposer stands in `latchwork-interpose`.
 //!
 //! # What holds everywhere
 //!
@@ -28,6 +31,7 @@
 
 mod cond;
 mod entry;
+mod library;
 mod mutex;
 mod object;
 mod other;
@@ -37,10 +41,3 @@ mod start;
 mod sum;
 mod take;
 mod task;
-
-#[path = "../../latchwork-preload/src/errno.rs"]
-mod errno;
-#[path = "../../latchwork-preload/src/say.rs"]
-mod say;
-#[path = "../../latchwork-preload/src/symbol.rs"]
-mod symbol;

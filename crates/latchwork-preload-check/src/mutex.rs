@@ -3,11 +3,11 @@
 
 use crate::entry::entry;
 use crate::object::{self, Mutex};
-use crate::take::{attempt, destroy, make, release, site, take, wait_patiently};
-use crate::{real, start};
+use crate::take::{attempt, destroy, knows_clock, make, release, site, take, wait_patiently};
+use crate::real;
 use core::ffi::{c_int, c_void};
-use core::sync::atomic::Ordering;
 use latchwork::check::hook::{self, How, Mode};
+use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
 entry! {
@@ -44,7 +44,7 @@ unsafe fn take_by(
             return wait();
         };
         // It may say no to its holder, and then there is nothing to be told.
-        if (*mutex).says_no() && (*mutex).owner.load(Ordering::Relaxed) == start::thread() {
+        if (*mutex).says_no() && (*mutex).is_mine() {
             return wait();
         }
         let try_it = || real::pthread_mutex_trylock(mutex);
@@ -90,9 +90,11 @@ unsafe extern "C" fn clock_lock(
 ) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(mutex, true, at, || {
-            real::pthread_mutex_clocklock(mutex, clock, until)
-        })
+        let wait = || real::pthread_mutex_clocklock(mutex, clock, until);
+        if !knows_clock(clock) {
+            return wait();
+        }
+        take_by(mutex, true, at, wait)
     }
 }
 
@@ -124,27 +126,11 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
         // It was not, and its holder goes on holding it.
         if let Some(lock) = lock
             && result == libc::EBUSY
-            && (*mutex).owner.load(Ordering::Relaxed) == start::thread()
+            && (*mutex).is_mine()
         {
             hook::taken(lock, Mode::Exclusive, How::Tried, site(at));
         }
         result
-    }
-}
-
-/// What the functions of C11 give for an error number.
-pub(crate) const fn to_c11(error: c_int) -> c_int {
-    const SUCCESS: c_int = 0;
-    const BUSY: c_int = 1;
-    const ERROR: c_int = 2;
-    const NO_MEMORY: c_int = 3;
-    const TIMED_OUT: c_int = 4;
-    match error {
-        0 => SUCCESS,
-        libc::EBUSY => BUSY,
-        libc::ENOMEM => NO_MEMORY,
-        libc::ETIMEDOUT => TIMED_OUT,
-        _ => ERROR,
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::{start, sum};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use latchwork::check::hook::{Kind, Lock, Traits};
+use latchwork_interpose::mutexes::kind;
 
 /// Something of the program's that is watched at this address; `None`: in a thread that is not.
 #[inline]
@@ -15,29 +16,28 @@ pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
 #[repr(C, align(8))]
 pub struct Mutex {
     word: u64,
-    pub(crate) owner: AtomicU32,
+    owner: AtomicU32,
     users: u32,
     kind: AtomicU32,
     rest: [u32; 5],
 }
 
 impl Mutex {
-    const RECURSIVE: u32 = 1;
-    pub(crate) const ERROR_CHECK: u32 = 2;
-    const ROBUST: u32 = 16;
-    const INHERIT: u32 = 32;
-    const PROTECT: u32 = 64;
-    const SHARED: u32 = 128;
-    const DESTROYED: u32 = 0xff;
-
     pub(crate) fn kind(&self) -> u32 {
         // Relaxed: it changes only where nobody may use the mutex.
-        self.kind.load(Ordering::Relaxed) & 0xff
+        self.kind.load(Ordering::Relaxed) & kind::ALL
+    }
+
+    /// Whether the calling thread has it.
+    pub(crate) fn is_mine(&self) -> bool {
+        // Relaxed: the holder's own; others only compare it with their own ID.
+        let owner = self.owner.load(Ordering::Relaxed);
+        owner != 0 && owner == start::thread()
     }
 
     /// Whether it returns an error where others hang.
     pub(crate) fn says_no(&self) -> bool {
-        self.kind() & 3 == Self::ERROR_CHECK
+        self.kind() & kind::TYPE == kind::ERROR_CHECK
     }
 }
 
@@ -49,21 +49,22 @@ impl Mutex {
 pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     let lock = at(mutex, Kind::Mutex)?;
     // SAFETY: by the contract.
-    let kind = unsafe { (*mutex).kind() };
-    if kind == 0 {
+    let what = unsafe { (*mutex).kind() };
+    if what == 0 {
         return Some(lock);
     }
-    if kind == Mutex::DESTROYED {
+    // Destroyed.
+    if what == kind::ALL {
         return None;
     }
-    if kind & Mutex::SHARED != 0 {
+    if what & kind::SHARED != 0 {
         sum::shared(lock.address);
         return None;
     }
     let mut traits = Traits::empty();
-    traits.set(Traits::RECURSIVE, kind & 3 == Mutex::RECURSIVE);
-    traits.set(Traits::ROBUST, kind & Mutex::ROBUST != 0);
-    traits.set(Traits::LENDS, kind & (Mutex::INHERIT | Mutex::PROTECT) != 0);
+    traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
+    traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
+    traits.set(Traits::LENDS, what & (kind::INHERIT | kind::PROTECT) != 0);
     Some(lock.with(traits))
 }
 

@@ -4,10 +4,11 @@
 use crate::cond::waiting;
 use crate::entry::entry;
 use crate::object::{self, Opaque};
-use crate::take::{attempt, destroy, make, release, take};
-use crate::{errno, real};
-use core::ffi::{c_int, c_void};
+use crate::real;
+use crate::take::{attempt, destroy, is_refused, make, release, take};
+use core::ffi::{c_int, c_uint, c_void};
 use latchwork::check::hook::{Kind, Lock, Mode};
+use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, pthread_t, timespec};
 
 entry! {
@@ -16,7 +17,11 @@ entry! {
     pthread_spin_lock 1 spin_lock;
     pthread_spin_trylock 1 spin_try_lock;
     pthread_spin_unlock 1 spin_unlock;
+    pthread_barrier_init 3 barrier_init;
+    pthread_barrier_destroy 1 barrier_end;
     pthread_barrier_wait 1 barrier_wait;
+    sem_init 3 sem_init_here;
+    sem_destroy 1 sem_end;
     sem_wait 1 sem_wait_here;
     sem_timedwait 2 sem_timed_wait;
     sem_clockwait 3 sem_clock_wait;
@@ -67,6 +72,31 @@ unsafe extern "C" fn spin_unlock(lock: *mut Opaque, at: usize) -> c_int {
     unsafe { release(spin(lock), at, || real::pthread_spin_unlock(lock)) }
 }
 
+unsafe extern "C" fn barrier_init(
+    barrier: *mut Opaque,
+    attributes: *const c_void,
+    count: c_uint,
+    at: usize,
+) -> c_int {
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
+    unsafe {
+        make(
+            || object::at(barrier, Kind::Barrier),
+            at,
+            || real::pthread_barrier_init(barrier, attributes, count),
+        )
+    }
+}
+
+unsafe extern "C" fn barrier_end(barrier: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
+    unsafe {
+        destroy(object::at(barrier, Kind::Barrier), at, || {
+            real::pthread_barrier_destroy(barrier)
+        })
+    }
+}
+
 unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
@@ -74,6 +104,31 @@ unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
             Some(object) => waiting(object, false, at, || real::pthread_barrier_wait(barrier)),
             None => real::pthread_barrier_wait(barrier),
         }
+    }
+}
+
+unsafe extern "C" fn sem_init_here(
+    semaphore: *mut Opaque,
+    shared: c_int,
+    value: c_uint,
+    at: usize,
+) -> c_int {
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
+    unsafe {
+        make(
+            || object::at(semaphore, Kind::Semaphore),
+            at,
+            || real::sem_init(semaphore, shared, value),
+        )
+    }
+}
+
+unsafe extern "C" fn sem_end(semaphore: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
+    unsafe {
+        destroy(object::at(semaphore, Kind::Semaphore), at, || {
+            real::sem_destroy(semaphore)
+        })
     }
 }
 
@@ -93,7 +148,7 @@ unsafe fn sem_wait_by(
         };
         // It is a cancellation point also where it does not wait.
         pthread_testcancel();
-        if errno::keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
+        if keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
             return 0;
         }
         waiting(object, timed, at, wait)
@@ -112,9 +167,11 @@ unsafe extern "C-unwind" fn sem_timed_wait(
 ) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        sem_wait_by(semaphore, true, at, || {
-            real::sem_timedwait(semaphore, until)
-        })
+        let wait = || real::sem_timedwait(semaphore, until);
+        if is_refused(libc::CLOCK_REALTIME, until) {
+            return wait();
+        }
+        sem_wait_by(semaphore, true, at, wait)
     }
 }
 
@@ -126,9 +183,11 @@ unsafe extern "C-unwind" fn sem_clock_wait(
 ) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        sem_wait_by(semaphore, true, at, || {
-            real::sem_clockwait(semaphore, clock, until)
-        })
+        let wait = || real::sem_clockwait(semaphore, clock, until);
+        if is_refused(clock, until) {
+            return wait();
+        }
+        sem_wait_by(semaphore, true, at, wait)
     }
 }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::object::{Mutex, Opaque, RwLock};
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_int, c_uint, c_void};
 use libc::{clockid_t, pthread_t, timespec};
 
 /// What a thread runs.
@@ -10,20 +10,8 @@ pub(crate) type Body = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 /// The same of C11's.
 pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
-crate::symbol::real! {
-    "C" fn pthread_mutex_init(mutex: *mut Mutex, attributes: *const c_void) -> c_int;
-    "C" fn pthread_mutex_destroy(mutex: *mut Mutex) -> c_int;
-    "C" fn pthread_mutex_lock(mutex: *mut Mutex) -> c_int;
-    "C" fn pthread_mutex_trylock(mutex: *mut Mutex) -> c_int;
-    "C" fn pthread_mutex_timedlock(mutex: *mut Mutex, until: *const timespec) -> c_int;
-    "C" fn pthread_mutex_clocklock(mutex: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int;
-    "C" fn pthread_mutex_unlock(mutex: *mut Mutex) -> c_int;
-    "C" fn mtx_init(mutex: *mut Mutex, kind: c_int) -> c_int;
-    "C" fn pthread_cond_init(cond: *mut Opaque, attributes: *const c_void) -> c_int;
-    "C" fn pthread_cond_destroy(cond: *mut Opaque) -> c_int;
-    "C-unwind" fn pthread_cond_wait(cond: *mut Opaque, mutex: *mut Mutex) -> c_int;
-    "C-unwind" fn pthread_cond_timedwait(cond: *mut Opaque, mutex: *mut Mutex, until: *const timespec) -> c_int;
-    "C-unwind" fn pthread_cond_clockwait(cond: *mut Opaque, mutex: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int;
+latchwork_interpose::real_mutexes! {
+    (Mutex, Opaque)
     "C" fn pthread_rwlock_init(rwlock: *mut RwLock, attributes: *const c_void) -> c_int;
     "C" fn pthread_rwlock_destroy(rwlock: *mut RwLock) -> c_int;
     "C" fn pthread_rwlock_rdlock(rwlock: *mut RwLock) -> c_int;
@@ -40,7 +28,11 @@ crate::symbol::real! {
     "C" fn pthread_spin_lock(spin: *mut Opaque) -> c_int;
     "C" fn pthread_spin_trylock(spin: *mut Opaque) -> c_int;
     "C" fn pthread_spin_unlock(spin: *mut Opaque) -> c_int;
+    "C" fn pthread_barrier_init(barrier: *mut Opaque, attributes: *const c_void, count: c_uint) -> c_int;
+    "C" fn pthread_barrier_destroy(barrier: *mut Opaque) -> c_int;
     "C" fn pthread_barrier_wait(barrier: *mut Opaque) -> c_int;
+    "C" fn sem_init(semaphore: *mut Opaque, shared: c_int, value: c_uint) -> c_int;
+    "C" fn sem_destroy(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_wait(semaphore: *mut Opaque) -> c_int;
     "C" fn sem_trywait(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_timedwait(semaphore: *mut Opaque, until: *const timespec) -> c_int;
@@ -49,5 +41,23 @@ crate::symbol::real! {
     "C" fn pthread_create(thread: *mut pthread_t, attributes: *const c_void, body: Body, argument: *mut c_void) -> c_int;
     "C" fn thrd_create(thread: *mut pthread_t, body: Body11, argument: *mut c_void) -> c_int;
     "C" fn free(memory: *mut c_void) -> ();
+    "C" fn malloc_usable_size(memory: *mut c_void) -> usize;
+    "C" fn dlclose(library: *mut c_void) -> c_int;
     "C" fn munmap(memory: *mut c_void, length: usize) -> c_int;
+}
+
+/// Whether the allocator says how long its blocks are: one that has no such function must not be asked by
+/// another one's.
+pub(crate) fn knows_lengths() -> bool {
+    let module = |function: *mut c_void| {
+        let mut found = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: an address, and where to say what is there.
+        let found = unsafe {
+            libc::dladdr(function, found.as_mut_ptr());
+            found.assume_init()
+        };
+        found.dli_fbase
+    };
+    let length = symbols::malloc_usable_size.get();
+    !length.is_null() && module(length) == module(symbols::free.get())
 }

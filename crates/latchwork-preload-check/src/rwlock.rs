@@ -4,7 +4,7 @@
 use crate::entry::entry;
 use crate::object::{self, RwLock};
 use crate::real;
-use crate::take::{attempt, destroy, make, release, take, wait_patiently};
+use crate::take::{attempt, destroy, is_refused, make, release, take, wait_patiently};
 use core::ffi::{c_int, c_void};
 use latchwork::check::hook::Mode;
 use libc::{clockid_t, timespec};
@@ -77,18 +77,22 @@ unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
 unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Shared, true, at, || {
-            real::pthread_rwlock_timedrdlock(rwlock, until)
-        })
+        let wait = || real::pthread_rwlock_timedrdlock(rwlock, until);
+        if is_refused(libc::CLOCK_REALTIME, until) {
+            return wait();
+        }
+        take_by(rwlock, Mode::Shared, true, at, wait)
     }
 }
 
 unsafe extern "C" fn timed_write(rwlock: *mut RwLock, until: *const timespec, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Exclusive, true, at, || {
-            real::pthread_rwlock_timedwrlock(rwlock, until)
-        })
+        let wait = || real::pthread_rwlock_timedwrlock(rwlock, until);
+        if is_refused(libc::CLOCK_REALTIME, until) {
+            return wait();
+        }
+        take_by(rwlock, Mode::Exclusive, true, at, wait)
     }
 }
 
@@ -100,9 +104,11 @@ unsafe extern "C" fn clock_read(
 ) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Shared, true, at, || {
-            real::pthread_rwlock_clockrdlock(rwlock, clock, until)
-        })
+        let wait = || real::pthread_rwlock_clockrdlock(rwlock, clock, until);
+        if is_refused(clock, until) {
+            return wait();
+        }
+        take_by(rwlock, Mode::Shared, true, at, wait)
     }
 }
 
@@ -114,9 +120,11 @@ unsafe extern "C" fn clock_write(
 ) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Exclusive, true, at, || {
-            real::pthread_rwlock_clockwrlock(rwlock, clock, until)
-        })
+        let wait = || real::pthread_rwlock_clockwrlock(rwlock, clock, until);
+        if is_refused(clock, until) {
+            return wait();
+        }
+        take_by(rwlock, Mode::Exclusive, true, at, wait)
     }
 }
 

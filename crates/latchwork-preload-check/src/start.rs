@@ -1,17 +1,38 @@
 //! The beginning: of the process, of its threads, and of the children that it forks.
 #![allow(unsafe_code)]
 
-use crate::{real, say, sum};
-use core::sync::atomic::{AtomicBool, Ordering};
+use crate::{real, sum, task};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use latchwork::check::{hook, is_on};
+use latchwork_interpose::errno::keeping_errno;
+use latchwork_interpose::{counts, say};
 
 /// Whether the process is watched.
 static STARTED: AtomicBool = AtomicBool::new(false);
+/// That process, or the child of a fork that has taken its place.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the calling thread is watched.
 #[inline]
 pub(crate) fn watches() -> bool {
+    hook::knows_this_thread() || watches_again()
+}
+
+/// In the child of a fork, before [`in_child`]: handlers that were entered earlier release what theirs have taken
+/// before the fork. (To watch a thread that was watched needs no memory of the allocator's.)
+#[cold]
+fn watches_again() -> bool {
+    // Relaxed: set by this thread, or before there was another one.
+    if !STARTED.load(Ordering::Relaxed) || PROCESS.load(Ordering::Relaxed) == process() {
+        return false;
+    }
+    begin();
     hook::knows_this_thread()
+}
+
+fn process() -> u32 {
+    // SAFETY: takes nothing. (By the bare call: nothing keeps the answer across a fork.)
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
 }
 
 /// The calling thread's ID.
@@ -24,25 +45,33 @@ pub(crate) fn thread() -> u32 {
 pub(crate) fn watch() {
     // Relaxed: what it says of was there before this thread, or is this thread's.
     if STARTED.load(Ordering::Relaxed) {
-        crate::errno::keeping_errno(hook::forked);
+        keeping_errno(hook::forked);
     }
 }
 
 extern "C" fn in_child() {
+    begin();
+}
+
+/// Has the calling thread watched, the first one of its process.
+fn begin() {
+    PROCESS.store(process(), Ordering::Relaxed);
     watch();
 }
 
 /// Called by the dynamic linker, after the constructors of other libraries and before the program's.
 extern "C" fn start() {
-    crate::errno::keeping_errno(|| {
+    keeping_errno(|| {
         real::look_up_all();
+        task::prepare();
         say::prepare();
+        counts::prepare();
         sum::prepare();
         if is_on() {
             // SAFETY: a function of this library, which is never unloaded.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
             STARTED.store(true, Ordering::Relaxed);
-            watch();
+            begin();
         }
     });
 }

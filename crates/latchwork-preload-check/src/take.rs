@@ -2,12 +2,14 @@
 //!
 //! A lock that can be had at once is tried for, so that a wait is known before it begins: the checker must look
 //! for a circle of waits before the last one of it sleeps.
+#![allow(unsafe_code)]
 
-use crate::{errno, sum};
+use crate::start;
 use core::ffi::c_int;
 use latchwork::check::hook::{self, How, Lock, Mode, Site, Verdict};
 use latchwork::check::refuses;
-use latchwork::time::Deadline;
+use latchwork_interpose::errno::keeping_errno;
+use libc::{clockid_t, timespec};
 
 /// Whether a call has given the lock.
 const fn is_taken(result: c_int) -> bool {
@@ -30,7 +32,7 @@ pub(crate) fn take(
 ) -> c_int {
     let tried = attempt();
     if is_taken(tried) {
-        errno::keeping_errno(|| hook::taken(lock, mode, How::Locked, site(at)));
+        keeping_errno(|| hook::taken(lock, mode, How::Locked, site(at)));
         return tried;
     }
     if tried != libc::EBUSY {
@@ -49,15 +51,13 @@ fn take_waiting(
     at: usize,
     wait: impl FnOnce() -> c_int,
 ) -> c_int {
-    let verdict = errno::keeping_errno(|| hook::wants(lock, mode, timed, site(at)));
+    let verdict = keeping_errno(|| hook::wants(lock, mode, timed, site(at)));
     if verdict == Verdict::Deadlock && refuses() {
         hook::gave_up(lock);
         return libc::EDEADLK;
     }
-    let began = Deadline::now();
     let result = wait();
-    errno::keeping_errno(|| {
-        sum::waited(began);
+    keeping_errno(|| {
         if is_taken(result) {
             hook::taken(lock, mode, How::Locked, site(at));
         } else {
@@ -65,6 +65,22 @@ fn take_waiting(
         }
     });
     result
+}
+
+/// Whether a call refuses a time before it looks at its lock. (Calls for mutexes look first, and mind the clock
+/// only.)
+///
+/// # Safety
+/// There is a time.
+pub(crate) unsafe fn is_refused(clock: clockid_t, until: *const timespec) -> bool {
+    // SAFETY: by the contract.
+    let nanoseconds = unsafe { (*until).tv_nsec };
+    !knows_clock(clock) || !(0..1_000_000_000).contains(&nanoseconds)
+}
+
+/// Whether pthread's waits know this clock.
+pub(crate) const fn knows_clock(clock: clockid_t) -> bool {
+    matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
 }
 
 /// Takes a lock if that needs no waiting.
@@ -79,7 +95,7 @@ pub(crate) fn attempt(
     if let Some(lock) = lock
         && is_taken(tried)
     {
-        errno::keeping_errno(|| hook::taken(lock, mode, How::Tried, site(at)));
+        keeping_errno(|| hook::taken(lock, mode, How::Tried, site(at)));
     }
     tried
 }
@@ -89,7 +105,7 @@ pub(crate) fn attempt(
 pub(crate) fn release(lock: Option<Lock>, at: usize, release: impl FnOnce() -> c_int) -> c_int {
     if let Some(lock) = lock {
         // What is wrong was reported; the program's call does what it does.
-        errno::keeping_errno(|| {
+        keeping_errno(|| {
             let _ = hook::releasing(lock, site(at));
         });
     }
@@ -106,7 +122,7 @@ pub(crate) fn make(
     if result == 0
         && let Some(lock) = lock()
     {
-        errno::keeping_errno(|| hook::initialised(lock, None, site(at)));
+        keeping_errno(|| hook::initialised(lock, None, site(at)));
     }
     result
 }
@@ -114,22 +130,26 @@ pub(crate) fn make(
 /// Destroys a lock.
 pub(crate) fn destroy(lock: Option<Lock>, at: usize, destroy: impl FnOnce() -> c_int) -> c_int {
     if let Some(lock) = lock {
-        errno::keeping_errno(|| hook::destroyed(lock, site(at)));
+        keeping_errno(|| hook::destroyed(lock, site(at)));
     }
     destroy()
 }
 
 /// Waits as long as it takes by a call with a deadline on CLOCK_MONOTONIC, and has the checker look at the wait
-/// when that deserves it. `None`: the call knows no such deadline.
-pub(crate) fn wait_patiently(wait: impl Fn(&libc::timespec) -> c_int) -> Option<c_int> {
+/// when that deserves it. `None`: the call knows no such deadline, or the thread is not watched. (To ask would have
+/// it set up, and that allocates: the caller may be the allocator.)
+pub(crate) fn wait_patiently(wait: impl Fn(&timespec) -> c_int) -> Option<c_int> {
+    if !start::watches() {
+        return None;
+    }
     loop {
         let look = hook::patience()?;
-        let until = libc::timespec {
+        let until = timespec {
             tv_sec: (look / 1_000_000_000) as _,
             tv_nsec: (look % 1_000_000_000) as _,
         };
         match wait(&until) {
-            libc::ETIMEDOUT => errno::keeping_errno(hook::still_waits),
+            libc::ETIMEDOUT => keeping_errno(hook::still_waits),
             libc::EINVAL | libc::ENOSYS => return None,
             result => return Some(result),
         }

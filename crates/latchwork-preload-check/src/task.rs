@@ -6,17 +6,56 @@
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
-use crate::errno::keeping_errno;
 use crate::real::{self, Body, Body11};
 use crate::start;
 use crate::take::site;
 use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicBool, Ordering};
 use latchwork::check::hook;
-use libc::pthread_t;
+use latchwork_interpose::errno::keeping_errno;
+use libc::{pthread_attr_t, pthread_t};
 
 entry! {
     free 1 free_here;
     munmap 2 unmap;
+}
+
+/// See [`real::knows_lengths`].
+static KNOWS_LENGTHS: AtomicBool = AtomicBool::new(false);
+
+/// Before the first thread is watched.
+pub(crate) fn prepare() {
+    KNOWS_LENGTHS.store(real::knows_lengths(), Ordering::Relaxed);
+}
+
+/// What a thread needs of its stack beside what the program thinks that it does: the checker, which may have
+/// something to report.
+const ROOM: usize = 64 << 10;
+
+/// A program that says how small its threads' stacks are has them larger by [`ROOM`]. (Not where it brings the
+/// memory.)
+///
+/// # Safety
+/// Null, or attributes of the caller's, which outlive the answer.
+unsafe fn with_room(attributes: *const c_void) -> Option<pthread_attr_t> {
+    let mut attributes = {
+        // SAFETY: by the contract. What the copy refers to stays the original's, which alone is destroyed.
+        unsafe {
+            attributes
+                .cast::<pthread_attr_t>()
+                .as_ref()
+                .map(|found| core::ptr::read(found))
+        }
+    }?;
+    let (mut begin, mut size) = (core::ptr::null_mut(), 0);
+    // SAFETY: attributes, and places for the answers. Where the program says nothing the size is 0; and without memory
+    // of the program's the stack ends at address 0.
+    unsafe {
+        libc::pthread_attr_getstack(&raw const attributes, &raw mut begin, &raw mut size);
+        let is_small = (1..2 * ROOM).contains(&size) && begin.addr().wrapping_add(size) == 0;
+        (is_small && libc::pthread_attr_setstacksize(&raw mut attributes, size + ROOM) == 0)
+            .then_some(attributes)
+    }
 }
 
 /// What a thread is to run.
@@ -83,6 +122,10 @@ pub unsafe extern "C" fn pthread_create(
         if start.is_null() {
             return libc::EAGAIN;
         }
+        let with_room = with_room(attributes);
+        let attributes = with_room
+            .as_ref()
+            .map_or(attributes, |larger| core::ptr::from_ref(larger).cast());
         let result = real::pthread_create(thread, attributes, run, start.cast());
         if result != 0 {
             libc::free(start.cast());
@@ -119,8 +162,13 @@ pub unsafe extern "C" fn thrd_create(
 
 unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
     if !memory.is_null() && start::watches() {
-        // SAFETY: a block of the allocator that it is given back to.
-        let length = unsafe { libc::malloc_usable_size(memory) };
+        // Relaxed: known before a thread is watched. Of an unknown length it is a lock that lies at the beginning.
+        let length = if KNOWS_LENGTHS.load(Ordering::Relaxed) {
+            // SAFETY: a block of the allocator that is asked, and that it is given back to.
+            unsafe { real::malloc_usable_size(memory) }
+        } else {
+            1
+        };
         let begin = memory.addr();
         keeping_errno(|| hook::freed(begin..begin + length, site(at)));
     }

@@ -18,25 +18,10 @@ fn scratch(name: &str) -> (PathBuf, Leftover) {
     (path.clone(), Leftover::new(path))
 }
 
-/// Compiles a program; `None`, and a line, where there is no C compiler.
+/// Compiles a program, named as seen from this crate.
 fn compile(source: &str, name: &str) -> Option<(PathBuf, Leftover)> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let (program, leftover) = scratch(name);
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let built = Command::new(&compiler)
-        .args(["-O1", "-g", "-pthread", "-o"])
-        .args([program.as_os_str(), source.as_os_str()])
-        .status();
-    match built {
-        Ok(status) => {
-            assert!(status.success(), "{}", source.display());
-            Some((program, leftover))
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
-            None
-        }
-    }
+    latchwork_testkit::compile(&source, name, &[])
 }
 
 fn run(program: &Path, arguments: &[&str], check: &str) -> Output {
@@ -116,8 +101,37 @@ fn a_program_without_a_fault_has_no_findings() {
     let Some((program, _leftover)) = compile(source, "uses-clean") else {
         return;
     };
-    for case in ["conds", "many", "cancel", "forks", "signals", "semaphores"] {
+    for case in [
+        "conds",
+        "many",
+        "cancel",
+        "passed_on",
+        "forks",
+        "signals",
+        "semaphores",
+    ] {
         let found = findings(&program, case);
         assert!(found.is_empty(), "{case}: {found:?}");
     }
+}
+
+#[test]
+fn mutexes_and_condition_variables_conform_as_they_do_unchecked() {
+    let source = "../latchwork-preload/tests/programs/conformance.c";
+    let Some((program, _leftover)) = compile(source, "conformance") else {
+        return;
+    };
+    let plain = Command::new(&program).stdout(Stdio::piped()).spawn();
+    let plain = output_of(plain.unwrap());
+    let (path, _findings) = scratch("conformance.jsonl");
+    let check = format!("quiet,long=0,json={}", path.display());
+    let output = run(&program, &[], &check);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && output.stdout == plain.stdout,
+        "{}: {errors}",
+        output.status
+    );
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found.is_empty(), "{found}");
 }

@@ -7,8 +7,7 @@
 //!
 //! *Cancellation.* A wait is a cancellation point, and the mutex is taken again before the thread's cleanup
 //! handlers run. While it sleeps the thread can be cancelled asynchronously, as in glibc. The unwinding then
-//! passes through `wait` and `pthread_cond_wait`, which have nothing to drop. The mutex is taken by a handler
-//! of the old kind, `_pthread_cleanup_push`: a link in a list, while the new kind needs `setjmp`.
+//! passes through `wait` and `pthread_cond_wait`, which have nothing to drop.
 //! Who is cancelled may have used up a notification: it passes one on if there was any.
 //!
 //! *Destroying.* Who was woken touches the condition variable once more, before it takes the mutex.
@@ -24,7 +23,7 @@
 use crate::clock::{Until, is_valid};
 use crate::memory::{Cond, Mutex, Use};
 use crate::mode::{self, Mode};
-use crate::mutex::{export, lock, to_c11, unlock};
+use crate::mutex::{export, lock, unlock};
 use crate::{counts, nap, real, thread};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -32,25 +31,9 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
 use latchwork::time::Deadline;
+use latchwork_interpose::cleanup::or_if_cancelled;
+use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
-
-/// glibc's `_pthread_cleanup_buffer`.
-#[repr(C)]
-struct Cleanup {
-    routine: Option<unsafe extern "C" fn(*mut c_void)>,
-    argument: *mut c_void,
-    kind: c_int,
-    previous: *mut Self,
-}
-
-unsafe extern "C" {
-    fn _pthread_cleanup_push(
-        cleanup: *mut Cleanup,
-        routine: unsafe extern "C" fn(*mut c_void),
-        argument: *mut c_void,
-    );
-    fn _pthread_cleanup_pop(cleanup: *mut Cleanup, execute: c_int);
-}
 
 unsafe extern "C-unwind" {
     /// It may end the thread, by unwinding, if that was cancelled.
@@ -65,24 +48,19 @@ const SHARED_WAIT: Duration = Duration::from_millis(10);
 /// Between two looks whether the last waiter has gone.
 const LEAVING: Duration = Duration::from_micros(50);
 
-fn process() -> u32 {
-    // SAFETY: takes nothing. (By the bare call: nothing keeps the answer across a fork.)
-    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
-}
-
 impl Cond {
     /// How many wait, of this process. Relaxed, here and below: ordered by the program's mutex.
     fn waiters(&self) -> u32 {
         match self.waiters.load(Ordering::Relaxed) {
             0 => 0,
-            _ if self.process.load(Ordering::Relaxed) != process() => 0,
+            _ if self.process.load(Ordering::Relaxed) != thread::process() => 0,
             waiters => waiters,
         }
     }
 
     /// Counts a waiter, under its mutex; the ticket that it is to compare.
     fn enter(&self) -> u32 {
-        let process = process();
+        let process = thread::process();
         if self.process.load(Ordering::Relaxed) != process {
             self.waiters.store(0, Ordering::Relaxed);
             self.process.store(process, Ordering::Relaxed);
@@ -165,19 +143,18 @@ unsafe fn wait(
             ticket,
             mutex,
         };
-        let mut cleanup = MaybeUninit::<Cleanup>::uninit();
-        let mut kind = DEFERRED;
-        _pthread_cleanup_push(cleanup.as_mut_ptr(), cancelled, (&raw mut waiter).cast());
-        pthread_setcanceltype(ASYNCHRONOUS, &raw mut kind);
-        let mut ended;
-        loop {
-            ended = nap::sleep(&here.ticket, ticket, clock, until);
-            if ended != libc::EINTR || here.ticket.load(Ordering::Relaxed) != ticket {
-                break;
-            }
-        }
-        pthread_setcanceltype(kind, ptr::null_mut());
-        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 0);
+        let ended = or_if_cancelled(cancelled, (&raw mut waiter).cast(), || {
+            let mut kind = DEFERRED;
+            pthread_setcanceltype(ASYNCHRONOUS, &raw mut kind);
+            let ended = loop {
+                let ended = nap::sleep(&here.ticket, ticket, clock, until);
+                if ended != libc::EINTR || here.ticket.load(Ordering::Relaxed) != ticket {
+                    break ended;
+                }
+            };
+            pthread_setcanceltype(kind, ptr::null_mut());
+            ended
+        });
         here.leave();
         let locked = lock(mutex);
         match ended {
@@ -213,15 +190,14 @@ unsafe fn wait_shared(
             ticket: 0,
             mutex,
         };
-        let mut cleanup = MaybeUninit::<Cleanup>::uninit();
-        _pthread_cleanup_push(cleanup.as_mut_ptr(), cancelled, (&raw mut waiter).cast());
         let end = Deadline::after(SHARED_WAIT).as_nanoseconds();
         let end = timespec {
             tv_sec: (end / 1_000_000_000) as _,
             tv_nsec: (end % 1_000_000_000) as _,
         };
-        real::pthread_cond_clockwait(cond, inner, libc::CLOCK_MONOTONIC, &raw const end);
-        _pthread_cleanup_pop(cleanup.as_mut_ptr(), 0);
+        or_if_cancelled(cancelled, (&raw mut waiter).cast(), || {
+            real::pthread_cond_clockwait(cond, inner, libc::CLOCK_MONOTONIC, &raw const end)
+        });
         real::pthread_mutex_unlock(inner);
         let locked = lock(mutex);
         let is_over = !until.is_null() && Until::new(clock, *until).has_passed();

@@ -3,40 +3,32 @@
 
 use crate::memory::Mutex;
 use crate::mode::{self, Mode};
-use crate::say::{self, Text};
 use core::fmt::Write;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork_interpose::counts::{Seen, speaker};
+use latchwork_interpose::mutexes::kind;
+use latchwork_interpose::say::{self, Text};
+
+/// In a line of its own: beside it may stand what each call reads.
+#[repr(align(64))]
+struct Apart(AtomicU32);
 
 /// Relaxed, for all here: numbers, and nothing that follows from them.
-static REPLACED: AtomicU32 = AtomicU32::new(0);
+static REPLACED: Apart = Apart(AtomicU32::new(0));
 static CONDS: AtomicU32 = AtomicU32::new(0);
 /// Those that stay glibc's, by what they are; one may be several of these.
 static KINDS: [(u32, &str, AtomicU32); 4] = [
-    (Mutex::SHARED, "process-shared", AtomicU32::new(0)),
-    (Mutex::ROBUST, "robust", AtomicU32::new(0)),
-    (Mutex::INHERIT, "inheriting", AtomicU32::new(0)),
-    (Mutex::PROTECT, "with a ceiling", AtomicU32::new(0)),
+    (kind::SHARED, "process-shared", AtomicU32::new(0)),
+    (kind::ROBUST, "robust", AtomicU32::new(0)),
+    (kind::INHERIT, "inheriting", AtomicU32::new(0)),
+    (kind::PROTECT, "with a ceiling", AtomicU32::new(0)),
 ];
 static PASSED: AtomicU32 = AtomicU32::new(0);
-/// The process that says something.
-static SPEAKER: AtomicU32 = AtomicU32::new(0);
-
-/// Those that were seen, by address: so many, and what does not fit is not counted.
-const SLOTS: usize = 1024;
-static SEEN: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
-/// Slots that are looked at for one address.
-const TRIES: usize = 16;
-
-pub(crate) fn prepare() {
-    // The process that `latchwork run` has become, and none that it starts.
-    let speaker = crate::symbol::environment(c"LATCHWORK_SPEAKER")
-        .and_then(|text| core::str::from_utf8(text).ok()?.parse().ok());
-    SPEAKER.store(speaker.unwrap_or(0), Ordering::Relaxed);
-}
+static SEEN: Seen = Seen::new();
 
 pub(crate) fn replaced() {
-    REPLACED.fetch_add(1, Ordering::Relaxed);
+    REPLACED.0.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn passed_cond() {
@@ -49,26 +41,12 @@ pub(crate) fn passed(mutex: &Mutex) {
     if mode::get() == Mode::Glibc {
         return;
     }
-    let address = ptr::from_ref(mutex).addr();
-    let hash = (address >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize) >> 40;
-    for slot in (0..TRIES).map(|step| &SEEN[(hash + step) % SLOTS]) {
-        let known = match slot.load(Ordering::Relaxed) {
-            0 => slot
-                .compare_exchange(0, address, Ordering::Relaxed, Ordering::Relaxed)
-                .map_or_else(|known| known, |_| 0),
-            known => known,
-        };
-        if known == address {
-            return;
-        }
-        if known == 0 {
-            PASSED.fetch_add(1, Ordering::Relaxed);
-            for (bit, _, count) in &KINDS {
-                if mutex.kind() & bit != 0 {
-                    count.fetch_add(1, Ordering::Relaxed);
-                }
+    if SEEN.is_new(ptr::from_ref(mutex).addr()) {
+        PASSED.fetch_add(1, Ordering::Relaxed);
+        for (bit, _, count) in &KINDS {
+            if mutex.kind() & bit != 0 {
+                count.fetch_add(1, Ordering::Relaxed);
             }
-            return;
         }
     }
 }
@@ -76,9 +54,7 @@ pub(crate) fn passed(mutex: &Mutex) {
 extern "C" fn at_exit() {
     // The program may have called nothing of this.
     let mode = mode::get();
-    // SAFETY: takes nothing.
-    let me = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
-    if SPEAKER.load(Ordering::Relaxed) != me {
+    if speaker().is_none() {
         return;
     }
     let mut text = Text::<512>::new();
@@ -88,7 +64,7 @@ extern "C" fn at_exit() {
         mode => write!(
             text,
             "latchwork: {} mutexes replaced by {}",
-            REPLACED.load(Ordering::Relaxed),
+            REPLACED.0.load(Ordering::Relaxed),
             match mode {
                 Mode::Throughput => "throughput locks",
                 Mode::WaitWake => "wait-wake locks",

@@ -68,6 +68,7 @@ impl Throughput {
             word: &mutex.word,
             gate: &mutex.gate,
             request: &mutex.request,
+            mood: &mutex.mood,
         }
     }
 }

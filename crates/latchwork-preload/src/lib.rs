@@ -10,9 +10,11 @@
 //! | `inside.rs` | our locks in there |
 //! | `mutex.rs`, `cond.rs` | the functions |
 //! | `mode.rs` | what is wanted; the first call |
-//! | `real.rs`, `symbol.rs` | the functions that these stand in for |
+//! | `real.rs` | the functions that these stand in for |
 //! | `thread.rs`, `nap.rs`, `clock.rs` | who the caller is; sleeping; points in time |
-//! | `counts.rs`, `say.rs` | what is said at the end, and how |
+//! | `counts.rs` | what is said at the end |
+//!
+//! What it has in common with the interposer that checks stands in `latchwork-interpose`.
 //!
 //! # What holds everywhere
 //!
@@ -32,13 +34,10 @@
 mod clock;
 mod cond;
 mod counts;
-mod errno;
 mod inside;
 mod memory;
 mod mode;
 mod mutex;
 mod nap;
 mod real;
-mod say;
-mod symbol;
 mod thread;

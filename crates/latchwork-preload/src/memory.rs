@@ -8,7 +8,7 @@
 //! | 12 | users | – |
 //! | 16 | kind | the same |
 //! | 20 | spins, elision | the gate of our lock |
-//! | 24 | list | the request of our lock; 28: whether the mutex was counted |
+//! | 24 | list | the request of our lock; 28: whether the mutex was counted; 32: how much good polls do |
 //!
 //! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
 //! Debuggers find owner, kind and count where they expect them.
@@ -21,6 +21,7 @@
 
 use crate::real;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use latchwork_interpose::mutexes::kind;
 
 /// A `pthread_mutex_t`, or an `mtx_t`.
 #[repr(C, align(8))]
@@ -33,7 +34,8 @@ pub struct Mutex {
     pub(crate) gate: AtomicU32,
     pub(crate) request: AtomicU32,
     pub(crate) seen: AtomicU32,
-    rest: u64,
+    pub(crate) mood: AtomicU32,
+    rest: u32,
 }
 
 /// What a mutex is for: the low bits of its kind.
@@ -47,25 +49,18 @@ pub(crate) enum Use {
 }
 
 impl Mutex {
-    /// All that says whose it is; bits above are glibc's notes on elision.
-    const KIND: u32 = 0xff;
-    pub(crate) const ROBUST: u32 = 16;
-    pub(crate) const INHERIT: u32 = 32;
-    pub(crate) const PROTECT: u32 = 64;
-    pub(crate) const SHARED: u32 = 128;
-
     /// Relaxed: it changes only where nobody may use the mutex.
     #[inline(always)]
     pub(crate) fn kind(&self) -> u32 {
-        self.kind.load(Ordering::Relaxed) & Self::KIND
+        self.kind.load(Ordering::Relaxed) & kind::ALL
     }
 
     #[inline(always)]
     pub(crate) fn purpose(&self) -> Use {
         match self.kind() {
             0 | 3 => Use::Normal,
-            1 => Use::Recursive,
-            2 => Use::ErrorCheck,
+            kind::RECURSIVE => Use::Recursive,
+            kind::ERROR_CHECK => Use::ErrorCheck,
             _ => Use::Other,
         }
     }
@@ -118,6 +113,22 @@ pub(crate) fn prepare() -> bool {
     // Relaxed, here and below: a number that never changes.
     FLAGS.store(found.unwrap_or(0), Ordering::Relaxed);
     found.is_some_and(|index| index > 0)
+}
+
+/// Whether priority can be inherited here, as glibc finds out for its own: a lock that is then not to be had, where
+/// somebody waits, would be one that the program does not know that it has not got.
+pub(crate) fn can_inherit() -> bool {
+    let mut mutex = core::mem::MaybeUninit::<Mutex>::zeroed();
+    let mut attributes = core::mem::MaybeUninit::<libc::pthread_mutexattr_t>::zeroed();
+    // SAFETY: attributes and a mutex of this function's.
+    unsafe {
+        let attributes = attributes.as_mut_ptr();
+        libc::pthread_mutexattr_init(attributes);
+        libc::pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT);
+        let made = real::pthread_mutex_init(mutex.as_mut_ptr(), attributes.cast());
+        libc::pthread_mutexattr_destroy(attributes);
+        made == 0
+    }
 }
 
 impl Cond {

@@ -1,10 +1,15 @@
 //! What this process is to use instead of glibc's mutexes, as its environment says.
 //!
-//! It is read at the first call of any function here. That may come before this library's own
-//! constructor: the dynamic linker calls those of other libraries first. Until the mode is known every
-//! call goes on to glibc.
+//! It is read at the first call of any function here, and by this library's constructor at the latest: to find
+//! it out takes the loader's lock, which another thread may hold later, in the constructor of a library that
+//! it loads, and wait for the mode; and what standard error is can be seen only until the program closes it.
+//! (A call may come before: the dynamic linker calls the constructors of other libraries first.) Until the
+//! mode is known every call goes on to glibc.
+#![allow(unsafe_code)]
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use latchwork_interpose::symbol::environment;
+use latchwork_interpose::{counts, say};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -44,6 +49,16 @@ pub(crate) fn get() -> Mode {
     }
 }
 
+extern "C" fn start() {
+    get();
+}
+
+/// Called by the dynamic linker, before the program's own constructors.
+// SAFETY: a section of pointers to such functions.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
 #[cold]
 #[inline(never)]
 fn find() -> Mode {
@@ -68,15 +83,15 @@ fn find() -> Mode {
 
 fn prepare() -> Mode {
     crate::real::look_up_all();
-    crate::say::prepare();
-    crate::counts::prepare();
-    let wanted = match crate::symbol::environment(c"LATCHWORK_MUTEX") {
+    say::prepare();
+    counts::prepare();
+    let wanted = match environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
         Some(b"tp") => Mode::Throughput,
         Some(b"wait-wake") => Mode::WaitWake,
         Some(b"pi") => Mode::Inherit,
         Some(other) => {
-            crate::say::line(format_args!(
+            say::line(format_args!(
                 "LATCHWORK_MUTEX is {:?}, and not tp, wait-wake, pi or glibc: mutexes stay glibc's",
                 core::str::from_utf8(other).unwrap_or("?")
             ));
@@ -87,9 +102,12 @@ fn prepare() -> Mode {
         "this glibc lays its condition variables out in an unknown way"
     } else if !crate::thread::prepare() {
         "the kernel does not tell where glibc keeps a thread's ID"
+    } else if wanted == Mode::Inherit && !crate::memory::can_inherit() {
+        "this system has no futexes that inherit priority"
     } else {
+        crate::thread::prepare_process();
         return wanted;
     };
-    crate::say::line(format_args!("{problem}: mutexes stay glibc's"));
+    say::line(format_args!("{problem}: mutexes stay glibc's"));
     Mode::Glibc
 }

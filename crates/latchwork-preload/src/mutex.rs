@@ -9,6 +9,8 @@
 //! What a program may rely on with glibc's, although POSIX does not say so, holds here: another thread may
 //! unlock a normal mutex, one that is locked again waits, a mutex may be freed once it was unlocked, `errno`
 //! stays as it is, no call is a cancellation point, and the child of a fork goes on with what it finds.
+//! (An inheriting lock is its holder's alone as soon as somebody waits for it, by the kernel's rules: another
+//! thread's unlock is `EPERM` then, and who locks again waits for ever, which is said.)
 #![allow(unsafe_code)]
 
 use crate::clock::{Until, is_valid};
@@ -18,6 +20,7 @@ use crate::mode::{self, Mode};
 use crate::{counts, real, thread};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
+use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
 impl Mutex {
@@ -274,28 +277,12 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: by the caller's contract.
         return unsafe { real::pthread_mutex_destroy(mutex) };
     }
-    // Relaxed: nobody may use it meanwhile.
-    if here.word.load(Ordering::Relaxed) != 0 {
+    // Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given up by now.
+    if here.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0 {
         return libc::EBUSY;
     }
     here.end();
     0
-}
-
-/// What the functions of C11 give for an error number.
-pub(crate) const fn to_c11(error: c_int) -> c_int {
-    const SUCCESS: c_int = 0;
-    const BUSY: c_int = 1;
-    const ERROR: c_int = 2;
-    const NO_MEMORY: c_int = 3;
-    const TIMED_OUT: c_int = 4;
-    match error {
-        0 => SUCCESS,
-        libc::EBUSY => BUSY,
-        libc::ENOMEM => NO_MEMORY,
-        libc::ETIMEDOUT => TIMED_OUT,
-        _ => ERROR,
-    }
 }
 
 /// Defines functions that a program calls by these names. Their contract is that of glibc's.

@@ -109,7 +109,7 @@ pub(crate) fn until(deadline: Option<Deadline>) {
 #[cold]
 pub(crate) fn wait_in_vain(mutex: &Mutex, me: u32, why: &str, deadline: Option<Deadline>) {
     if deadline.is_none() {
-        crate::say::line(format_args!(
+        latchwork_interpose::say::line(format_args!(
             "task {me} waits for the mutex at {:#x}, which {why}",
             ptr::from_ref(mutex).addr()
         ));

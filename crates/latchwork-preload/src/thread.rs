@@ -7,7 +7,8 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicIsize, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicIsize, AtomicPtr, AtomicU32, Ordering};
 
 /// From the thread pointer to the ID; 0: not known.
 static OFFSET: AtomicIsize = AtomicIsize::new(0);
@@ -72,6 +73,52 @@ pub(crate) fn id() -> u32 {
     id
 }
 
+/// The process's ID, in a page that reads 0 again in the child of a fork; null: there is no such page.
+static PROCESS: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+
+/// Makes room to keep the process's ID.
+pub(crate) fn prepare_process() {
+    const PAGE: usize = 4096;
+    // SAFETY: new memory, which nobody knows.
+    unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(ptr::null_mut(), PAGE, access, kind, -1, 0);
+        if page != libc::MAP_FAILED {
+            if libc::madvise(page, PAGE, libc::MADV_WIPEONFORK) == 0 {
+                // Release: pairs with the Acquire in `process`.
+                PROCESS.store(page.cast(), Ordering::Release);
+            } else {
+                libc::munmap(page, PAGE);
+            }
+        }
+    }
+}
+
+/// The calling process's ID.
+#[inline(always)]
+pub(crate) fn process() -> u32 {
+    // Acquire: pairs with the Release in `prepare_process`.
+    // SAFETY: null, or a page that stays.
+    let kept = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
+    // Relaxed: all threads find the same.
+    match kept.map_or(0, |kept| kept.load(Ordering::Relaxed)) {
+        0 => ask_process(kept),
+        known => known,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ask_process(keep: Option<&AtomicU32>) -> u32 {
+    // SAFETY: takes nothing.
+    let process = unsafe { libc::syscall(libc::SYS_getpid) as u32 };
+    if let Some(keep) = keep {
+        keep.store(process, Ordering::Relaxed);
+    }
+    process
+}
+
 /// Whether no other thread can be there: glibc's own locks use no atomic operation then.
 #[inline(always)]
 pub(crate) fn is_alone() -> bool {
@@ -79,4 +126,4 @@ pub(crate) fn is_alone() -> bool {
     unsafe { (&raw const __libc_single_threaded).read_volatile() != 0 }
 }
 
-pub(crate) use crate::errno::keeping_errno;
+pub(crate) use latchwork_interpose::errno::keeping_errno;

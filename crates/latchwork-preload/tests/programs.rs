@@ -12,29 +12,10 @@ fn library() -> PathBuf {
     library
 }
 
-/// Compiles a program of this directory; `None`, and a line, where there is no C compiler.
+/// Compiles a program of this directory.
 fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
-    let program = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
-    let leftover = Leftover::new(program.clone());
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let built = Command::new(&compiler)
-        .args(["-O1", "-pthread", "-o"])
-        .args([program.as_os_str(), source.as_os_str()])
-        .args(options)
-        .status();
-    match built {
-        Ok(status) => {
-            assert!(status.success(), "{}", source.display());
-            Some((program, leftover))
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
-            None
-        }
-    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    latchwork_testkit::compile(&directory.join(source), name, options)
 }
 
 fn run(program: &Path, arguments: &[&str], mutex: &str, late: &Path) -> Output {
@@ -98,4 +79,50 @@ fn an_unknown_lock_is_said_and_replaces_nothing() {
     assert!(output.status.success(), "{}", output.status);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("LATCHWORK_MUTEX is \"magic\""), "{errors}");
+}
+
+/// The bodies of the library's own tests, as far as they can be written in C.
+#[test]
+fn mutexes_and_condition_variables_conform_as_glibcs_do() {
+    let Some((program, _leftover)) = compile("conformance.c", "conformance", &[]) else {
+        return;
+    };
+    let plain = Command::new(&program).stdout(Stdio::piped()).spawn();
+    let plain = output_of(plain.unwrap());
+    assert!(plain.status.success(), "{}", plain.status);
+    for mutex in ["tp", "wait-wake", "pi"] {
+        let output = run(&program, &[], mutex, Path::new(""));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && output.stdout == plain.stdout,
+            "{mutex}: {}: {errors}",
+            output.status
+        );
+    }
+}
+
+/// The negative twin of what `uses.c` asks of cancelled waits.
+#[test]
+fn a_wait_that_is_wrong_when_cancelled_is_found_out() {
+    let Some((program, _leftover)) = compile("uses.c", "uses-wrong", &[]) else {
+        return;
+    };
+    let shared = ["-shared", "-fPIC"];
+    let Some((wrong, _wrong)) = compile("wrong.c", "wrong.so", &shared) else {
+        return;
+    };
+    let status = |case: &str, fault: &str| {
+        let mut command = Command::new(&program);
+        command.arg(case).env("LD_PRELOAD", &wrong);
+        command.env("FAULT", fault).stderr(Stdio::null());
+        if fault == "2" {
+            // Somebody waits for ever.
+            command.env("USES_PATIENCE", "3");
+        }
+        output_of(command.spawn().unwrap()).status
+    };
+    for (case, fault) in [("cancel", "1"), ("passed_on", "2")] {
+        assert!(status(case, "0").success(), "{case} finds a fault in none");
+        assert!(!status(case, fault).success(), "{case} misses a fault");
+    }
 }

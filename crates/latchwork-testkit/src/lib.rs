@@ -8,6 +8,7 @@
 //! | [`step`] | one operation, killed at every instruction |
 //! | [`Page`] | memory that forks share, outside of any region: a test's own journal |
 //! | [`output_of`] | a program that must end by itself |
+//! | [`compile`] | one in C |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
 //! | [`Leftover`] | a file that is gone when the test is over, however it ends |
 //!
@@ -25,6 +26,7 @@
 //! Nothing here measures time to judge: the watchdog only ends a test that would never end.
 
 mod child;
+mod compile;
 pub mod conformance;
 mod leftover;
 mod page;
@@ -36,6 +38,7 @@ mod trial;
 mod watchdog;
 
 pub use child::{Child, Exit};
+pub use compile::compile;
 pub use fastrand;
 pub use leftover::Leftover;
 pub use page::Page;

@@ -1,14 +1,19 @@
 //! What it costs to have locks checked: a pair of calls of a lock that is free, as in call-overhead, and a
-//! lock that several threads want at a time, as in futex-lock, each with the checker and without.
+//! lock that several threads want at a time, as in futex-lock, each with the checker and without. And whole
+//! programs, see `programs.rs`, whose ratios refer to the same program as it is.
 //!
 //! Source: none; the debugging mutexes of Linux, whose rules the checker enforces, published no figures. Where
 //! a lock is not checked, none of the checker's instructions are there: that is for the machine code to show
 //! (`tests/fast_path.rs` of the library), not for a clock.
 
+mod programs;
+mod servers;
+
 use super::call_overhead::{OneTask, PARKED, Parked};
 use super::contention::{self, Crew, USUAL_LOAD, Work};
 use super::futex_lock::Contend;
 use super::{Prepared, Scenario};
+use crate::contestant::Contestant;
 use crate::measure::Case;
 use crate::peers::locks::{self, Between, Peer};
 use crate::plan::Plan;
@@ -30,7 +35,8 @@ impl Scenario for CheckOverhead {
     }
 
     fn about(&self) -> &'static str {
-        "the same lock checked and not: ns per pair of a free one, and operations per second of a contended one"
+        "the same lock checked and not: ns per pair of a free one, operations per second of a contended one; and \
+         whole programs, against themselves as they are: work per second"
     }
 
     fn base(&self) -> &'static str {
@@ -43,6 +49,11 @@ impl Scenario for CheckOverhead {
 
     fn locks(&self) -> &'static [&'static Peer] {
         PEERS
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        let locks = self.locks().iter().map(|peer| peer.contestant());
+        locks.chain(programs::contestants()).collect()
     }
 
     fn prepare(&self, plan: &Plan) -> Prepared {
@@ -101,6 +112,7 @@ impl Scenario for CheckOverhead {
                 }
             }
         }
+        programs::prepare(plan, &mut prepared.cases, &mut prepared.warnings);
         prepared.company = Some(Box::new(Parked::new(PARKED)));
         prepared
     }

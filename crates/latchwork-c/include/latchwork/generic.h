@@ -55,7 +55,7 @@
 #define lw_cond_wait(c, m) lw__cond_wait(c, LW__IS_SHARED_COND(c), m, LW__KIND_OF(m), -1, NULL)
 #define lw_cond_timedwait(c, m, time) lw__cond_wait(c, LW__IS_SHARED_COND(c), m, LW__KIND_OF(m), 1, time)
 #define lw_cond_clockwait(c, m, clock, time)                                                          \
-	lw__cond_wait(c, LW__IS_SHARED_COND(c), m, LW__KIND_OF(m), (clock) < 0 ? -2 : (clock), time)
+	lw__cond_wait(c, LW__IS_SHARED_COND(c), m, LW__KIND_OF(m), lw__clock(clock), time)
 #define LW__COND(c, op) _Generic((c), lw_cond_t *: lw_cond_##op, lw_shared_cond_t *: lw_shared_cond_##op)
 #define lw_cond_signal(c) LW__COND(c, signal)(c)
 #define lw_cond_broadcast(c) LW__COND(c, broadcast)(c)

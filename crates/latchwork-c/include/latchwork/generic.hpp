@@ -49,6 +49,11 @@
 	{                                                                                             \
 		return lw__cond_wait(cond, 0, mutex, kind, 1, time);                                  \
 	}                                                                                             \
+	inline LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, name##_t *mutex, int clock,        \
+						  const struct timespec *time) LW_REQUIRES(*mutex)    \
+	{                                                                                             \
+		return lw__cond_wait(cond, 0, mutex, kind, lw__clock(clock), time);                   \
+	}                                                                                             \
 	LW__WAITS_SHARED(name, kind)
 #define LW__WAITS_SHARED(name, kind)                                                                  \
 	inline LW_UNCHECKED int lw_cond_wait(lw_shared_cond_t *cond, name##_t *mutex)                 \
@@ -60,6 +65,11 @@
 						  const struct timespec *time) LW_REQUIRES(*mutex)    \
 	{                                                                                             \
 		return lw__cond_wait(cond, 1, mutex, kind, 1, time);                                  \
+	}                                                                                             \
+	inline LW_UNCHECKED int lw_cond_clockwait(lw_shared_cond_t *cond, name##_t *mutex, int clock, \
+						  const struct timespec *time) LW_REQUIRES(*mutex)    \
+	{                                                                                             \
+		return lw__cond_wait(cond, 1, mutex, kind, lw__clock(clock), time);                   \
 	}
 
 #define LW__BOTH(name, kind) LW__OVERLOADS(name) LW__WAITS(name, kind)
@@ -109,14 +119,22 @@ inline int lw_cond_broadcast(lw_shared_cond_t *cond)
 	{                                                                                             \
 		return name##_##op(lock, time);                                                       \
 	}
+#define LW__RWLOCK_CLOCKED(name, op, attribute)                                                       \
+	inline LW_UNCHECKED int lw_rwlock_##op(name##_t *lock, int clock, const struct timespec *time) \
+		attribute                                                                             \
+	{                                                                                             \
+		return name##_##op(lock, clock, time);                                                \
+	}
 #define LW__RWLOCK_OVERLOADS(name)                                                                    \
 	LW__RWLOCK_OVERLOAD(name, destroy, LW_EXCLUDES(*lock))                                        \
 	LW__RWLOCK_OVERLOAD(name, rdlock, LW_ACQUIRE_SHARED(*lock))                                   \
 	LW__RWLOCK_OVERLOAD(name, tryrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                            \
 	LW__RWLOCK_TIMED(name, timedrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                             \
+	LW__RWLOCK_CLOCKED(name, clockrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                           \
 	LW__RWLOCK_OVERLOAD(name, wrlock, LW_ACQUIRE(*lock))                                          \
 	LW__RWLOCK_OVERLOAD(name, trywrlock, LW_TRY_ACQUIRE(*lock))                                   \
 	LW__RWLOCK_TIMED(name, timedwrlock, LW_TRY_ACQUIRE(*lock))                                    \
+	LW__RWLOCK_CLOCKED(name, clockwrlock, LW_TRY_ACQUIRE(*lock))                                  \
 	LW__RWLOCK_OVERLOAD(name, unlock, LW_RELEASE_ANY(*lock))
 LW__RWLOCK_OVERLOADS(lw_shared_rwlock)
 LW__RWLOCK_OVERLOADS(lw_rf_rwlock)
@@ -128,6 +146,10 @@ inline int lw_sem_trywait(lw_shared_sem_t *sem) { return lw_shared_sem_trywait(s
 inline int lw_sem_timedwait(lw_shared_sem_t *sem, const struct timespec *time)
 {
 	return lw_shared_sem_timedwait(sem, time);
+}
+inline int lw_sem_clockwait(lw_shared_sem_t *sem, int clock, const struct timespec *time)
+{
+	return lw_shared_sem_clockwait(sem, clock, time);
 }
 inline int lw_sem_post(lw_shared_sem_t *sem) { return lw_shared_sem_post(sem); }
 inline int lw_completion_wait(lw_shared_completion_t *done) { return lw_shared_completion_wait(done); }

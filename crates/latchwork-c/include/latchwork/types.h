@@ -134,7 +134,8 @@ LW__COUNTER(lw_shared_completion);
 LW__MEETING(lw_barrier);
 LW__MEETING(lw_shared_barrier);
 
-typedef struct lw_once {
+/* Not struct lw_once: a function of that name would hide the constructor from C++. */
+typedef struct lw_once_control {
 	uint32_t lw_done;
 	uint32_t lw_unused;
 	lw_robust_mutex_t lw_lock;

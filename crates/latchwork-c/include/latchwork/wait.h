@@ -57,6 +57,15 @@ LW__DEFINE_COND(lw_cond, 0)
 LW__DECLARE_COND(lw_shared_cond)
 LW__DEFINE_COND(lw_shared_cond, 1)
 
+/* A clock as the library wants it: -1 is none there, and no clock that a caller may name. */
+LW_INLINE int lw__clock(int clock);
+#ifndef __CHECKER__
+LW_INLINE int lw__clock(int clock)
+{
+	return clock < 0 ? -2 : clock;
+}
+#endif
+
 /* Cancellation points. The macros of the same names, below, take mutexes of any kind. */
 LW_INLINE int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex) LW_REQUIRES(*mutex);
 LW_INLINE int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex, const struct timespec *time)
@@ -75,7 +84,7 @@ LW_INLINE LW_UNCHECKED int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex,
 LW_INLINE LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex, int clock,
 					     const struct timespec *time)
 {
-	return lw__cond_wait(cond, 0, mutex, LW_WAIT_WAKE, clock < 0 ? -2 : clock, time);
+	return lw__cond_wait(cond, 0, mutex, LW_WAIT_WAKE, lw__clock(clock), time);
 }
 #endif
 

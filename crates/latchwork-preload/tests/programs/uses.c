@@ -421,6 +421,50 @@ static void cancel(void) {
     }
 }
 
+/* A notification that reaches one who is being cancelled reaches another one, or was used by that one. */
+struct token { pthread_mutex_t mutex; pthread_cond_t cond, here; int waiting, tokens, took[2]; };
+static void give_back(void *token) { pthread_mutex_unlock(&((struct token *)token)->mutex); }
+static void *want(void *argument) {
+    struct token *token = argument;
+    pthread_mutex_lock(&token->mutex);
+    pthread_cleanup_push(give_back, token);
+    int number = token->waiting++;
+    pthread_cond_signal(&token->here);
+    while (token->tokens == 0) pthread_cond_wait(&token->cond, &token->mutex);
+    token->tokens--;
+    token->took[number] = 1;
+    pthread_cleanup_pop(1);
+    return token;
+}
+static void passed_on(void) {
+    for (int round = 0; round < 300; round++) {
+        struct token token = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .here = PTHREAD_COND_INITIALIZER};
+        pthread_t threads[2];
+        void *result;
+        for (int i = 0; i < 2; i++) {
+            start(&threads[i], want, &token);
+            pthread_mutex_lock(&token.mutex);
+            while (token.waiting <= i) pthread_cond_wait(&token.here, &token.mutex);
+            pthread_mutex_unlock(&token.mutex);
+        }
+        pthread_mutex_lock(&token.mutex);
+        token.tokens = 1;
+        pthread_mutex_unlock(&token.mutex);
+        /* The first to come is the first to be woken. */
+        pthread_cond_signal(&token.cond);
+        CHECK(pthread_cancel(threads[0]) == 0);
+        CHECK(pthread_join(threads[0], &result) == 0);
+        /* (glibc may say of one that has returned that it was cancelled.) */
+        if (token.took[0]) {
+            pthread_mutex_lock(&token.mutex);
+            token.tokens++;
+            pthread_mutex_unlock(&token.mutex);
+            pthread_cond_signal(&token.cond);
+        }
+        CHECK(pthread_join(threads[1], &result) == 0 && result == &token && token.tokens == 0);
+    }
+}
+
 /* A fork with the mutex held, others waiting for it, and others waiting for a condition. */
 static struct hall forked;
 static pthread_mutex_t *guarded;
@@ -593,9 +637,12 @@ static void semaphores(void) {
 
 static const struct { const char *name; void (*run)(void); } cases[] = {
     {"kinds", kinds}, {"others", others}, {"conds", conds}, {"many", many}, {"clocks", clocks}, {"cancel", cancel},
+    {"passed_on", passed_on},
     {"forks", forks}, {"c11", c11}, {"loaded", loaded}, {"signals", signals}, {"semaphores", semaphores},
 };
 int main(int count, char **names) {
+    const char *patience = getenv("USES_PATIENCE");
+    if (patience != NULL) alarm((unsigned)atoi(patience));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int wanted = count == 1;
         for (int name = 1; name < count; name++) wanted |= strcmp(names[name], cases[i].name) == 0;

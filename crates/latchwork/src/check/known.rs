@@ -6,9 +6,9 @@ use super::layout::{Entry, GONE, MADE};
 use super::order;
 use super::own::Own;
 use super::tag::Tag;
-use crate::atomic::{AtomicU8, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::record::pack;
-use crate::hook::{Lock, Mode, Site};
+use crate::hook::{Kind, Lock, Mode, Site};
 use crate::sys::look;
 use core::ops::Range;
 
@@ -52,8 +52,10 @@ fn enter(
     // A lock that nobody has seen made: a static one is known by its own place; one on the heap, where it was
     // zeroed, by that of its first use. Not looked up under the lock: files are read for that.
     let mut symbol = Text::<120>::EMPTY;
+    // The end of a thread is neither.
     let is_static = name.is_none()
         && marks & MADE == 0
+        && lock.kind != Kind::Join
         && look::write_static(lock.address, &mut symbol).is_some();
     let name = if is_static { Some(&*symbol) } else { name };
     board::alone(|_| {
@@ -111,7 +113,8 @@ fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: S
         entry.name.store(class, Ordering::Relaxed);
     }
     order::retire(entry.node.load(Ordering::Relaxed));
-    entry.node.store(order::node_for(class), Ordering::Relaxed);
+    let node = order::is_ordered(lock.kind).then(|| order::node_for(class));
+    entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.0, Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);
     entry.waiters.store(0, Ordering::Relaxed);
@@ -125,37 +128,69 @@ pub(super) fn gone(entry: &Entry) {
     entry.what.fetch_or(GONE, Ordering::Relaxed);
 }
 
-/// Pages in which there was a lock at some time, by hash: most memory that is given back holds none.
-static PAGES: [AtomicU8; 1 << 16] = [const { AtomicU8::new(0) }; 1 << 16];
+/// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most that is
+/// given back holds none, and a look into the table costs more than to give it back.
+static PAGES: [AtomicU64; 1 << 15] = [const { AtomicU64::new(0) }; 1 << 15];
 
-fn page_of(address: usize) -> &'static AtomicU8 {
-    let page = (address >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
-    &PAGES[page >> (usize::BITS - 16)]
+const PAGE: usize = 4096;
+const GRAIN: usize = PAGE / u64::BITS as usize;
+
+#[inline]
+fn grains_of(page: usize) -> &'static AtomicU64 {
+    let hash = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as usize);
+    &PAGES[hash >> (usize::BITS - PAGES.len().ilog2())]
 }
 
 fn note_page(address: usize) {
+    let grains = grains_of(address);
+    let grain = 1 << (address % PAGE / GRAIN);
     // Relaxed: whoever gives memory back has been told of the lock in it.
-    page_of(address).store(1, Ordering::Relaxed);
+    if grains.load(Ordering::Relaxed) & grain == 0 {
+        grains.fetch_or(grain, Ordering::Relaxed);
+    }
+}
+
+/// Ranges from here on are looked for in the whole table, instead of being looked through.
+const LARGE: usize = 256 * PAGE;
+
+/// Where in a page of a small range there was a lock: a bit for each grain.
+#[inline]
+fn grains_in(range: &Range<usize>, page: usize) -> u64 {
+    let first = range.start.max(page) - page;
+    let last = (range.end.min(page + PAGE) - page).div_ceil(GRAIN);
+    let after = u64::MAX.checked_shl(last as u32).unwrap_or(0);
+    grains_of(page).load(Ordering::Relaxed) & (u64::MAX << (first / GRAIN)) & !after
+}
+
+fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
+    (range.start & !(PAGE - 1)..range.end).step_by(PAGE)
+}
+
+/// Whether there may be a lock in a range of memory.
+#[inline]
+pub(super) fn may_be_in(range: &Range<usize>) -> bool {
+    range.len() > LARGE || pages(range).any(|page| grains_in(range, page) != 0)
 }
 
 /// The locks in a range of memory.
 pub(super) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Entry> {
-    const PAGE: usize = 4096;
     let board = board::board();
-    // The table is gone through instead of the addresses where these are many.
-    let is_large = range.len() > 256 * PAGE;
-    let (few, all) = if is_large {
+    let (few, all) = if range.len() > LARGE {
         (0..0, board)
     } else {
         (range.clone(), None)
     };
-    let pages = (few.start & !(PAGE - 1)..few.end).step_by(PAGE);
-    let near = pages
-        .filter(|page| page_of(*page).load(Ordering::Relaxed) != 0)
-        .flat_map(move |page| {
-            let start = page.max(few.start).next_multiple_of(4);
-            (start..few.end.min(page + PAGE)).step_by(4)
-        })
+    let grains = pages(&few).flat_map(move |page| {
+        let range = few.clone();
+        let grains = grains_in(&range, page);
+        let is_marked = move |grain: &usize| grains >> grain & 1 != 0;
+        (0..u64::BITS as usize)
+            .filter(is_marked)
+            .map(move |grain| page + grain * GRAIN)
+            .map(move |grain| grain.max(range.start)..(grain + GRAIN).min(range.end))
+    });
+    let near = grains
+        .flat_map(|grain| (grain.start.next_multiple_of(4)..grain.end).step_by(4))
         .filter_map(move |address| board?.lock(address));
     let far = all.into_iter().flat_map(Board::locks).filter(move |entry| {
         let address = entry.address.load(Ordering::Relaxed) as usize;

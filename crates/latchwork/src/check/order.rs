@@ -232,7 +232,7 @@ pub(super) fn retire(node: u32) {
 }
 
 /// Whether locks of this kind are taken in some order.
-const fn is_ordered(kind: Kind) -> bool {
+pub(super) const fn is_ordered(kind: Kind) -> bool {
     matches!(kind, Kind::Mutex | Kind::RwLock | Kind::Spin)
 }
 

@@ -57,6 +57,7 @@ impl Mine {
     };
 
     /// What it is, and how it is held.
+    #[inline]
     pub(super) fn lock(&self) -> (Lock, Mode) {
         unpack(self.address as u64, self.what)
     }
@@ -212,10 +213,12 @@ impl Own {
     }
 
     /// The thread's record on the board.
+    #[inline]
     pub(super) fn record(&self) -> &'static TaskRecord {
         &self.place().record
     }
 
+    #[inline]
     pub(super) fn place(&self) -> &'static Place {
         // Set before anybody gets an `Own`.
         self.place.get().unwrap_or_else(|| unreachable!())

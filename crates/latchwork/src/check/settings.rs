@@ -35,6 +35,9 @@ static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
 /// Descriptor + 1.
 static JSON: AtomicU32 = AtomicU32::new(0);
+/// Which file that is: device and inode. A program may close all descriptors, and get the same number for a file of
+/// its own.
+static JSON_FILE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// Suppressed IDs, in an arena, as many as fit.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -77,7 +80,12 @@ fn apply(word: &str) {
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
         "json" => match look::append_to(value) {
-            Some(descriptor) => JSON.store(descriptor + 1, Ordering::Relaxed),
+            Some(descriptor) => {
+                for (known, now) in JSON_FILE.iter().zip(look::identity(descriptor)) {
+                    known.store(now, Ordering::Relaxed);
+                }
+                JSON.store(descriptor + 1, Ordering::Relaxed);
+            }
             None => super::sink::complain(format_args!(
                 "LATCHWORK_CHECK: cannot append findings to {value}"
             )),
@@ -195,7 +203,12 @@ pub(super) fn order_path() -> Option<&'static str> {
 
 /// The descriptor that JSON goes to.
 pub(super) fn json() -> Option<u32> {
-    JSON.load(Ordering::Relaxed).checked_sub(1)
+    let known = JSON_FILE
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed));
+    JSON.load(Ordering::Relaxed)
+        .checked_sub(1)
+        .filter(|descriptor| look::identity(*descriptor) == known)
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.

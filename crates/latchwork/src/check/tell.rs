@@ -74,6 +74,9 @@ fn is_known(lock: Lock) -> bool {
 }
 
 fn refuse_if_held(own: &Own, lock: Lock, site: Site, what: &str) {
+    if !lock.kind.has_owner() {
+        return;
+    }
     join_region(lock);
     let here = Here::new(own);
     let other = here.as_ref().and_then(|here| here.holder(own, lock));
@@ -237,7 +240,7 @@ pub fn gave_up(_lock: Lock) {
 
 fn end_wait(own: &Own) {
     if let Some(mut wait) = own.wait.take() {
-        wait.look(own);
+        totals::waited_for(wait.look(own));
     }
     own.end_wait();
 }
@@ -409,7 +412,15 @@ pub fn task_ends(site: Site) {
 }
 
 /// Memory is about to be given back, or its mapping to end.
+#[inline]
 pub fn freed(range: Range<usize>, site: Site) {
+    if known::may_be_in(&range) {
+        freed_with_locks(range, site);
+    }
+}
+
+#[cold]
+fn freed_with_locks(range: Range<usize>, site: Site) {
     let Some(own) = Own::enter() else { return };
     for entry in known::in_range(range) {
         let what = entry.what.load(Ordering::Relaxed);

@@ -103,8 +103,8 @@ impl Wait {
         Some(self.began.saturating_add(next))
     }
 
-    /// Says what there is to say by now.
-    pub(super) fn look(&mut self, own: &Own) {
+    /// Says what there is to say by now; how long it has lasted, in nanoseconds.
+    pub(super) fn look(&mut self, own: &Own) -> u64 {
         let Self {
             lock, mode, site, ..
         } = *self;
@@ -126,5 +126,6 @@ impl Wait {
             self.told_long = true;
             found::long_wait(own, lock, mode, site, self.blocker.as_ref(), lasted);
         }
+        lasted
     }
 }

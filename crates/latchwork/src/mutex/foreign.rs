@@ -23,6 +23,8 @@ pub struct Throughput<'a> {
     pub word: &'a AtomicU32,
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
+    /// How much good polls do; zero at first.
+    pub mood: &'a AtomicU32,
 }
 
 impl Throughput<'_> {
@@ -35,7 +37,7 @@ impl Throughput<'_> {
             gate: Gate::of(self.gate),
             request: self.request,
             threshold: Some(DEFAULT_THRESHOLD),
-            counts: &Foreign,
+            counts: Foreign::of(self.mood),
             sharing: PhantomData,
         };
         words.lock(me, Patience::until(deadline)).is_ok()

@@ -23,6 +23,7 @@ pub(super) fn wall() -> u64 {
     read(ClockId::Realtime)
 }
 
+#[inline]
 fn read(clock: ClockId) -> u64 {
     let now = clock_gettime(clock);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -231,6 +231,13 @@ pub(crate) fn append_to(path: &str) -> Option<u32> {
     Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
 }
 
+/// Which file is open there: device and inode; zeros if none is.
+pub(crate) fn identity(descriptor: u32) -> [u64; 2] {
+    // SAFETY: looked at only, and an error if nothing is open there.
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
+    rustix::fs::fstat(file).map_or([0; 2], |found| [found.st_dev, found.st_ino])
+}
+
 /// Closes a descriptor of [`append_to`].
 pub(crate) fn close(descriptor: u32) {
     // SAFETY: opened by `append_to`, and not used any more.

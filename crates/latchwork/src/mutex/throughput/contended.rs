@@ -135,16 +135,21 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Polls for a moment, and takes the lock past all who wait. What is reserved for the top waiter is
     /// left alone while there may be one.
     fn steal(&self, me: u32) -> bool {
-        for left in (0..=POLLS).rev() {
+        let polls = self.counts.polls(POLLS);
+        for left in (0..=polls).rev() {
             // Relaxed: only a compare-and-swap takes the lock.
             let word = self.word.load(Ordering::Relaxed);
             if self.is_for_all(word) && take(self.word, me, word) {
+                if left < polls {
+                    self.counts.polled(true);
+                }
                 return true;
             }
             if left > 0 {
-                pause(POLLS - left);
+                pause(polls - left);
             }
         }
+        self.counts.polled(false);
         false
     }
 
@@ -213,13 +218,21 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let mut watch = Watch::default();
         let mut blind = 0;
         loop {
-            for left in (0..=POLLS_A_LOOK).rev() {
+            let is_tired = self.counts.is_tired();
+            let polls = self.counts.polls(POLLS_A_LOOK);
+            for left in (0..=polls).rev() {
                 if let Some(entry) = self.look(me) {
+                    if left < polls {
+                        self.counts.polled(true);
+                    }
                     return Some(entry);
                 }
                 if left > 0 {
-                    pause(POLLS_A_LOOK - left);
+                    pause(polls - left);
                 }
+            }
+            if is_tired {
+                return None;
             }
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
             match watch.look(owner) {

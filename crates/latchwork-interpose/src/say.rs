@@ -1,5 +1,4 @@
-//! Lines on standard error, each in one write, without memory of the allocator's. (Both interposers include
-//! this file.)
+//! Lines on standard error, each in one write, without memory of the allocator's.
 #![allow(unsafe_code)]
 
 use core::fmt::{self, Write};
@@ -21,27 +20,37 @@ fn identity() -> [u64; 2] {
 }
 
 /// Remembers what standard error is.
-pub(crate) fn prepare() {
+pub fn prepare() {
     for (known, now) in ERRORS.iter().zip(identity()) {
         // Relaxed: set before there is a second thread, as a rule, and to the same.
         known.store(now, Ordering::Relaxed);
     }
 }
 
-pub(crate) struct Text<const SIZE: usize> {
+/// A text that is put together before it is written.
+#[derive(Debug)]
+pub struct Text<const SIZE: usize> {
     bytes: [u8; SIZE],
     length: usize,
 }
 
 impl<const SIZE: usize> Text<SIZE> {
-    pub(crate) const fn new() -> Self {
+    /// An empty one.
+    #[expect(
+        clippy::new_without_default,
+        reason = "a text of nothing is not a default"
+    )]
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             bytes: [0; SIZE],
             length: 0,
         }
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// What it has so far.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
@@ -58,18 +67,39 @@ impl<const SIZE: usize> Write for Text<SIZE> {
 }
 
 /// Writes to standard error, if that is still what it was.
-pub(crate) fn bytes(bytes: &[u8]) {
+pub fn bytes(bytes: &[u8]) {
     let known = ERRORS.each_ref().map(|word| word.load(Ordering::Relaxed));
     if identity() != known {
         return;
     }
-    // SAFETY: writes what it is given. (By the bare call: libc's is a cancellation point.)
-    unsafe { libc::syscall(libc::SYS_write, 2, bytes.as_ptr(), bytes.len()) };
+    // A pipe that nobody reads any more is no reason for the program to end by a signal. (By bare calls: libc's are
+    // cancellation points.)
+    // SAFETY: sets that are made here; writes what it is given.
+    unsafe {
+        let (mut pipe, mut pending, mut before) = core::mem::zeroed();
+        libc::sigemptyset(&raw mut pipe);
+        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        libc::sigpending(&raw mut pending);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        let written = libc::syscall(libc::SYS_write, 2, bytes.as_ptr(), bytes.len());
+        if written < 0 && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
+            let now: libc::timespec = core::mem::zeroed();
+            let none = core::ptr::null_mut::<libc::siginfo_t>();
+            // The size of the kernel's sets.
+            libc::syscall(
+                libc::SYS_rt_sigtimedwait,
+                &raw const pipe,
+                none,
+                &raw const now,
+                8,
+            );
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut());
+    }
 }
 
 /// `latchwork: <message>` on standard error.
-#[allow(dead_code, reason = "one of the two interposers has such lines")]
-pub(crate) fn line(message: fmt::Arguments<'_>) {
+pub fn line(message: fmt::Arguments<'_>) {
     let mut text = Text::<512>::new();
     // It fails at nothing.
     let _ = writeln!(text, "latchwork: {message}");

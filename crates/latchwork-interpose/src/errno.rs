@@ -1,9 +1,9 @@
-//! `errno`, which a lock call leaves alone. (Both interposers include this file.)
+//! `errno`, which a lock call leaves alone.
 #![allow(unsafe_code)]
 
 /// Keeps `errno` as it is around `body`: a lock call says what it has to say in its result.
 #[inline(always)]
-pub(crate) fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
+pub fn keeping_errno<R>(body: impl FnOnce() -> R) -> R {
     // SAFETY: the calling thread's.
     unsafe {
         let errno = libc::__errno_location();

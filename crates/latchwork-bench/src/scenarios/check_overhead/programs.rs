@@ -1,0 +1,477 @@
+//! Whole programs that nobody recompiled: with glibc's locks, with throughput locks in place of them, and under
+//! the checker, as `latchwork run` has them.
+//!
+//! Each sample is a run of its own to its right end: a wrong status, a wrong answer or a run without an end fails
+//! it. What the checker reports is counted beside the figure (`findings`): the programs are not at fault as far
+//! as is known. Programs that are not installed are skipped, by name.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::servers;
+use crate::contestant::{Absent, Contestant};
+use crate::measure::{Case, Sample, Sampler};
+use crate::plan::Plan;
+use crate::result::{Params, Unit, Variant, Warning};
+
+/// A program that has not ended after this never will.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is behind a program's locks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Glibc,
+    Throughput,
+    Check,
+}
+
+impl Way {
+    const ALL: [Self; 3] = [Self::Glibc, Self::Throughput, Self::Check];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Glibc => "program as it is",
+            Self::Throughput => "program --mutex=tp",
+            Self::Check => "program --check",
+        }
+    }
+}
+
+/// Who takes part.
+pub(super) fn contestants() -> impl Iterator<Item = Contestant> {
+    Way::ALL.into_iter().map(|way| Contestant {
+        name: way.name(),
+        absent: command().is_none().then(|| Absent {
+            reason: "programs are run by the command latchwork alone".into(),
+            package: None,
+        }),
+    })
+}
+
+/// This command, which can run programs.
+fn command() -> Option<&'static Path> {
+    static COMMAND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let own = || std::env::current_exe().ok();
+    let found = COMMAND.get_or_init(|| own().filter(|path| path.ends_with("latchwork")));
+    found.as_deref()
+}
+
+/// A program and its work, of which `do_it` says how much was done in a second.
+struct Program {
+    case: Variant,
+    /// What has to be there, and the Debian package that brings it.
+    needs: &'static str,
+    package: &'static str,
+    do_it: fn(&Run) -> io::Result<f64>,
+}
+
+const PROGRAMS: &[Program] = &[
+    Program {
+        case: Variant::SysbenchMutex,
+        needs: "sysbench",
+        package: "sysbench",
+        do_it: sysbench_mutex,
+    },
+    Program {
+        case: Variant::SysbenchContended,
+        needs: "sysbench",
+        package: "sysbench",
+        do_it: sysbench_contended,
+    },
+    Program {
+        case: Variant::SysbenchThreads,
+        needs: "sysbench",
+        package: "sysbench",
+        do_it: sysbench_threads,
+    },
+    Program {
+        case: Variant::Memcached,
+        needs: "memcached",
+        package: "memcached",
+        do_it: servers::memcached,
+    },
+    Program {
+        case: Variant::Redis,
+        needs: "redis-server",
+        package: "redis-server",
+        do_it: servers::redis,
+    },
+    Program {
+        case: Variant::Python,
+        needs: "python3",
+        package: "python3",
+        do_it: python,
+    },
+    Program {
+        case: Variant::Sqlite,
+        needs: "sqlite3",
+        package: "sqlite3",
+        do_it: sqlite,
+    },
+    Program {
+        case: Variant::StressMutex,
+        needs: "stress-ng",
+        package: "stress-ng",
+        do_it: |run| stress(run, "--mutex"),
+    },
+    Program {
+        case: Variant::StressSem,
+        needs: "stress-ng",
+        package: "stress-ng",
+        do_it: |run| stress(run, "--sem"),
+    },
+];
+
+/// The cases of all programs that are there.
+pub(super) fn prepare(plan: &Plan, cases: &mut Vec<Case>, warnings: &mut Vec<Warning>) {
+    let Some(command) = command() else { return };
+    let ways = Way::ALL
+        .into_iter()
+        .filter(|way| plan.wants(Way::Glibc.name(), way.name()));
+    let ways: Vec<Way> = ways.collect();
+    // Somebody asked for other contestants only.
+    if ways == [Way::Glibc] && !plan.names(Way::Glibc.name()) {
+        return;
+    }
+    for program in PROGRAMS {
+        if !is_installed(program.needs) {
+            let package = program.package;
+            warnings.push(Warning::Skipped {
+                text: format!(
+                    "{} skipped: {} is not installed; the Debian package {package} brings it",
+                    program.case, program.needs
+                ),
+            });
+            continue;
+        }
+        for &way in &ways {
+            let params = Params {
+                case: Some(program.case),
+                ..Params::default()
+            };
+            cases.push(Case {
+                contestant: way.name(),
+                params: params.clone(),
+                group: params,
+                is_base: way == Way::Glibc,
+                unit: Unit::OpsPerSecond,
+                beside: Vec::new(),
+                sampler: sampler(command, way, plan.quick, program.do_it),
+            });
+        }
+    }
+}
+
+fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
+fn sampler(
+    command: &'static Path,
+    way: Way,
+    quick: bool,
+    do_it: fn(&Run) -> io::Result<f64>,
+) -> Sampler {
+    Box::new(move || {
+        let run = Run {
+            command,
+            way,
+            quick,
+            folder: Folder::new()?,
+        };
+        let figure = do_it(&run)?;
+        let extra = match way {
+            Way::Check => vec![("findings", run.findings()?)],
+            _ => Vec::new(),
+        };
+        Ok(Sample { figure, extra })
+    })
+}
+
+/// One run of a program.
+pub(super) struct Run {
+    command: &'static Path,
+    way: Way,
+    quick: bool,
+    folder: Folder,
+}
+
+impl Run {
+    /// How much there is to do.
+    pub(super) fn much(&self, full: u32) -> u32 {
+        if self.quick { full / 10 } else { full }
+    }
+
+    /// A file that goes with the run.
+    pub(super) fn file(&self, name: &str) -> PathBuf {
+        self.folder.0.join(name)
+    }
+
+    /// Starts a program in a folder of its own.
+    pub(super) fn start(&self, program: &str, arguments: &[&str]) -> io::Result<Running> {
+        let mut command = match self.way {
+            Way::Glibc => Command::new(program),
+            way => {
+                let mut command = Command::new(self.command);
+                command.arg("run");
+                match way {
+                    Way::Check => command.args(["--check", "--json"]),
+                    _ => command.args(["--mutex=tp", "--quiet"]),
+                };
+                command.arg("--").arg(program);
+                command
+            }
+        };
+        let child = command
+            .args(arguments)
+            .current_dir(&self.folder.0)
+            .stdin(Stdio::null())
+            .stdout(File::create(self.file("stdout"))?)
+            .stderr(File::create(self.file("stderr"))?)
+            .spawn()
+            .map_err(|error| io::Error::new(error.kind(), format!("{program}: {error}")))?;
+        Ok(Running(child))
+    }
+
+    /// Runs a program to its end: what it wrote, and how many seconds that took.
+    fn to_end(&self, program: &str, arguments: &[&str]) -> io::Result<(String, f64)> {
+        let began = Instant::now();
+        let status = self.start(program, arguments)?.end()?;
+        let seconds = began.elapsed().as_secs_f64();
+        self.well(status)?;
+        Ok((std::fs::read_to_string(self.file("stdout"))?, seconds))
+    }
+
+    /// An error that says what a program said, if it has not ended well.
+    pub(super) fn well(&self, status: ExitStatus) -> io::Result<()> {
+        if status.success() {
+            return Ok(());
+        }
+        let said = std::fs::read(self.file("stderr"))?;
+        let said = String::from_utf8_lossy(&said);
+        let last = said.lines().last().unwrap_or("nothing");
+        Err(io::Error::other(format!("{status}; it said: {last}")))
+    }
+
+    /// How many findings the checker has reported, in all processes of the program.
+    fn findings(&self) -> io::Result<f64> {
+        let said = std::fs::read(self.file("stderr"))?;
+        let said = String::from_utf8_lossy(&said);
+        let rules = said.lines().filter(|line| line.contains("\"rule\":"));
+        Ok(rules.count() as f64)
+    }
+}
+
+/// A program that is killed if nobody waits for its end.
+pub(super) struct Running(Child);
+
+impl Running {
+    pub(super) fn id(&self) -> Option<Pid> {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+
+    /// Waits for its end.
+    pub(super) fn end(mut self) -> io::Result<ExitStatus> {
+        let pid = Pid::from_child(&self.0);
+        let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+        let patience = Timespec {
+            tv_sec: PATIENCE.as_secs() as _,
+            tv_nsec: 0,
+        };
+        let mut ends = [PollFd::new(&descriptor, PollFlags::IN)];
+        if poll(&mut ends, Some(&patience))? == 0 {
+            return Err(io::Error::other("it does not end"));
+        }
+        self.0.wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail, harmlessly, if it has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder that goes with its files.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("latchwork-programs-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left of it is nobody's loss.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wrong(text: &str) -> io::Error {
+    let end = text.lines().last().unwrap_or("nothing");
+    io::Error::other(format!("not what it should have said: {end}"))
+}
+
+/// Eight threads at 4,096 mutexes, with work in between: what sysbench does unless told otherwise.
+fn sysbench_mutex(run: &Run) -> io::Result<f64> {
+    sysbench_mutexes(run, run.much(20_000), &[])
+}
+
+/// The same threads at four mutexes, with nothing else to do.
+fn sysbench_contended(run: &Run) -> io::Result<f64> {
+    let few = ["--mutex-num=4", "--mutex-loops=10"];
+    sysbench_mutexes(run, run.much(150_000), &few)
+}
+
+fn sysbench_mutexes(run: &Run, locks: u32, more: &[&str]) -> io::Result<f64> {
+    const THREADS: u32 = 8;
+    let (threads, locks_each) = (
+        format!("--threads={THREADS}"),
+        format!("--mutex-locks={locks}"),
+    );
+    let arguments = [&["mutex", &threads, &locks_each], more, &["run"]].concat();
+    let (said, seconds) = run.to_end("sysbench", &arguments)?;
+    // An event is all that one thread has to do.
+    expect(&said, "total number of events:", THREADS)?;
+    Ok(f64::from(THREADS * locks) / seconds)
+}
+
+/// Four threads at four mutexes, each of which gives the processor away in its section.
+fn sysbench_threads(run: &Run) -> io::Result<f64> {
+    let events = run.much(1_500);
+    let wanted = format!("--events={events}");
+    let (said, seconds) = run.to_end(
+        "sysbench",
+        &[
+            "threads",
+            "--threads=4",
+            "--thread-locks=4",
+            "--time=0",
+            &wanted,
+            "run",
+        ],
+    )?;
+    expect(&said, "total number of events:", events)?;
+    Ok(f64::from(events) / seconds)
+}
+
+/// Whether it has said so.
+fn expect(said: &str, what: &str, number: u32) -> io::Result<()> {
+    let is_it = |line: &str| {
+        let rest = line.trim().strip_prefix(what);
+        rest.is_some_and(|rest| rest.trim() == number.to_string())
+    };
+    if said.lines().any(is_it) {
+        Ok(())
+    } else {
+        Err(wrong(said))
+    }
+}
+
+/// Four threads that put numbers into a queue of ten, and four that take them out.
+fn python(run: &Run) -> io::Result<f64> {
+    const PROGRAM: &str = "
+import queue, sys, threading
+each = int(sys.argv[1])
+items, lock, total = queue.Queue(10), threading.Lock(), 0
+def put():
+    for number in range(each): items.put(number)
+def get():
+    global total
+    for _ in range(each):
+        number = items.get()
+        with lock: total += number
+threads = [threading.Thread(target=each) for each in (put, get) * 4]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(total)
+";
+    let each = run.much(10_000);
+    let (said, seconds) = run.to_end(interpreter(), &["-c", PROGRAM, &each.to_string()])?;
+    let sum = 4 * u64::from(each) * u64::from(each - 1) / 2;
+    if said.trim() != sum.to_string() {
+        return Err(wrong(&said));
+    }
+    Ok(f64::from(4 * each) / seconds)
+}
+
+/// Python itself, where `python3` is a script that looks for it.
+fn interpreter() -> &'static str {
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let output = Command::new("python3")
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output();
+        let path = output.ok().and_then(|output| {
+            let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+            Path::new(&path).is_file().then_some(path)
+        });
+        path.unwrap_or_else(|| "python3".into())
+    })
+}
+
+/// A table is filled and sorted, with helpers.
+fn sqlite(run: &Run) -> io::Result<f64> {
+    let rows = run.much(400_000);
+    let script = format!(
+        "pragma threads=4; create table a(x, y); \
+         with recursive c(i) as (select 1 union all select i + 1 from c where i < {rows}) \
+         insert into a select i, i * 7919 % 100003 from c; \
+         create index b on a(y); select count(*), max(x) from a;"
+    );
+    let (said, seconds) = run.to_end("sqlite3", &["rows.db", &script])?;
+    if said.lines().last() != Some(&format!("{rows}|{rows}")) {
+        return Err(wrong(&said));
+    }
+    Ok(f64::from(rows) / seconds)
+}
+
+/// Four stressors of one kind, for a second or two. (Asked for a number of operations, its semaphore stressor may hang
+/// without anybody's help.) Its mutex stressor gives its threads real-time priorities, of which the checker may
+/// rightly say that they are inverted.
+fn stress(run: &Run, kind: &str) -> io::Result<f64> {
+    let time = if run.quick { "1s" } else { "2s" };
+    /// Too little of something for one of its threads, which happens on a busy machine without anybody's help.
+    const NO_RESOURCE: i32 = 3;
+    let running = run.start(
+        "stress-ng",
+        &[
+            kind,
+            "4",
+            "--timeout",
+            time,
+            "--metrics-brief",
+            "--yaml",
+            "figures",
+            "--temp-path",
+            ".",
+        ],
+    )?;
+    let status = running.end()?;
+    if status.code() != Some(NO_RESOURCE) {
+        run.well(status)?;
+    }
+    let figures = std::fs::read_to_string(run.file("figures"))?;
+    let figure = figures.lines().find_map(|line| {
+        let figure = line.trim().strip_prefix("bogo-ops-per-second-real-time:")?;
+        figure.trim().parse().ok()
+    });
+    figure.ok_or_else(|| wrong(&figures))
+}

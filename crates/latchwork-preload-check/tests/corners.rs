@@ -1,0 +1,131 @@
+//! Edges that a checker of programs falls over: each a case of a C program.
+
+use latchwork_testkit::{Leftover, output_of};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Compiles a program of this directory; `None`, and a line, where there is no C compiler.
+fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(source);
+    let program = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
+    let leftover = Leftover::new(program.clone());
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let built = Command::new(&compiler)
+        .args(["-O1", "-fno-builtin", "-pthread", "-o"])
+        .args([program.as_os_str(), source.as_os_str()])
+        .args(options)
+        .status();
+    match built {
+        Ok(status) => {
+            assert!(status.success(), "{}", source.display());
+            Some((program, leftover))
+        }
+        Err(error) => {
+            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
+            None
+        }
+    }
+}
+
+/// Runs a case, with a library that is loaded behind the checker, and set to work before it.
+fn goes_well(case: &str, behind: Option<&str>) {
+    findings(case, behind, "");
+}
+
+/// What is found in a case, which gets `library` by a variable.
+fn findings(case: &str, behind: Option<&str>, library: &str) -> String {
+    let library_name = behind.and_then(|source| source.rsplit('/').next());
+    let name = |what: &str| format!("{case}-{}-{what}", library_name.unwrap_or("alone"));
+    let Some((program, _leftover)) = compile("corners.c", &name("corners"), &[]) else {
+        return String::new();
+    };
+    // The interposer that Cargo has built for this test.
+    let test = std::env::current_exe().unwrap();
+    let checker = test.with_file_name("liblatchwork_preload_check.so");
+    let mut preload = checker.into_os_string();
+    let shared = ["-shared", "-fPIC"];
+    let behind = behind.and_then(|source| compile(source, &name("behind"), &shared));
+    if let Some((behind, _)) = &behind {
+        preload.push(":");
+        preload.push(behind);
+    }
+    let json = std::env::temp_dir().join(format!(
+        "latchwork-{}-{}",
+        std::process::id(),
+        name("jsonl")
+    ));
+    let _json = Leftover::new(json.clone());
+    let child = Command::new(&program)
+        .arg(case)
+        .env("LD_PRELOAD", preload)
+        .env("CORNERS_LIBRARIES", library)
+        .env(
+            "LATCHWORK_CHECK",
+            format!("quiet,long=0,json={}", json.display()),
+        )
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = output_of(child);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    assert!(errors.is_empty(), "{errors}");
+    std::fs::read_to_string(&json).unwrap_or_default()
+}
+
+#[test]
+fn a_time_that_is_none_is_refused_as_without_it() {
+    goes_well("times", None);
+}
+
+#[test]
+fn the_smallest_stack_is_large_enough() {
+    goes_well("small", None);
+}
+
+#[test]
+fn findings_go_to_no_file_of_the_programs() {
+    goes_well("closed", None);
+}
+
+#[test]
+fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
+    goes_well("nothing", Some("early.c"));
+}
+
+#[test]
+fn an_allocator_may_lock_and_is_not_asked_what_it_does_not_say() {
+    goes_well("nothing", Some("pages.c"));
+}
+
+#[test]
+fn what_is_loaded_where_something_was_unloaded_has_locks_of_its_own() {
+    let shared = ["-shared", "-fPIC"];
+    let Some((one, _one)) = compile("order.c", "one.so", &shared) else {
+        return;
+    };
+    let reversed = ["-shared", "-fPIC", "-DREVERSED"];
+    let Some((other, _other)) = compile("order.c", "other.so", &reversed) else {
+        return;
+    };
+    let libraries = format!("{} {}", one.display(), other.display());
+    assert_eq!(findings("unloaded", None, &libraries), "");
+}
+
+#[test]
+fn what_a_fork_handler_releases_in_the_child_is_not_held_there() {
+    assert_eq!(findings("forked", Some("atfork.c"), ""), "");
+}
+
+#[test]
+fn an_old_dynamic_linker_gives_no_old_condition_variables() {
+    goes_well("told", None);
+    goes_well(
+        "told",
+        Some("../../../latchwork-preload/tests/programs/old.c"),
+    );
+}

@@ -1,0 +1,138 @@
+/* Edges that a checker of programs falls over: one case, by its name. Ends with 0 if all is as without it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../../latchwork-preload/tests/programs/told.h"
+
+#define CHECK(what) \
+    do { \
+        if (!(what)) { \
+            dprintf(2, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
+            _exit(1); \
+        } \
+    } while (0)
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER, other = PTHREAD_MUTEX_INITIALIZER;
+
+static void wait_for_child(pid_t child) {
+    int status;
+    if (child == 0) _exit(0);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* Times and clocks that are none, where there is nothing to wait for. */
+static void times(void) {
+    struct timespec past = {1, 0}, none = {0, -1};
+    clockid_t unknown = CLOCK_PROCESS_CPUTIME_ID;
+    pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+    sem_t sem;
+    CHECK(pthread_mutex_timedlock(&mutex, &none) == 0 && pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_mutex_clocklock(&mutex, unknown, &past) == EINVAL && pthread_mutex_trylock(&mutex) == 0);
+    CHECK(pthread_mutex_timedlock(&mutex, &none) == EINVAL && pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_rwlock_timedrdlock(&lock, &none) == EINVAL && pthread_rwlock_timedwrlock(&lock, &none) == EINVAL);
+    CHECK(pthread_rwlock_clockrdlock(&lock, unknown, &past) == EINVAL && pthread_rwlock_clockwrlock(&lock, unknown, &past) == EINVAL);
+    CHECK(pthread_rwlock_timedwrlock(&lock, &past) == 0 && pthread_rwlock_unlock(&lock) == 0);
+    CHECK(sem_init(&sem, 0, 1) == 0);
+    CHECK(sem_timedwait(&sem, &none) == -1 && errno == EINVAL);
+    CHECK(sem_clockwait(&sem, unknown, &past) == -1 && errno == EINVAL);
+    CHECK(sem_timedwait(&sem, &past) == 0 && sem_trywait(&sem) == -1 && errno == EAGAIN);
+}
+
+static void *take_both(void *from_the_end) {
+    pthread_mutex_t *first = from_the_end ? &other : &mutex, *second = from_the_end ? &mutex : &other;
+    CHECK(pthread_mutex_lock(first) == 0 && pthread_mutex_lock(second) == 0);
+    CHECK(pthread_mutex_unlock(first) == 0 && pthread_mutex_unlock(second) == 0);
+    return NULL;
+}
+static void take_in_thread(const pthread_attr_t *attributes, void *from_the_end) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, attributes, take_both, from_the_end) == 0 && pthread_join(thread, NULL) == 0);
+}
+
+/* Threads with as little stack as there can be, one of them with something to be told. */
+static void small(void) {
+    pthread_attr_t attributes;
+    size_t size;
+    CHECK(pthread_attr_init(&attributes) == 0);
+    take_in_thread(&attributes, NULL);
+    CHECK(pthread_attr_setstacksize(&attributes, (size_t)PTHREAD_STACK_MIN) == 0);
+    take_in_thread(&attributes, NULL);
+    take_in_thread(&attributes, &other);
+    CHECK(pthread_attr_getstacksize(&attributes, &size) == 0 && size == (size_t)PTHREAD_STACK_MIN);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+}
+
+/* All descriptors are the program's, and its file has what it has written. */
+static void closed(void) {
+    struct stat status;
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    take_in_thread(NULL, NULL);
+    for (int number = 3; number < 1024; number++)
+        if (number != fileno(file)) dup2(fileno(file), number);
+    take_in_thread(NULL, &other);
+    CHECK(fstat(fileno(file), &status) == 0 && status.st_size == 0);
+}
+
+/* What the libraries loaded before it do is enough. */
+static void nothing(void) {
+    void *volatile memory = malloc(100);
+    free(memory);
+}
+
+/* Two libraries, one after the other, each at work in a thread of its own. */
+static void *use_library(void *path) {
+    void *library = dlopen(path, RTLD_NOW);
+    CHECK(library != NULL);
+    void (*lock_both)(void) = (void (*)(void))dlsym(library, "lock_both");
+    CHECK(lock_both != NULL);
+    lock_both();
+    CHECK(dlclose(library) == 0);
+    return NULL;
+}
+static void unloaded(void) {
+    for (char *path = strtok(getenv("CORNERS_LIBRARIES"), " "); path != NULL; path = strtok(NULL, " ")) {
+        pthread_t thread;
+        CHECK(pthread_create(&thread, NULL, use_library, path) == 0 && pthread_join(thread, NULL) == 0);
+    }
+}
+
+/* Locks that a library takes before a fork are its own in the child, and released there. */
+static void *fork_with_mutex(void *unused) {
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    wait_for_child(fork());
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+static void forked(void) {
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+        CHECK(pthread_create(&thread, NULL, fork_with_mutex, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    }
+    wait_for_child(child);
+}
+
+/* Condition variables of both worlds. */
+static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREAD_PROCESS_SHARED) == 0); }
+
+int main(int count, char **names) {
+    static const struct { const char *name; void (*run)(void); } cases[] = {
+        {"times", times}, {"small", small}, {"closed", closed}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told},
+    };
+    for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;
+    return 2;
+}

@@ -1,0 +1,106 @@
+//! Edges that an interposer falls over: each a case of a C program, with each lock inside of its mutexes.
+
+use latchwork_testkit::{Leftover, output_of};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Compiles a program of this directory; `None`, and a line, where there is no C compiler.
+fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(source);
+    let program = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
+    let leftover = Leftover::new(program.clone());
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let built = Command::new(&compiler)
+        .args(["-O1", "-pthread", "-o"])
+        .args([program.as_os_str(), source.as_os_str()])
+        .args(options)
+        .status();
+    match built {
+        Ok(status) => {
+            assert!(status.success(), "{}", source.display());
+            Some((program, leftover))
+        }
+        Err(error) => {
+            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
+            None
+        }
+    }
+}
+
+/// Runs a case with each lock.
+fn goes_well(case: &str) {
+    goes_well_before(case, None);
+}
+
+/// The same, with a library that is loaded behind the interposer.
+fn goes_well_before(case: &str, behind: Option<&str>) {
+    let Some((program, _leftover)) = compile("corners.c", case, &["-rdynamic"]) else {
+        return;
+    };
+    let name = format!("{case}.so");
+    let Some((late, _late)) = compile("constructor.c", &name, &["-shared", "-fPIC"]) else {
+        return;
+    };
+    // The interposer that Cargo has built for this test.
+    let test = std::env::current_exe().unwrap();
+    let library = test.with_file_name("liblatchwork_preload.so");
+    let mut preload = library.into_os_string();
+    let name = format!("{case}-behind.so");
+    let behind = behind.and_then(|source| compile(source, &name, &["-shared", "-fPIC"]));
+    if let Some((behind, _)) = &behind {
+        preload.push(":");
+        preload.push(behind);
+    }
+    for mutex in ["glibc", "tp", "wait-wake", "pi"] {
+        let child = Command::new(&program)
+            .arg(case)
+            .env("LD_PRELOAD", &preload)
+            .env("LATCHWORK_MUTEX", mutex)
+            .env("CORNERS_LIBRARY", &late)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = output_of(child);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{mutex}: {}: {errors}",
+            output.status
+        );
+        assert!(errors.is_empty(), "{mutex}: {errors}");
+    }
+}
+
+#[test]
+fn a_mutex_can_be_destroyed_once_who_waited_has_given_up() {
+    goes_well("destroyed");
+}
+
+#[test]
+fn the_first_call_does_not_wait_for_a_constructor_that_waits_for_it() {
+    goes_well("constructed");
+}
+
+#[test]
+fn what_is_said_goes_to_no_file_of_the_programs() {
+    goes_well("replaced");
+}
+
+#[test]
+fn an_end_that_nobody_reads_of_is_no_other_end() {
+    goes_well("unread");
+}
+
+#[test]
+fn an_old_dynamic_linker_gives_no_old_condition_variables() {
+    goes_well_before("told", Some("old.c"));
+}
+
+#[test]
+fn where_nothing_can_be_inherited_nobody_is_let_in_by_mistake() {
+    goes_well("refused");
+}

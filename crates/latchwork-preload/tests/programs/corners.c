@@ -1,0 +1,157 @@
+/* Edges that an interposer falls over: one case, by its name. Ends with 0 if all is as with glibc alone. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/futex.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "told.h"
+
+#define CHECK(what) \
+    do { \
+        if (!(what)) { \
+            dprintf(2, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #what, errno); \
+            _exit(1); \
+        } \
+    } while (0)
+
+#ifndef FUTEX_LOCK_PI2
+#define FUTEX_LOCK_PI2 13
+#endif
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Who waits for as long as a waiter ever does before it asks for the lock, and gives up, leaves it destroyable. */
+static void *give_up(void *unused) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += (end.tv_nsec + 400000000) / 1000000000;
+    end.tv_nsec = (end.tv_nsec + 400000000) % 1000000000;
+    CHECK(pthread_mutex_timedlock(&mutex, &end) == ETIMEDOUT);
+    return unused;
+}
+static void destroyed(void) {
+    pthread_t thread;
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_mutex_destroy(&mutex) == EBUSY);
+    CHECK(pthread_create(&thread, NULL, give_up, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    CHECK(pthread_mutex_destroy(&mutex) == 0);
+}
+
+/* The first call of all, while another thread is in a constructor of a library, which locks, too. */
+_Atomic int is_constructing;
+static void *call_first(void *unused) {
+    while (!is_constructing) sched_yield();
+    CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+    return unused;
+}
+static void constructed(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, call_first, NULL) == 0);
+    CHECK(dlopen(getenv("CORNERS_LIBRARY"), RTLD_NOW) != NULL);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* A child of ours that has something to say at its end, with a standard error of its own. */
+static int end_of(const char *name, int errors) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        char text[32];
+        snprintf(text, sizeof text, "%d", getpid());
+        setenv("LATCHWORK_SPEAKER", text, 1);
+        dup2(errors, 2);
+        execl("/proc/self/exe", "corners", name, NULL);
+        _exit(99);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
+/* What is said at the end goes to no file that the program has opened where standard error was. */
+static void replace(void) {
+    CHECK(dup2(8, 2) == 2);
+    CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+}
+static void replaced(void) {
+    struct stat status;
+    FILE *file = tmpfile();
+    CHECK(file != NULL && dup2(fileno(file), 8) == 8);
+    CHECK(end_of("replace", 2) == 0);
+    CHECK(fstat(8, &status) == 0 && status.st_size == 0);
+}
+
+/* It ends as it would, also if nobody reads what is said. */
+static void end(void) {
+    CHECK(pthread_mutex_lock(&mutex) == 0 && pthread_mutex_unlock(&mutex) == 0);
+    exit(7);
+}
+static void unread(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0 && close(ends[0]) == 0);
+    CHECK(end_of("end", ends[1]) == 7);
+}
+
+/* Where the kernel has no futexes that inherit priority, nobody is let in who has not got the mutex. */
+static long inside;
+static void *enter(void *unused) {
+    for (int round = 0; round < 300; round++) {
+        CHECK(pthread_mutex_lock(&mutex) == 0);
+        CHECK(inside++ == 0);
+        if (round % 10 == 0) usleep(100);
+        CHECK(--inside == 0);
+        CHECK(pthread_mutex_unlock(&mutex) == 0);
+    }
+    return unused;
+}
+static void many(void) {
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, enter, NULL) == 0);
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
+static void refused(void) {
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_futex, 0, 7),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, FUTEX_CMD_MASK),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_LOCK_PI, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_LOCK_PI2, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_TRYLOCK_PI, 1, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, FUTEX_UNLOCK_PI, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof program / sizeof *program, program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return;
+    int nowhere = open("/dev/null", O_WRONLY);
+    CHECK(end_of("many", nowhere) == 0);
+}
+
+/* Condition variables of both worlds. */
+static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREAD_PROCESS_SHARED) == 0); }
+
+int main(int count, char **names) {
+    static const struct { const char *name; void (*run)(void); } cases[] = {
+        {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"told", told},
+    };
+    for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;
+    return 2;
+}
