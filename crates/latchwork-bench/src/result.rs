@@ -275,6 +275,12 @@ pub enum Variant {
     StressMutex,
     /// check-overhead: stress-ng's semaphores.
     StressSem,
+    /// message-throughput: all tasks but one send.
+    ManyToOne,
+    /// message-throughput: all tasks but one receive.
+    OneToMany,
+    /// message-throughput: half of the tasks send, half receive.
+    ManyToMany,
     /// footprint: the lock itself.
     Size,
     /// footprint: the code of the fast paths.
@@ -319,6 +325,9 @@ words!(Variant {
     Sqlite => "sqlite",
     StressMutex => "stress-mutex",
     StressSem => "stress-sem",
+    ManyToOne => "many-to-one",
+    OneToMany => "one-to-many",
+    ManyToMany => "many-to-many",
     Size => "size",
     Text => "text",
     Instructions => "instructions",

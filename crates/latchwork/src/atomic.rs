@@ -89,6 +89,17 @@ mod of_loom {
             compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
             compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
         }
+
+        #[track_caller]
+        pub(crate) fn fetch_update(
+            &self,
+            order: Ordering,
+            failure: Ordering,
+            update: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
+            step();
+            self.0.fetch_update(order, failure, update)
+        }
     }
 }
 

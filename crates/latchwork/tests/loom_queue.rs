@@ -89,7 +89,9 @@ impl Queue {
                 let ticket = sleepers.register();
                 let there = mine.refill(from);
                 drop(mine);
-                if !there && !sleepers.sleep(ticket, deadline) {
+                let late = !there && !sleepers.sleep(ticket, deadline);
+                sleepers.leave(ticket);
+                if late {
                     return None;
                 }
                 continue;
@@ -304,6 +306,7 @@ impl Hall {
             let ticket = self.receivers.register();
             drop(state);
             late = !self.receivers.sleep(ticket, deadline);
+            self.receivers.leave(ticket);
         }
     }
 
@@ -441,11 +444,11 @@ negative_twin!(
 );
 
 negative_twin!(
-    twin_ticket_that_is_read_late_is_found,
-    QueueReadsTicketLate,
+    twin_one_who_leaves_with_anothers_registration_is_found,
+    QueueLeavesForAnother,
     "deadlock",
     Some(3),
-    one_to_one(1, 1)
+    one_to_two(2)
 );
 
 negative_twin!(

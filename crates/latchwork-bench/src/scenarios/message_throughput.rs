@@ -14,6 +14,9 @@
 //! up all. Who copies does so in its own buffer, and copies besides; in place, and handed over, it
 //! is all that is done.
 //!
+//! *Several tasks*: all but one send, or all but one receive, or half and half, wherever the scheduler puts
+//! them. The figure is the time that a message takes of all of them together.
+//!
 //! Left out: what cannot be. The floor that spins needs two CPUs, the one that copies has no way back.
 
 use std::io;
@@ -36,8 +39,14 @@ pub(super) struct MessageThroughput;
 
 const SIZES: [u64; 6] = [1, 64, 256, 1024, 4096, 65_536];
 const QUICK_SIZES: [u64; 3] = [64, 1024, 65_536];
+/// Where there are several senders or receivers.
+const SIZES_AMONG_MANY: [u64; 2] = [64, 1024];
 
-/// Messages, or round trips, after which both tasks surely run.
+/// One sender and one receiver are two tasks.
+const TASKS: [u32; 3] = [2, 4, 8];
+const QUICK_TASKS: [u32; 2] = [2, 4];
+
+/// Messages from each sender to each receiver, or round trips, after which all tasks surely run.
 const IN_STEP: u64 = 20;
 
 const BASE: &str = "posix-mq";
@@ -45,13 +54,15 @@ const BASE: &str = "posix-mq";
 /// A contestant: its name, its sampler, and why it cannot take part.
 struct Peer {
     name: &'static str,
-    sampler: fn(Exchange) -> Sampler,
+    sampler: fn(Exchange, Duration) -> Sampler,
     /// Why it cannot take part with messages of a size.
     absent: fn(u64) -> Option<Absent>,
     /// In which modes it makes sense.
     modes: &'static [Mode],
     /// It keeps its CPU while it waits.
     spins: bool,
+    /// It is for several senders and receivers, too.
+    many: bool,
     /// It passes something on.
     carries: bool,
 }
@@ -63,7 +74,15 @@ const fn peer<M: Mail>(name: &'static str, modes: &'static [Mode]) -> Peer {
         absent: absent::<M>,
         modes,
         spins: false,
+        many: true,
         carries: true,
+    }
+}
+
+const fn one_to_one(peer: Peer) -> Peer {
+    Peer {
+        many: false,
+        ..peer
     }
 }
 
@@ -75,9 +94,15 @@ const PEERS: &[Peer] = &[
     peer::<mail::InPlace>("latchwork queue-in-place", BOTH),
     peer::<mail::HandedOver>("latchwork queue-handed-over", BOTH),
     peer::<mail::Batched>("latchwork queue-batched", STREAM),
-    peer::<mail::Ring>("latchwork queue-spsc", BOTH),
-    peer::<mail::RingInPlace>("latchwork queue-spsc-in-place", BOTH),
-    peer::<mail::RingBatched>("latchwork queue-spsc-batched", STREAM),
+    one_to_one(peer::<mail::Ring>("latchwork queue-spsc", BOTH)),
+    one_to_one(peer::<mail::RingInPlace>(
+        "latchwork queue-spsc-in-place",
+        BOTH,
+    )),
+    one_to_one(peer::<mail::RingBatched>(
+        "latchwork queue-spsc-batched",
+        STREAM,
+    )),
     peer::<mail::PosixMq>(BASE, BOTH),
     peer::<mail::MutexCond>("mutex+cond", BOTH),
     peer::<mail::MutexSem>("mutex+sem", BOTH),
@@ -86,10 +111,12 @@ const PEERS: &[Peer] = &[
     peer::<mail::Boost>("boost-queue", BOTH),
     Peer {
         spins: true,
+        many: false,
         ..peer::<mail::SpinningRing>("floor ring", BOTH)
     },
     Peer {
         carries: false,
+        many: false,
         ..peer::<mail::Memcpy>("floor memcpy", STREAM)
     },
 ];
@@ -117,7 +144,7 @@ impl Scenario for MessageThroughput {
     }
 
     fn about(&self) -> &'static str {
-        "messages from one task to another, streaming or there and back; ns per message or round trip"
+        "messages from one task to another, streaming or there and back, and among many; ns per message or round trip"
     }
 
     fn base(&self) -> &'static str {
@@ -132,20 +159,12 @@ impl Scenario for MessageThroughput {
         PEERS.iter().map(contestant).collect()
     }
 
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
     fn prepare(&self, plan: &Plan) -> Prepared {
         let mut prepared = Prepared::default();
-        let cpus = machine::cpus();
-        let mut ways = vec![(Mode::RoundTrip, Placement::SameCpu, [cpus[0]; 2])];
-        if cpus.len() > 1 {
-            let two = [cpus[0], cpus[1]];
-            ways.push((Mode::Stream, Placement::DifferentCpu, two));
-            ways.push((Mode::RoundTrip, Placement::DifferentCpu, two));
-        } else {
-            ways.push((Mode::Stream, Placement::SameCpu, [cpus[0]; 2]));
-            prepared.warnings.push(Warning::FewCpus {
-                text: "1 CPU: tasks on different CPUs are left out".into(),
-            });
-        }
         let (sizes, kinds): (&[u64], &[Kind]) = if plan.quick {
             (&QUICK_SIZES, &[Kind::Processes])
         } else {
@@ -170,54 +189,99 @@ impl Scenario for MessageThroughput {
                 }
             }
         }
-        let largest = *sizes.last().expect("there are sizes");
-        let plain = sizes.iter().map(|&size| (size, None));
-        let exchanges = plain.chain([(largest, Some(Variant::Computed))]);
+        let counts: &[u32] = match (&plan.tasks[..], plan.quick) {
+            ([], false) => &TASKS,
+            ([], true) => &QUICK_TASKS,
+            (counts, _) => counts,
+        };
+        let mut exchanges = Vec::new();
         for &kind in kinds {
-            for &(mode, placement, cpus) in &ways {
-                for (size, case) in exchanges.clone() {
-                    if case.is_some() && mode != Mode::Stream {
-                        continue;
-                    }
-                    let params = Params {
-                        kind: Some(kind),
-                        mode: Some(mode),
-                        placement: Some(placement),
-                        size: Some(size),
-                        case,
-                        ..Params::default()
-                    };
-                    let able = |peer: &&&Peer| {
-                        let one_cpu = placement == Placement::SameCpu;
-                        peer.modes.contains(&mode)
-                            && !(peer.spins && one_cpu)
-                            && (peer.carries || case.is_none())
-                            && !unable.contains(&(peer.name, size))
-                    };
-                    prepared.cases.extend(peers.iter().filter(able).map(|peer| {
-                        let exchange = Exchange {
-                            kind,
-                            mode,
-                            cpus,
-                            size: size as usize,
-                            computed: case.is_some(),
-                            sample: plan.sample,
-                        };
-                        Case {
-                            contestant: peer.name,
-                            params: params.clone(),
-                            group: params.clone(),
-                            is_base: peer.name == BASE,
-                            unit: Unit::Ns,
-                            beside: Vec::new(),
-                            sampler: (peer.sampler)(exchange),
-                        }
-                    }));
+            for &tasks in counts {
+                match tasks {
+                    // One cannot be both.
+                    0 | 1 => {}
+                    2 => exchanges.extend(between_two(kind, sizes, &mut prepared.warnings)),
+                    _ => exchanges.extend(among_many(kind, tasks)),
                 }
             }
         }
+        for exchange in exchanges {
+            let params = exchange.params();
+            let able = |peer: &&&Peer| {
+                let one_cpu = exchange.placement == Placement::SameCpu;
+                peer.modes.contains(&exchange.mode)
+                    && !(peer.spins && one_cpu)
+                    && (peer.carries || exchange.case.is_none())
+                    && (peer.many || exchange.tasks() == 2)
+                    && !unable.contains(&(peer.name, exchange.size))
+            };
+            prepared
+                .cases
+                .extend(peers.iter().filter(able).map(|peer| Case {
+                    contestant: peer.name,
+                    params: params.clone(),
+                    group: params.clone(),
+                    is_base: peer.name == BASE,
+                    unit: Unit::Ns,
+                    beside: Vec::new(),
+                    sampler: (peer.sampler)(exchange, plan.sample),
+                }));
+        }
         prepared
     }
+}
+
+/// One sender and one receiver.
+fn between_two(kind: Kind, sizes: &[u64], warnings: &mut Vec<Warning>) -> Vec<Exchange> {
+    let mut ways = vec![(Mode::RoundTrip, Placement::SameCpu)];
+    if machine::cpus().len() > 1 {
+        ways.push((Mode::Stream, Placement::DifferentCpu));
+        ways.push((Mode::RoundTrip, Placement::DifferentCpu));
+    } else {
+        ways.push((Mode::Stream, Placement::SameCpu));
+        let text = "1 CPU: tasks on different CPUs are left out".into();
+        let warning = Warning::FewCpus { text };
+        if !warnings.contains(&warning) {
+            warnings.push(warning);
+        }
+    }
+    let plain = sizes.iter().map(|&size| (size, None));
+    let largest = sizes.last().map(|&size| (size, Some(Variant::Computed)));
+    let mut exchanges = Vec::new();
+    for (mode, placement) in ways {
+        let fits = |(_, case): &(u64, Option<Variant>)| case.is_none() || mode == Mode::Stream;
+        let sized = plain.clone().chain(largest).filter(fits);
+        exchanges.extend(sized.map(|(size, case)| Exchange {
+            kind,
+            mode,
+            placement,
+            size,
+            case,
+            senders: 1,
+            receivers: 1,
+        }));
+    }
+    exchanges
+}
+
+/// Several senders, several receivers, or both.
+fn among_many(kind: Kind, tasks: u32) -> impl Iterator<Item = Exchange> {
+    let shapes = [
+        (Variant::ManyToOne, tasks - 1),
+        (Variant::OneToMany, 1),
+        (Variant::ManyToMany, tasks / 2),
+    ];
+    shapes.into_iter().flat_map(move |(case, senders)| {
+        SIZES_AMONG_MANY.into_iter().map(move |size| Exchange {
+            kind,
+            mode: Mode::Stream,
+            placement: Placement::Free,
+            size,
+            case: Some(case),
+            senders,
+            receivers: tasks - senders,
+        })
+    })
 }
 
 /// Who exchanges what.
@@ -225,22 +289,62 @@ impl Scenario for MessageThroughput {
 struct Exchange {
     kind: Kind,
     mode: Mode,
-    cpus: [usize; 2],
-    size: usize,
-    /// Each byte is written and read.
-    computed: bool,
-    sample: Duration,
+    placement: Placement,
+    size: u64,
+    case: Option<Variant>,
+    senders: u32,
+    receivers: u32,
 }
 
-fn sampler<M: Mail>(exchange: Exchange) -> Sampler {
-    let mut pace = Pace::new(exchange.sample);
+impl Exchange {
+    fn params(&self) -> Params {
+        Params {
+            kind: Some(self.kind),
+            mode: Some(self.mode),
+            placement: Some(self.placement),
+            size: Some(self.size),
+            tasks: Some(self.tasks()).filter(|tasks| *tasks > 2),
+            case: self.case,
+            ..Params::default()
+        }
+    }
+
+    fn tasks(&self) -> u32 {
+        self.senders + self.receivers
+    }
+
+    /// Each byte is written and read.
+    fn is_computed(&self) -> bool {
+        self.case == Some(Variant::Computed)
+    }
+
+    /// How many messages go from each sender to each receiver, on the average, so that all are so many
+    /// at least.
+    fn share(&self, messages: u64) -> u64 {
+        messages.div_ceil(u64::from(self.senders * self.receivers))
+    }
+
+    /// Puts the task with this number where it is to run.
+    fn place(&self, number: u32) -> io::Result<()> {
+        let cpus = machine::cpus();
+        match self.placement {
+            Placement::SameCpu => pin_to(cpus[0]),
+            Placement::DifferentCpu => pin_to(cpus[number as usize]),
+            Placement::Free => Ok(()),
+        }
+    }
+}
+
+fn sampler<M: Mail>(exchange: Exchange, sample: Duration) -> Sampler {
+    let mut pace = Pace::new(sample);
     Box::new(move || {
+        let size = exchange.size as usize;
         let figure = pace.ns(|messages| {
             let scene = Scene::<M> {
-                there: M::make(exchange.size)?,
+                there: M::make(size)?,
                 back: match exchange.mode {
                     Mode::Stream => None,
-                    Mode::RoundTrip => Some(M::make(exchange.size)?),
+                    Mode::RoundTrip => Some(M::make(size)?),
                 },
                 start: Place::new(Start::default())?,
                 nanoseconds: Place::new(AtomicU64::new(0))?,
@@ -252,7 +356,7 @@ fn sampler<M: Mail>(exchange: Exchange) -> Sampler {
         Ok(match exchange.mode {
             Mode::Stream => Sample {
                 figure,
-                extra: vec![("mb_per_s", exchange.size as f64 / figure * 1000.0)],
+                extra: vec![("mb_per_s", size as f64 / figure * 1000.0)],
             },
             Mode::RoundTrip => figure.into(),
         })
@@ -263,13 +367,16 @@ struct Scene<M> {
     there: M,
     back: Option<M>,
     start: Place<Start>,
+    /// Of the one who took longest.
     nanoseconds: Place<AtomicU64>,
     exchange: Exchange,
     messages: u64,
 }
 
 impl<M: Mail> Scene<M> {
+    /// How long so many messages took.
     fn run(&self) -> io::Result<Duration> {
+        let numbers = 0..self.exchange.tasks();
         match self.exchange.kind {
             Kind::Threads => thread::scope(|scope| {
                 let spawn = |number| {
@@ -277,7 +384,7 @@ impl<M: Mail> Scene<M> {
                         thread::Builder::new().spawn_scoped(scope, move || self.live(number));
                     spawned.inspect_err(|_| self.start.give_up())
                 };
-                let threads = [spawn(0)?, spawn(1)?];
+                let threads = numbers.map(spawn).collect::<io::Result<Vec<_>>>()?;
                 threads.into_iter().try_for_each(|thread| {
                     let ended = thread.join();
                     ended.unwrap_or_else(|_| Err(io::Error::other("a task panicked")))
@@ -285,40 +392,48 @@ impl<M: Mail> Scene<M> {
             })?,
             Kind::Processes | Kind::Coprocs => {
                 let fork = |number| Child::fork(|| i32::from(self.live(number).is_err()));
-                process::wait_all(vec![fork(0)?, fork(1)?])?;
+                process::wait_all(numbers.map(fork).collect::<io::Result<_>>()?)?;
             }
         }
         // Relaxed: the tasks have ended.
-        Ok(Duration::from_nanos(
-            self.nanoseconds.load(Ordering::Relaxed),
-        ))
+        let took = Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed));
+        let exchange = &self.exchange;
+        let pairs = u64::from(exchange.senders * exchange.receivers);
+        let all = exchange.share(self.messages) * pairs;
+        Ok(took.mul_f64(self.messages as f64 / all as f64))
     }
 
-    /// The life of the one who begins (0), or of the other (1).
-    fn live(&self, number: usize) -> io::Result<()> {
-        pin_to(self.exchange.cpus[number]).inspect_err(|_| self.start.give_up())?;
-        let time = match (self.exchange.mode, number) {
-            (Mode::Stream, 0) => return self.send(),
-            (Mode::Stream, _) => self.receive(),
-            (Mode::RoundTrip, 0) => self.ask(),
-            (Mode::RoundTrip, _) => return self.answer(),
+    /// The life of one who sends, or begins, or, behind those, of one who receives.
+    fn live(&self, number: u32) -> io::Result<()> {
+        let placed = self.exchange.place(number);
+        placed.inspect_err(|_| self.start.give_up())?;
+        let time = match (self.exchange.mode, number < self.exchange.senders) {
+            (Mode::Stream, true) => return self.send(),
+            (Mode::Stream, false) => self.receive(),
+            (Mode::RoundTrip, true) => self.ask(),
+            (Mode::RoundTrip, false) => return self.answer(),
         }?;
-        // Relaxed: looked at when this task has ended.
-        let nanoseconds = time.as_nanos() as u64;
-        self.nanoseconds.store(nanoseconds, Ordering::Relaxed);
+        // Relaxed: looked at when all tasks have ended.
+        self.nanoseconds
+            .fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }
 
+    fn meet(&self) -> io::Result<()> {
+        self.start.wait_for(self.exchange.tasks() as usize)
+    }
+
     fn buffer(&self) -> Vec<u8> {
-        vec![7; self.exchange.size]
+        vec![7; self.exchange.size as usize]
     }
 
     fn send(&self) -> io::Result<()> {
         let mut sender = self.there.sender().inspect_err(|_| self.start.give_up())?;
         let mut message = self.buffer();
-        self.start.wait_for(2)?;
-        let times = IN_STEP + self.messages;
-        if self.exchange.computed {
+        self.meet()?;
+        let share = self.exchange.share(self.messages);
+        let times = (IN_STEP + share) * u64::from(self.exchange.receivers);
+        if self.exchange.is_computed() {
             sender.send_computed(&mut message, times)
         } else {
             sender.send(&message, times)
@@ -330,16 +445,17 @@ impl<M: Mail> Scene<M> {
         let mut receiver = receiver.inspect_err(|_| self.start.give_up())?;
         let mut buffer = self.buffer();
         let mut receive = |times| {
-            if self.exchange.computed {
+            if self.exchange.is_computed() {
                 receiver.receive_computed(&mut buffer, times)
             } else {
                 receiver.receive(&mut buffer, times)
             }
         };
-        self.start.wait_for(2)?;
-        receive(IN_STEP)?;
+        self.meet()?;
+        let senders = u64::from(self.exchange.senders);
+        receive(IN_STEP * senders)?;
         let started = Instant::now();
-        receive(self.messages)?;
+        receive(self.exchange.share(self.messages) * senders)?;
         Ok(started.elapsed())
     }
 
@@ -353,7 +469,7 @@ impl<M: Mail> Scene<M> {
                 receiver.receive(&mut buffer, 1)
             })
         };
-        self.start.wait_for(2)?;
+        self.meet()?;
         ask(IN_STEP)?;
         let started = Instant::now();
         ask(self.messages)?;
@@ -364,7 +480,7 @@ impl<M: Mail> Scene<M> {
         let ends = self.ends(self.back.as_ref(), Some(&self.there));
         let (mut sender, mut receiver) = ends.inspect_err(|_| self.start.give_up())?;
         let (message, mut buffer) = (self.buffer(), self.buffer());
-        self.start.wait_for(2)?;
+        self.meet()?;
         (0..IN_STEP + self.messages).try_for_each(|_| {
             receiver.receive(&mut buffer, 1)?;
             sender.send(&message, 1)
@@ -386,24 +502,34 @@ impl<M: Mail> Scene<M> {
 mod tests {
     use super::*;
 
+    /// Takes a sample of a message or two.
+    fn try_out(peer: &Peer, exchange: Exchange) {
+        let mut sample = (peer.sampler)(exchange, Duration::ZERO);
+        sample().unwrap_or_else(|error| panic!("{}, {}: {error}", peer.name, exchange.params()));
+    }
+
     #[test]
     fn all_messages_arrive_by_every_way() {
-        let cpu = machine::cpus()[0];
         for peer in PEERS
             .iter()
             .filter(|peer| (peer.absent)(1024).is_none() && !peer.spins)
         {
             for kind in [Kind::Threads, Kind::Processes] {
                 for (&mode, computed) in peer.modes.iter().zip([false, true].into_iter().cycle()) {
-                    let mut sample = (peer.sampler)(Exchange {
+                    let computed = computed || kind == Kind::Threads;
+                    let exchange = Exchange {
                         kind,
                         mode,
-                        cpus: [cpu; 2],
+                        placement: Placement::SameCpu,
                         size: 1024,
-                        computed: computed || kind == Kind::Threads,
-                        sample: Duration::ZERO,
-                    });
-                    sample().unwrap();
+                        case: computed.then_some(Variant::Computed),
+                        senders: 1,
+                        receivers: 1,
+                    };
+                    try_out(peer, exchange);
+                }
+                if peer.many {
+                    among_many(kind, 5).for_each(|exchange| try_out(peer, exchange));
                 }
             }
         }

@@ -63,8 +63,8 @@ pub enum Fault {
     CondvarTimesOutNotified,
     /// A queue's notification does not move the ticket on.
     QueueTicketStays,
-    /// A sleeper of a queue reads the ticket after it registered.
-    QueueReadsTicketLate,
+    /// A sleeper of a queue that leaves takes a registration with it that may be another's.
+    QueueLeavesForAnother,
     /// A sleeper of a queue may look at the queue before it is seen to be registered.
     QueueSleeperUnordered,
     /// A notifier of a queue may look at the registrations before its change is seen.
@@ -319,8 +319,12 @@ impl Sleepers {
 
     /// Sleeps until the ticket moves; false at the deadline.
     pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> bool {
-        futex::wait(self.0.word(), ticket, futex::Sharing::Shared, deadline)
-            != futex::Wait::TimedOut
+        self.0.sleep(ticket, deadline) != futex::Wait::TimedOut
+    }
+
+    /// The sleep is over, or was not begun.
+    pub fn leave(&self, ticket: u32) {
+        self.0.leave(ticket);
     }
 }
 
@@ -436,11 +440,14 @@ impl Ring {
     pub fn watch(&self, index: u32) {
         loop {
             let ticket = self.0.watchers().register();
-            if self.index(Side::Sender) >= index || self.0.life() != 0 {
+            let over = self.index(Side::Sender) >= index || self.0.life() != 0;
+            if !over {
+                self.0.watchers().sleep(ticket, None);
+            }
+            self.0.watchers().leave(ticket);
+            if over {
                 return;
             }
-            let word = self.0.watchers().word();
-            futex::wait(word, ticket, futex::Sharing::Shared, None);
         }
     }
 

@@ -4,15 +4,19 @@
 use super::cells::Cells;
 use super::wake::Wake;
 use super::{Queue, Wait};
-use crate::atomic::Ordering::Relaxed;
+use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
 use crate::hook::{Kind, Waiting};
-use crate::mutex::pause::pause;
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AttachError, Giant, Parked, Task};
 
 /// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
 /// another processor cost the two sides about as much.
 const PAUSES: u32 = 300;
+/// Bytes of the longest message for a pause more: before the peer has an answer it copies one message out, and
+/// another one in, at about this speed.
+const BYTES_A_PAUSE: u32 = 128;
+/// However long messages are.
+const MOST_PAUSES: u32 = 4 * PAUSES;
 /// The most pauses from one look to the next, of a line that others are at work on: each look takes it
 /// from them.
 pub(super) const SELDOM: u32 = 8;
@@ -35,25 +39,50 @@ impl From<AttachError> for Failure {
     }
 }
 
-/// The processor is offered to others so many pauses sooner than by those who wait for a lock, whose holder
-/// is about to release it: a peer on this processor takes turns with us at once. (On two processors an offer
-/// costs a few pauses.)
-const SOONER: u32 = 20;
+/// Pauses before the processor is offered to others, of whom one may be the peer. Sooner than by those who
+/// wait for a lock, whose holder is about to release it. (On two processors an offer costs a few pauses.)
+const FIRST_OFFER: u32 = 10;
+/// Pauses from one offer to the next.
+const NEXT_OFFER: u32 = 100;
 
 /// Polls until `ready` says so, or a sleep would have cost less.
-pub(super) fn poll(most: u32, mut ready: impl FnMut() -> bool) -> bool {
-    let (mut pauses, mut next) = (0, 1);
-    while pauses < PAUSES {
+///
+/// `bytes` of a message may be copied meanwhile. `turns` is what the task has learned of its peers, if it waits for them: 1 if its last wait ended with an
+/// offer. Who takes turns with a peer on one processor offers that at once.
+pub(super) fn poll(
+    (most, bytes): (u32, u32),
+    turns: Option<&AtomicU8>,
+    mut ready: impl FnMut() -> bool,
+) -> bool {
+    let enough = MOST_PAUSES.min(PAUSES + bytes / BYTES_A_PAUSE);
+    // Relaxed, here and below: a guess of the task's own.
+    let takes_turns = turns.is_some_and(|turns| turns.load(Relaxed) != 0);
+    let (mut pauses, mut next) = (if takes_turns { FIRST_OFFER } else { 0 }, 1);
+    let mut offered = takes_turns;
+    loop {
         if ready() {
+            if let Some(turns) = turns
+                && offered != takes_turns
+            {
+                turns.store(u8::from(offered), Relaxed);
+            }
             return true;
         }
+        if pauses >= enough {
+            return false;
+        }
+        offered = false;
         for _ in 0..next {
-            pause(pauses + SOONER);
             pauses += 1;
+            if pauses % NEXT_OFFER == FIRST_OFFER + 1 {
+                crate::sys::thread::yield_cpu();
+                offered = true;
+                break;
+            }
+            spin_hint();
         }
         next = most.min(2 * next);
     }
-    ready()
 }
 
 impl<'r> Queue<'r> {
@@ -84,20 +113,24 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) {
                 locked.unlock(Wake::NONE);
-                poll(SELDOM, || self.cells.may_have_room());
+                let how = (SELDOM, self.max_message());
+                let turns = Some(&task.slot.takes_turns);
+                poll(how, turns, || self.cells.may_have_room());
                 continue;
             }
             let ticket = senders.register();
             // Once more: receivers make room under another lock.
             let room = locked.cells.has_room();
             locked.unlock(Wake::NONE);
-            let words = [(senders.word(), ticket)];
-            if room {
-                continue;
+            let mut parked = Parked::Again;
+            if !room {
+                let words = [(senders.word(), ticket)];
+                let object = core::ptr::from_ref(self.cells.core).addr();
+                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                parked = inner.park(task, &words, deaths, wait.deadline());
             }
-            let object = core::ptr::from_ref(self.cells.core).addr();
-            let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
-            if inner.park(task, &words, deaths, wait.deadline()) == Parked::TimedOut {
+            senders.leave(ticket);
+            if parked == Parked::TimedOut {
                 return Err(Failure::TimedOut);
             }
         }
@@ -181,6 +214,11 @@ impl<'r> Queue<'r> {
             locked.leave(how);
             self.acquire(all)?
         };
+        if how == Acquired::OwnerDied {
+            // Before anybody changes the words of cells that its heap's intent may name. Who cannot leaves that
+            // to others, at the price of a block.
+            let _ = self.inner().sweep();
+        }
         let core = self.cells.core;
         let deaths = self.inner().deaths();
         // Unless another one has, meanwhile.
@@ -236,11 +274,13 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     // took 0.7 of the time so, when they had one lock between them: whoever has it gets several
     // messages done.
     if lock.owner().is_some() {
-        poll(RARELY, || lock.owner().is_none());
+        poll((RARELY, 0), None, || lock.owner().is_none());
     }
     // SAFETY: the queue lies in the region, which the handle keeps mapped.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {
         RawError::Unavailable(error) => AttachError::Task(error),
+        // Nobody gives it up; a file made by a hostile hand may say so.
+        RawError::NotRecoverable => AttachError::Damaged("nobody can take a lock of a queue"),
         _ => crate::fatal(format_args!(
             "a queue was used by a signal handler that interrupted its use"
         )),

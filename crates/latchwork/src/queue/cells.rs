@@ -42,7 +42,8 @@
 //!    read by the inbox's task says nothing, and is emptied by the next recovery.
 //! 5. A cell has a block exactly while it is marked so, but for the instants at which a task that holds
 //!    the lock puts it in (before `READY`) or takes it out (before `FREE`). Killed between, it leaves a
-//!    `FREE` cell with a block, which recovery frees, or a marked one without, which becomes `FREE`.
+//!    `FREE` cell with a block, which recovery frees, or a marked one without, which becomes `FREE`. The dead
+//!    one's heap is settled before that, or what it was about to do with the word would be done to the next block there.
 //! 6. A message that was put into the lane before another of its rank has the smaller number, and one
 //!    that comes from there a greater one than all of its rank that came before.
 //!
@@ -152,7 +153,7 @@ impl<'r> Cells<'r> {
         cell.rank.store(level, Relaxed);
         cell.sequence.store(sequence, Relaxed);
         self.set(index, READY | block);
-        side.next_number.store(number + 1, Relaxed);
+        side.next_number.store(number.saturating_add(1), Relaxed);
         if self.serves_in_order() {
             return self.insert_ready(index);
         }
@@ -262,7 +263,7 @@ impl<'r> Cells<'r> {
         }
         self.set(index, READY | state & BLOCK);
         let redelivered = &self.core.receiving.redelivered;
-        redelivered.store(redelivered.load(Relaxed) + 1, Relaxed);
+        redelivered.store(redelivered.load(Relaxed).saturating_add(1), Relaxed);
         true
     }
 

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::layout::{Core, Fixed};
+use super::sleepers::Sleepers;
 use super::waiters::Discipline;
 use super::{FINGERPRINT, ring::Ring, spsc};
 use crate::atomic::{AtomicU32, Ordering::Relaxed};
@@ -132,11 +133,13 @@ impl QueueReport {
         let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;
         let fixed = offset_of!(Core, fixed);
         let words = if self.discipline.is_some() {
-            vec![
+            [
                 (fixed + offset_of!(Fixed, receivers), QueueWait::Message),
                 (fixed + offset_of!(Fixed, senders), QueueWait::Room),
                 (fixed + offset_of!(Fixed, watchers), QueueWait::Change),
             ]
+            .map(|(sleepers, wait)| (sleepers + Sleepers::WORD, wait))
+            .to_vec()
         } else {
             let sleepers = offset_of!(spsc::Core, ring) + Ring::SLEEPERS;
             vec![

@@ -97,8 +97,13 @@ pub(super) struct Shape {
     stash: usize,
     ready: usize,
     cells: usize,
+    /// From a cell to its message's bytes.
+    bytes: usize,
     stride: usize,
 }
+
+/// A cache line.
+const LINE: usize = 64;
 
 impl Shape {
     /// `None` if the queue would not fit the address space.
@@ -112,8 +117,14 @@ impl Shape {
         let stash = freed + lane_bytes;
         let ready = stash + ring_bytes;
         let cells = ready + ring_bytes;
-        let stride = (size_of::<Cell>() + max_message as usize).next_multiple_of(64);
-        let bytes = stride.checked_mul(total)?.checked_add(cells)?;
+        // One line for both, if that takes them; or else the message begins a line, which suits what is put there.
+        let max_message = max_message as usize;
+        let bytes = match size_of::<Cell>() + max_message {
+            ..=LINE => size_of::<Cell>(),
+            _ => size_of::<Cell>().next_multiple_of(LINE),
+        };
+        let stride = (bytes + max_message).next_multiple_of(LINE);
+        let size = stride.checked_mul(total)?.checked_add(cells)?;
         let shape = Self {
             lane,
             messages,
@@ -121,9 +132,10 @@ impl Shape {
             stash,
             ready,
             cells,
+            bytes,
             stride,
         };
-        let layout = Layout::from_size_align(bytes, align_of::<Core>()).ok()?;
+        let layout = Layout::from_size_align(size, align_of::<Core>()).ok()?;
         Some((shape, layout))
     }
 }
@@ -268,7 +280,7 @@ impl<'r> Cells<'r> {
     pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
         self.at(self.core.fixed.shape.cells
             + index.0 as usize * self.core.fixed.shape.stride
-            + size_of::<Cell>())
+            + self.core.fixed.shape.bytes)
     }
 
     /// Copies a message into a cell that is free, or that the caller writes.

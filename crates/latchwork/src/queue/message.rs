@@ -97,6 +97,10 @@ impl<'r> Message<'r> {
             mem::forget(self);
             return Ok(bytes);
         }
+        self.into_copy()
+    }
+
+    fn into_copy(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
         match region::Box::copied_in(&self, self.queue.region) {
             Ok(bytes) => Ok(bytes),
             Err(error) => Err((self, error)),
@@ -266,7 +270,8 @@ impl<'r> Queue<'r> {
             }
             received => self.hold(received)?,
         };
-        message.into_block().map_err(|(message, error)| {
+        // If it is a block, it could not be claimed.
+        message.into_copy().map_err(|(message, error)| {
             message.give_back();
             ReceiveError::Storage(error)
         })

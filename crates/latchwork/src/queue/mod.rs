@@ -39,8 +39,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Waiting:* a task polls for some microseconds (offering its processor to others meanwhile), then
-//! sleeps through `region/park.rs`, which also notices deaths; see `sleepers.rs` for why no wake-up is
+//! *Waiting:* a task polls for some microseconds (offering its processor to others meanwhile, and at once if
+//! that ended its last wait: its peer is on the same one), then sleeps through `region/park.rs`, which also notices deaths; see `sleepers.rs` for why no wake-up is
 //! lost, and `waiters.rs` for who is served first. *Fork:* the child is a task of its own; what its
 //! parent has in flight stays the parent's, and finishing it in the child aborts. *Signal handlers* must
 //! not use a queue that the code they interrupt may be using, nor keep a message. *Cost:* a send or
@@ -144,7 +144,7 @@ const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<layout::Core>(),
     align_of::<layout::Core>(),
-    &[size_of::<cells::Cell>() as u64, 3],
+    &[size_of::<cells::Cell>() as u64, 4],
 );
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.

@@ -208,6 +208,7 @@ impl<'r> Queue<'r> {
         let inner = self.inner();
         let task = inner.task()?;
         let inbox = &task.slot.inbox;
+        let turns = Some(&task.slot.takes_turns);
         let receivers = &self.cells.core.fixed.receivers;
         let in_order = self.cells.serves_in_order();
         self.cells.expect_to_free();
@@ -243,7 +244,9 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) && !in_order {
                 locked.unlock(Wake::NONE);
-                poll(SELDOM, || self.cells.may_have_messages());
+                poll((SELDOM, self.max_message()), turns, || {
+                    self.cells.may_have_messages()
+                });
                 continue;
             }
             if !waits {
@@ -255,20 +258,20 @@ impl<'r> Queue<'r> {
             // Once more: senders send under another lock.
             let there = cells.peek().is_some();
             locked.unlock(Wake::NONE);
-            if there {
-                continue;
+            let come = there
+                || in_order
+                    && core::mem::take(&mut may_poll)
+                    && poll((OFTEN, self.max_message()), turns, || {
+                        inbox.given.load(Relaxed) != 0
+                    });
+            if !come {
+                let words = [(receivers.word(), ticket), (&inbox.given, 0)];
+                let object = core::ptr::from_ref(self.cells.core).addr();
+                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                late = inner.park_in_directive(task, &words, deaths, wait.deadline())
+                    == Parked::TimedOut;
             }
-            if in_order
-                && core::mem::take(&mut may_poll)
-                && poll(OFTEN, || inbox.given.load(Relaxed) != 0)
-            {
-                continue;
-            }
-            let words = [(receivers.word(), ticket), (&inbox.given, 0)];
-            let object = core::ptr::from_ref(self.cells.core).addr();
-            let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
-            late =
-                inner.park_in_directive(task, &words, deaths, wait.deadline()) == Parked::TimedOut;
+            receivers.leave(ticket);
         }
     }
 
@@ -352,7 +355,14 @@ impl<'r> Locked<'r> {
         match given {
             Given::Message(index) => {
                 cells.leave_waiters(&task.slot.inbox);
-                match judge(cells.message(index)) {
+                let verdict = judge(cells.message(index));
+                if let Verdict::Claim = verdict
+                    && let Some(block) = cells.claim_block(index, task)
+                {
+                    self.unlock(Wake::senders(1));
+                    return Received::Block(block);
+                }
+                match verdict {
                     Verdict::Copied => {
                         cells.release(index, task);
                         self.unlock(Wake::senders(1));

@@ -1,6 +1,8 @@
 //! Settling what dead tasks left in a queue, and deriving all that is derived.
 
-use super::cells::{BLOCK, BOARD, Cells, FREE, Index, KIND, READING, READY, WRITING, owner_in};
+use super::cells::{
+    BLOCK, BOARD, Cell, Cells, FREE, Index, KIND, READING, READY, WRITING, owner_in,
+};
 use super::rank::number;
 use crate::atomic::Ordering::Relaxed;
 use crate::region::Task;
@@ -13,7 +15,8 @@ impl Cells<'_> {
         for index in self.all() {
             let cell = self.cell(index);
             let state = cell.state.load(Relaxed);
-            let dead = owner_in(state).is_some_and(|owner| !self.inner.is_alive(owner));
+            let dead = owner_in(state).is_none_or(|owner| !self.inner.is_alive(owner));
+            self.forget_unsound_block(cell, state);
             let has_block = cell.block.load(Relaxed) != 0;
             match state & KIND {
                 FREE if has_block => self.discard_block(index, task),
@@ -22,10 +25,25 @@ impl Cells<'_> {
                 READING if dead => {
                     self.put_back(index, task);
                 }
-                _ => {}
+                FREE | WRITING | READY | READING | BOARD => {}
+                _ => self.set(index, FREE),
             }
         }
         self.rebuild();
+    }
+
+    /// A word that leads to no block of the message's length is somebody's who has written into the file while
+    /// nobody had the region: `cells.rs`, invariant 5.
+    fn forget_unsound_block(self, cell: &Cell, state: u64) {
+        let block = cell.block.load(Relaxed);
+        let bytes = match (state & KIND, state & BLOCK) {
+            (FREE, _) => Some(0),
+            (_, BLOCK) => Some(cell.length.load(Relaxed)),
+            _ => None,
+        };
+        if block != 0 && !bytes.is_some_and(|bytes| self.inner.has_block_at(block, bytes)) {
+            cell.block.store(0, Relaxed);
+        }
     }
 
     /// The address that inboxes name the queue by.

@@ -1,51 +1,51 @@
 //! Where the receivers of an empty queue sleep, the senders of a full one, and who watches.
 //!
-//! | word | meaning | changed by |
+//! One word of 64 bits has two halves.
+//!
+//! | half | meaning | changed by |
 //! | --- | --- | --- |
-//! | `ticket` | what sleepers compare; changes with each notification | +1 by a notifier |
-//! | `registered` | at least as many as sleep, or are about to | +1 by a sleeper, −n by a notifier |
+//! | ticket (high) | what sleepers compare; changes with each notification | +1 by a notifier |
+//! | registered (low) | at least as many as sleep, or are about to | +1 by a sleeper; −n by a notifier, in the step that moves the ticket; −1 by one who leaves while the ticket is his |
 //!
 //! Who sleeps and who notifies need not hold the same lock, or any.
 //!
 //! Invariants
-//! 1. A task that is about to sleep reads the ticket, registers, and then looks once more at what it
-//!    waits for.
+//! 1. A task that is about to sleep registers, which gives it its ticket, and then looks once more at
+//!    what it waits for.
 //! 2. A notifier first changes what is waited for. Then it takes as many registrations as it is going
-//!    to wake, moves the ticket on, and wakes.
-//! 3. `registered` never falls below the number of tasks that sleep or are about to with the
-//!    current or an older ticket. It may be too high: whoever does not sleep after all, or leaves for
-//!    another cause (deadline, death of a task, signal), leaves its registration behind, which costs a later
-//!    notifier one needless system call.
+//!    to wake, and moves the ticket on, in one step, and wakes.
+//! 3. The registered are never fewer than the tasks that sleep or are about to with the current or an
+//!    older ticket. They may be more: who was killed leaves its registration behind, and so does who
+//!    leaves for another cause than a notification (deadline, death of a task, signal) after one that was
+//!    another's. Each costs a later notifier one needless system call.
 //!
 //! *No wake-up is lost.* Between the registration and the look, and between the change and the look at
 //! the registrations, stands a full barrier (a read-modify-write and what `fence_after_update` adds; the
 //! notifier's is the unlock of the queue's lock). So if the sleeper does not see the change, the
-//! notifier sees the registration, and takes it or one like it. It moves the ticket after that, and the
-//! sleeper had read it before: a sleeper that is asleep is taken off the kernel's queue, or one like
-//! it; one that is about to sleep is refused. 3 holds since a notification takes as many registrations
-//! as it wakes at most, and releases as many sleepers, or all that are about to. A notification of all (a
-//! deletion, a broadcast) wakes all, and leaves no registration. A notifier, or a woken task, that dies
-//! before it did its part is covered by the region: its death wakes all who sleep there (see
-//! `region/park.rs`).
+//! notifier sees the registration, and takes it or one like it. It moves the ticket with that: a sleeper
+//! that is asleep is taken off the kernel's queue, or one like it; one that is about to sleep is refused.
+//! 3 holds since a notification takes as many registrations as it wakes at most, and releases as many
+//! sleepers, or all that are about to; and since nobody has taken a registration while its ticket is the
+//! current one, so that who leaves with it takes its own. A notification of all (a deletion, a broadcast)
+//! wakes all, and leaves no registration. A notifier, or a woken task, that dies before it did its part is
+//! covered by the region: its death wakes all who sleep there (see `region/park.rs`).
 //!
-//! *Orderings:* SYNC registration: Release by the sleeper, Acquire by the notifier that takes it, so that the
-//! ticket moves after it was read. All else by the barriers.
+//! *Orderings:* all by the barriers.
 //!
 //! *Elision:* with nobody registered a notification is one load, of a line that is written around sleeps
 //! only.
 //!
 //! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious
-//! wake-ups, deadlines), with negative twins: the ticket does not move, or is read after the registration; a
-//! single sleeper is skipped; a notification takes two registrations; one of all wakes one; either
-//! barrier is left out.
+//! wake-ups, deadlines), with negative twins: the ticket does not move; who leaves takes another's
+//! registration; a single sleeper is skipped; a notification takes two registrations; one of all wakes one;
+//! either barrier is left out.
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, fence_after_update, unless_fault};
+use crate::atomic::{AtomicU64, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
 
 #[repr(C)]
 pub(crate) struct Sleepers {
-    ticket: AtomicU32,
-    registered: AtomicU32,
+    state: AtomicU64,
 }
 
 #[cfg(loom)]
@@ -55,36 +55,73 @@ impl Default for Sleepers {
     }
 }
 
+fn ticket_in(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
+fn registered_in(state: u64) -> u32 {
+    state as u32
+}
+
+fn state_of(ticket: u32, registered: u32) -> u64 {
+    u64::from(ticket) << 32 | u64::from(registered)
+}
+
 impl Sleepers {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
-            Self { ticket: AtomicU32::new(0), registered: AtomicU32::new(0) }
+            Self { state: AtomicU64::new(0) }
         }
     }
 
+    /// Where in it the word lies that is slept on.
+    #[cfg(not(loom))]
+    pub(super) const WORD: usize = if cfg!(target_endian = "little") { 4 } else { 0 };
+
     /// The word to sleep on.
-    pub(crate) fn word(&self) -> &AtomicU32 {
-        &self.ticket
+    #[cfg(not(loom))]
+    pub(crate) fn word(&self) -> &crate::atomic::AtomicU32 {
+        futex::high_word(&self.state)
+    }
+
+    /// Sleeps until the ticket moves.
+    #[cfg(loom)]
+    pub(crate) fn sleep(
+        &self,
+        ticket: u32,
+        deadline: Option<crate::time::Deadline>,
+    ) -> futex::Wait {
+        let expected = state_of(ticket, 0);
+        futex::wait_high(&self.state, expected, u32::MAX, Sharing::Shared, deadline).0
     }
 
     /// Announces a sleep; returns the value to sleep on. The caller is to look once more at what it waits
-    /// for.
+    /// for, and to [leave](Self::leave) in any case.
     pub(crate) fn register(&self) -> u32 {
-        // Relaxed: SYNC registration.
-        let early = self.ticket.load(Ordering::Relaxed);
-        // Release: SYNC registration. Saturating: years of timed-out waits that nobody notifies must not
-        // wrap it.
-        let _ = self
-            .registered
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |registered| {
-                Some(registered.saturating_add(1))
-            });
+        // Relaxed: ordered by the barrier. Saturating: those who were killed must not wrap it.
+        let registering = |state| {
+            let registered = registered_in(state).saturating_add(1);
+            Some(state_of(ticket_in(state), registered))
+        };
+        let before = self
+            .state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, registering);
         unless_fault!(QueueSleeperUnordered, fence_after_update(), ());
-        unless_fault!(
-            QueueReadsTicketLate,
-            early,
-            self.ticket.load(Ordering::Relaxed)
-        )
+        let (Ok(before) | Err(before)) = before;
+        ticket_in(before)
+    }
+
+    /// A sleep that was announced is over, or was not begun.
+    pub(crate) fn leave(&self, ticket: u32) {
+        let leaving = |state| {
+            let is_mine = unless_fault!(QueueLeavesForAnother, ticket_in(state) == ticket, true);
+            let registered = registered_in(state).checked_sub(1)?;
+            is_mine.then_some(state_of(ticket_in(state), registered))
+        };
+        // Relaxed: it hands nothing over. One who finds it too late makes a needless call.
+        let _ = self
+            .state
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, leaving);
     }
 
     /// Releases up to so many sleepers; whether that took a system call. A read-modify-write of the
@@ -93,36 +130,40 @@ impl Sleepers {
     pub(crate) fn notify(&self, most: u32) -> bool {
         unless_fault!(QueueWakerUnordered, fence_after_update(), ());
         // Relaxed: ordered by the barrier.
-        let registered = self.registered.load(Ordering::Relaxed);
-        registered >= unless_fault!(QueueSkipsSingleSleeper, 1, 2) && self.release(registered, most)
+        let state = self.state.load(Ordering::Relaxed);
+        registered_in(state) >= unless_fault!(QueueSkipsSingleSleeper, 1, 2)
+            && self.release(state, most)
     }
 
     #[cold]
-    fn release(&self, mut registered: u32, most: u32) -> bool {
+    fn release(&self, mut state: u64, most: u32) -> bool {
         let count = loop {
+            let registered = registered_in(state);
             let count = registered.min(most);
             if count == 0 {
                 return false;
             }
             let taken = unless_fault!(QueueTakesTwoRegistrations, count, 2);
-            // Acquire: SYNC registration.
-            match self.registered.compare_exchange_weak(
-                registered,
+            let moved = unless_fault!(QueueTicketStays, 1, 0);
+            let next = state_of(
+                ticket_in(state).wrapping_add(moved),
                 registered.saturating_sub(taken),
-                Ordering::AcqRel,
+            );
+            // Relaxed: the kernel compares the ticket, and orders that with the wake-up.
+            match self.state.compare_exchange_weak(
+                state,
+                next,
+                Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
                 Ok(_) => break count,
-                Err(now) => registered = now,
+                Err(now) => state = now,
             }
         };
-        let moved = unless_fault!(QueueTicketStays, 1, 0);
-        // Relaxed: compared by the kernel, which orders that with the wake-up.
-        self.ticket.fetch_add(moved, Ordering::Relaxed);
         let all = unless_fault!(QueueNotifiesOneOfAll, u32::MAX, 1);
         // Of all: also those who did not sleep for their registration.
         let count = if most == u32::MAX { all } else { count };
-        futex::wake(&self.ticket, count, Sharing::Shared);
+        futex::wake_high(&self.state, count, u32::MAX, Sharing::Shared);
         true
     }
 }

@@ -70,7 +70,7 @@ pub(super) const FINGERPRINT: u64 = fingerprint(
     "spsc queue",
     size_of::<Core>(),
     align_of::<Core>(),
-    &[LENGTH as u64, 2],
+    &[LENGTH as u64, 3],
 );
 
 /// Why an end of a ring was not claimed.
@@ -109,7 +109,7 @@ fn stride(max_message: u32) -> usize {
 
 /// `None` if the ring would not fit the address space.
 fn layout(capacity: u32, max_message: u32) -> Option<Layout> {
-    let places = capacity.next_power_of_two() as usize;
+    let places = capacity.checked_next_power_of_two()? as usize;
     let bytes = stride(max_message)
         .checked_mul(places)?
         .checked_add(size_of::<Core>())?;
@@ -409,7 +409,10 @@ impl<'r> End<'r> {
         if wait == Wait::Not {
             return Err(Failure::Refused);
         }
-        if poll(OFTEN, || self.look() > 0 || self.check_life().is_err()) {
+        let turns = Some(&task.slot.takes_turns);
+        if poll((OFTEN, self.queue.max_message()), turns, || {
+            self.look() > 0 || self.check_life().is_err()
+        }) {
             self.check_life()?;
             return Ok(self.left());
         }
@@ -453,5 +456,16 @@ impl Drop for End<'_> {
             self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
             inner.slots()[usize::from(self.owner.slot())].message_finished();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::layout;
+
+    #[test]
+    fn a_capacity_beyond_all_powers_of_two_has_no_layout() {
+        assert!(layout(1 << 31, 8).is_some());
+        assert!(layout((1 << 31) + 1, 8).is_none());
     }
 }

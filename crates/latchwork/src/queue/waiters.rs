@@ -73,7 +73,8 @@ impl<'r> Cells<'r> {
     /// The task waits from now on.
     pub(super) fn join_waiters(self, inbox: &Inbox, urgency: u32) {
         let arrival = self.core.receiving.next_arrival.load(Relaxed);
-        self.core.receiving.next_arrival.store(arrival + 1, Relaxed);
+        let next = arrival.saturating_add(1);
+        self.core.receiving.next_arrival.store(next, Relaxed);
         inbox.arrival.store(arrival, Relaxed);
         inbox.urgency.store(urgency, Relaxed);
         inbox.given.store(0, Relaxed);

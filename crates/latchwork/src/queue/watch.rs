@@ -179,6 +179,7 @@ impl Shared {
             }
             let words = [(watchers.word(), ticket), (&self.stop, 0)];
             inner.park(task, &words, deaths, None);
+            watchers.leave(ticket);
         }
         Ok(())
     }
@@ -203,6 +204,7 @@ impl Shared {
             }
             let words = [(watchers.word(), ticket), (&self.stop, 0)];
             inner.park(task, &words, deaths, None);
+            watchers.leave(ticket);
         }
         Ok(())
     }

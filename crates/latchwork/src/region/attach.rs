@@ -203,6 +203,10 @@ impl Inner {
         if self.entries().iter().any(lost) {
             return damaged("a name leads to no object");
         }
+        // What objects derive is made anew at the next death. Not the next number: a hostile hand could have
+        // written that it was settled already.
+        let deaths = crate::sys::clock::since_boot() as u32 | 1;
+        header.deaths.fetch_add(deaths, Ordering::Release);
         Ok(())
     }
 }

@@ -45,6 +45,12 @@ impl Inner {
         })
     }
 
+    /// Whether a block of at least so many bytes lies at this address.
+    pub(crate) fn has_block_at(&self, address: usize, bytes: usize) -> bool {
+        let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
+        self.has_block(block, bytes)
+    }
+
     /// The block of a box of bytes of this region, which gives it up.
     pub(crate) fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();

@@ -80,6 +80,8 @@ pub(crate) struct Slot {
     name: [AtomicU8; NAME_BYTES],
     /// Whether the task's process has, or has had, another task here meanwhile.
     company: AtomicU8,
+    /// What the task has learned of those that it exchanges messages with. Its own business.
+    pub(crate) takes_turns: AtomicU8,
     /// Messages that the task has taken off queues of the region and not finished. Its own business.
     messages: AtomicU32,
     pub(crate) inbox: Inbox,

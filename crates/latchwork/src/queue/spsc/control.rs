@@ -75,7 +75,7 @@ impl<'r> Spsc<'r> {
                 Err(error.into())
             }
             // By one of the old ring, or by another one that is making a new one.
-            _ if poll(OFTEN, || current().life != self.life) => Ok(current()),
+            _ if poll((OFTEN, 0), None, || current().life != self.life) => Ok(current()),
             _ => Err(QueueError::InUse),
         }
     }
