@@ -175,6 +175,7 @@ static void *run(void *argument)
 				     : rtems_task_set_priority(RTEMS_SELF, task->priority, &before);
 	if (task->status != RTEMS_SUCCESSFUL) {
 		lw_completion_complete(&task->ready);
+		drop(task);
 		return NULL;
 	}
 	say_if_refused(task->priority);
@@ -193,7 +194,8 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static struct task *find(rtems_id id)
+/* Not inlined: beside a cleanup handler, which is a setjmp, gcc takes its variable for lost. */
+__attribute__((noinline)) static struct task *find(rtems_id id)
 {
 	struct task *task = tasks;
 	while (task != NULL && task->id != id)
@@ -222,7 +224,8 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_NO_MEMORY;
 	task->name = name;
 	task->priority = initial_priority;
-	task->references = 1;
+	/* The thread's and this call's. */
+	task->references = 2;
 	if (stack_size < RTEMS_MINIMUM_STACK_SIZE)
 		stack_size = RTEMS_MINIMUM_STACK_SIZE;
 	pthread_attr_init(&attributes);
@@ -238,7 +241,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 	lw_completion_wait(&task->ready);
 	if (task->status != RTEMS_SUCCESSFUL) {
 		status = task->status;
-		free(task);
+		drop(task);
 		return status;
 	}
 	*id = task->id;
@@ -246,6 +249,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 	task->next = tasks;
 	tasks = task;
 	lw_mutex_unlock(&lock);
+	drop(task);
 	return RTEMS_SUCCESSFUL;
 }
 

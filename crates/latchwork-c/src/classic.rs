@@ -45,6 +45,9 @@ static CLASSIC: OnceLock<Made> = OnceLock::new();
 static MAKING: Mutex<()> = Mutex::new(());
 
 fn make(options: Option<&Options>) -> Result<Made, c_int> {
+    if std::env::var_os("LATCHWORK_CHECK").is_some() {
+        latchwork::check::begin();
+    }
     let mut table = ClassicOptions::new();
     let mut region = RegionOptions::new().max_bytes(MEMORY).label("classic");
     let mut name = None;

@@ -41,7 +41,7 @@
 //! task begins with none. The child of a fork is a task of its own. What a send promises when several
 //! tasks die, why no wake-up is lost, and the cost: see `region/events.rs`.
 
-use crate::hook::{Kind, Waiting};
+use crate::hook::{Kind, Site, Waiting};
 use crate::region::events::{Condition, Set};
 use crate::region::{AttachError, Inner, Parked, Region, TaskId};
 use crate::sys::futex;
@@ -171,6 +171,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_any(&self, events: EventSet) -> Result<EventSet, ReceiveError> {
         self.receive(Condition::any(events.bits()), None)
     }
@@ -179,6 +180,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_all(&self, events: EventSet) -> Result<EventSet, ReceiveError> {
         self.receive(Condition::all(events.bits()), None)
     }
@@ -187,6 +189,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_any_until(
         &self,
         events: EventSet,
@@ -199,6 +202,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_all_until(
         &self,
         events: EventSet,
@@ -211,6 +215,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_any_for(
         &self,
         events: EventSet,
@@ -223,6 +228,7 @@ impl<'r> Events<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_all_for(
         &self,
         events: EventSet,
@@ -261,6 +267,7 @@ impl<'r> Events<'r> {
         }
     }
 
+    #[track_caller]
     fn receive(
         &self,
         condition: Condition,
@@ -273,10 +280,11 @@ impl<'r> Events<'r> {
         }
         let set = self.set_of(task.owner().slot());
         let _giant = inner.giant();
+        let site = Site::caller();
         let taken = set.receive(condition, |word, seen| {
             let half = futex::high_word(word);
             let object = core::ptr::from_ref(word).addr();
-            let _waiting = Waiting::begin(Kind::Events, object, deadline.is_some());
+            let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
             // The word tells all that a death could have left to be seen: deaths count from here on.
             let words = [(half, (seen >> 32) as u32)];
             let sleep = || inner.park_in_directive(task, &words, inner.deaths(), deadline);

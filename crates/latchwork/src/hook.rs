@@ -13,7 +13,7 @@ mod seam;
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub(crate) use seam::{Hooks, Waiting, freed, listen, task_ends};
+pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, task_ends};
 
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
@@ -264,6 +264,32 @@ impl Site {
 
 /// No address of a process has this bit.
 const TEXT_ONLY: u64 = 1 << 63;
+
+/// A call that an object has refused, or should have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Misuse {
+    /// To release what another task owns, or nobody.
+    NotOwner {
+        /// A task does.
+        owned: bool,
+    },
+    /// To use it after its end.
+    AfterEnd,
+    /// To delete what a task owns.
+    DeleteOwned,
+    /// To delete what tasks wait for.
+    DeleteAwaited {
+        /// How many.
+        waiting: u32,
+    },
+    /// To use it with a priority above its ceiling.
+    AboveCeiling {
+        /// The task's, in the object's own numbers.
+        own: u32,
+        /// The ceiling.
+        ceiling: u32,
+    },
+}
 
 /// What a watched call is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

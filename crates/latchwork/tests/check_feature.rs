@@ -3,7 +3,9 @@
 use latchwork::check::{self, Finding, Rule};
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{Inherit, Mutex, Robust, Throughput};
+use latchwork::region::RegionOptions;
 use latchwork::rwlock::RwLock;
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore};
 use std::pin::Pin;
 use std::sync::Mutex as StdMutex;
 
@@ -68,6 +70,19 @@ fn locks_of_all_kinds_are_checked_without_being_told() {
         .join()
         .unwrap();
     assert_eq!(found(), [Rule::NoExitHolding]);
+
+    let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous();
+    let region = region.unwrap();
+    let semaphore = BinarySemaphore::create(&region, "semaphore", &BinaryOptions::new());
+    let semaphore = semaphore.unwrap();
+    static N: Mutex<u32> = Mutex::new(0);
+    both_orders(
+        || drop((semaphore.obtain().unwrap(), N.lock())),
+        || drop((N.lock(), semaphore.obtain().unwrap())),
+    );
+    assert_eq!(found(), [Rule::OneOrder]);
+    assert!(semaphore.release().is_err());
+    assert_eq!(found(), [Rule::NoDoubleUnlock]);
 
     static M: Mutex<bool> = Mutex::new(false);
     static CHANGED: Condvar = Condvar::new();

@@ -131,6 +131,7 @@ fn a_lock_that_is_not_checked_has_no_instruction_of_the_checker() {
         "pair_robust",
         "pair_write",
         "pair_read",
+        "pair_semaphore",
     ] {
         let body = whole(assembly, function);
         assert!(body.len() > 4, "{function} is not there");

@@ -11,7 +11,7 @@
 use super::kinds::Checkable;
 use super::tag::Tag;
 use super::tell;
-use crate::hook::{How, Lock, Mode, Site, Traits, Verdict};
+use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished, pause};
 use crate::time::Deadline;
 use core::error::Error;
@@ -119,6 +119,8 @@ impl<P: Default, A> Default for Checked<P, A> {
 }
 
 mod sealed {
+    use super::{Error, Protocol, Refused, Refuses, Reports};
+
     /// How a call ended that was ready to wait.
     #[derive(Debug)]
     pub enum Failed<F, U> {
@@ -126,8 +128,61 @@ mod sealed {
         Fault(F),
         Unfinished(U),
     }
+
+    /// What [`Reports`] and [`Refuses`] make of a protocol's results.
+    pub trait Answer {
+        type Fault<F: Error>: Error;
+        type Outcome<P: Protocol, G>;
+        /// Whether a call fails that would close a circle of waits.
+        const REFUSES: bool;
+
+        fn outcome<P: Protocol, G>(result: Result<G, Self::Fault<P::Fault>>)
+        -> Self::Outcome<P, G>;
+        fn fault<F: Error>(fault: F) -> Self::Fault<F>;
+        fn deadlock<F: Error>() -> Self::Fault<F>;
+    }
+
+    impl Answer for Reports {
+        type Fault<F: Error> = F;
+        type Outcome<P: Protocol, G> = P::Outcome<G>;
+        const REFUSES: bool = false;
+
+        #[inline]
+        fn outcome<P: Protocol, G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
+            P::outcome(result)
+        }
+
+        fn fault<F: Error>(fault: F) -> F {
+            fault
+        }
+
+        fn deadlock<F: Error>() -> F {
+            unreachable!("it refuses nothing")
+        }
+    }
+
+    impl Answer for Refuses {
+        type Fault<F: Error> = Refused<F>;
+        type Outcome<P: Protocol, G> = Result<G, Refused<P::Fault>>;
+        const REFUSES: bool = true;
+
+        #[inline]
+        fn outcome<P: Protocol, G>(
+            result: Result<G, Refused<P::Fault>>,
+        ) -> Result<G, Refused<P::Fault>> {
+            result
+        }
+
+        fn fault<F: Error>(fault: F) -> Refused<F> {
+            Refused::Fault(fault)
+        }
+
+        fn deadlock<F: Error>() -> Refused<F> {
+            Refused::Deadlock
+        }
+    }
 }
-use sealed::Failed;
+use sealed::{Answer, Failed};
 
 impl<P: Checkable, A> Checked<P, A> {
     #[inline]
@@ -151,11 +206,22 @@ impl<P: Checkable, A> Checked<P, A> {
         wait: impl Fn(Option<Deadline>) -> Result<Result<bool, U>, P::Fault>,
     ) -> Result<bool, Failed<P::Fault, U>> {
         self.verify(site);
-        if self.lock.try_acquire().map_err(Failed::Fault)? {
+        let taken = self.lock.try_acquire();
+        if taken.map_err(|fault| Failed::Fault(self.fault(fault, site)))? {
             tell::taken(self.me(), Mode::Exclusive, How::Locked, site);
             return Ok(true);
         }
         self.take_contended(site, refuses, deadline, wait)
+    }
+
+    /// The same, with a word if it is a breach of a rule.
+    #[cold]
+    fn fault(&self, fault: P::Fault, site: Site) -> P::Fault {
+        if let Some((own, ceiling)) = P::above_ceiling(&fault) {
+            let (own, ceiling) = (own.into(), ceiling.into());
+            tell::misused(self.me(), Misuse::AboveCeiling { own, ceiling }, site);
+        }
+        fault
     }
 
     #[cold]
@@ -220,7 +286,8 @@ impl<P: Checkable, A> Checked<P, A> {
     #[inline]
     fn try_take(&self, site: Site) -> Result<bool, P::Fault> {
         self.verify(site);
-        let taken = self.lock.try_acquire()?;
+        let taken = self.lock.try_acquire();
+        let taken = taken.map_err(|fault| self.fault(fault, site))?;
         if taken {
             tell::taken(self.me(), Mode::Exclusive, How::Tried, site);
         }
@@ -259,107 +326,46 @@ impl<P: Checkable, A> Checked<P, A> {
 #[derive(Clone, Copy, Debug)]
 enum Never {}
 
-fn fault_of<F>(failed: Failed<F, Never>) -> F {
+fn answer_of<A: Answer, F: Error>(failed: Failed<F, Never>) -> A::Fault<F> {
     match failed {
-        Failed::Fault(fault) => fault,
+        Failed::Fault(fault) => A::fault(fault),
         Failed::Unfinished(never) => match never {},
-        Failed::Deadlock => unreachable!("only calls that may be refused are"),
-    }
-}
-
-fn refusal_of<F>(failed: Failed<F, Never>) -> Refused<F> {
-    match failed {
-        Failed::Fault(fault) => Refused::Fault(fault),
-        Failed::Unfinished(never) => match never {},
-        Failed::Deadlock => Refused::Deadlock,
+        Failed::Deadlock => A::deadlock(),
     }
 }
 
 // SAFETY: the inner lock's contract is the same; what is added are words and looks.
-unsafe impl<P: Checkable> Protocol for Checked<P, Reports> {
-    type Fault = P::Fault;
-    type Outcome<G> = P::Outcome<G>;
+unsafe impl<P: Checkable, A: Answer> Protocol for Checked<P, A> {
+    type Fault = A::Fault<P::Fault>;
+    type Outcome<G> = A::Outcome<P, G>;
     const TRAITS: Traits = P::TRAITS;
     const CHECKS_ITSELF: bool = true;
 
     #[inline]
-    fn outcome<G>(result: Result<G, P::Fault>) -> P::Outcome<G> {
-        P::outcome(result)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn acquire(&self) -> Result<(), P::Fault> {
-        let taken = self.take(Site::caller(), false, None, |deadline| self.wait(deadline));
-        taken.map(|_| ()).map_err(fault_of)
-    }
-
-    #[inline]
-    #[track_caller]
-    fn try_acquire(&self) -> Result<bool, P::Fault> {
-        self.try_take(Site::caller())
-    }
-
-    #[inline]
-    #[track_caller]
-    fn acquire_until(&self, deadline: Deadline) -> Result<bool, P::Fault> {
-        let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), false, Some(deadline), wait);
-        taken.map_err(fault_of)
-    }
-
-    #[inline]
-    #[track_caller]
-    unsafe fn release(&self) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.give_back(Site::caller()) }
-    }
-
-    fn queue(&self) -> Queue<'_> {
-        self.lock.queue()
-    }
-
-    unsafe fn release_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.give_back_to_wait(condvar, timed, site) }
-    }
-
-    fn acquire_again(&self, arrival: Arrival) -> Result<(), P::Fault> {
-        self.take_again(arrival)
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<P: Checkable> Protocol for Checked<P, Refuses> {
-    type Fault = Refused<P::Fault>;
-    type Outcome<G> = Result<G, Self::Fault>;
-    const TRAITS: Traits = P::TRAITS;
-    const CHECKS_ITSELF: bool = true;
-
-    #[inline]
-    fn outcome<G>(result: Result<G, Self::Fault>) -> Result<G, Self::Fault> {
-        result
+    fn outcome<G>(result: Result<G, Self::Fault>) -> Self::Outcome<G> {
+        A::outcome::<P, G>(result)
     }
 
     #[inline]
     #[track_caller]
     fn acquire(&self) -> Result<(), Self::Fault> {
-        let taken = self.take(Site::caller(), true, None, |deadline| self.wait(deadline));
-        taken.map(|_| ()).map_err(refusal_of)
+        let wait = |deadline| self.wait(deadline);
+        let taken = self.take(Site::caller(), A::REFUSES, None, wait);
+        taken.map(|_| ()).map_err(answer_of::<A, _>)
     }
 
     #[inline]
     #[track_caller]
     fn try_acquire(&self) -> Result<bool, Self::Fault> {
-        self.try_take(Site::caller()).map_err(Refused::Fault)
+        self.try_take(Site::caller()).map_err(A::fault)
     }
 
     #[inline]
     #[track_caller]
     fn acquire_until(&self, deadline: Deadline) -> Result<bool, Self::Fault> {
         let wait = |deadline| self.wait(deadline);
-        let taken = self.take(Site::caller(), true, Some(deadline), wait);
-        taken.map_err(refusal_of)
+        let taken = self.take(Site::caller(), A::REFUSES, Some(deadline), wait);
+        taken.map_err(answer_of::<A, _>)
     }
 
     #[inline]
@@ -367,6 +373,12 @@ unsafe impl<P: Checkable> Protocol for Checked<P, Refuses> {
     unsafe fn release(&self) {
         // SAFETY: by the caller's contract.
         unsafe { self.give_back(Site::caller()) }
+    }
+
+    #[inline]
+    unsafe fn release_of_guard(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.give_back(Site::UNKNOWN) }
     }
 
     fn queue(&self) -> Queue<'_> {
@@ -379,7 +391,7 @@ unsafe impl<P: Checkable> Protocol for Checked<P, Refuses> {
     }
 
     fn acquire_again(&self, arrival: Arrival) -> Result<(), Self::Fault> {
-        self.take_again(arrival).map_err(Refused::Fault)
+        self.take_again(arrival).map_err(A::fault)
     }
 }
 

@@ -96,9 +96,10 @@ fn wait_of(record: &TaskRecord) -> Option<Wait> {
 
 /// A task that waits, and how a look came to it.
 #[derive(Clone, Copy)]
-struct Link<T> {
-    task: T,
-    epoch: u32,
+pub(crate) struct Link<T> {
+    pub(crate) task: T,
+    /// Which of the task's waits it is.
+    pub(crate) epoch: u32,
     timed: bool,
     /// The one that waits for it, and the one that it waits for, where that is known: places among the links.
     before: u8,
@@ -121,7 +122,8 @@ impl<T: Copy> Circle<T> {
         }
     }
 
-    fn walk(&self) -> impl Iterator<Item = Link<T>> {
+    /// From the calling task on.
+    pub(crate) fn links(&self) -> impl Iterator<Item = Link<T>> {
         let mut at = Some(0);
         core::iter::from_fn(move || {
             let place = at?;
@@ -131,14 +133,9 @@ impl<T: Copy> Circle<T> {
         })
     }
 
-    /// The tasks, from the calling one on.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = T> {
-        self.walk().map(|link| link.task)
-    }
-
     /// Whether one of the waits ends at a deadline, and the circle with it.
     pub(crate) fn ends(&self) -> bool {
-        self.walk().any(|link| link.timed)
+        self.links().any(|link| link.timed)
     }
 }
 
@@ -228,14 +225,14 @@ impl<T: Copy + PartialEq> Circle<T> {
 
     /// Looks again at who blocks whom, and then at whether all have waited all the while.
     fn is_confirmed<F: Field<Task = T>>(&self, field: &F) -> bool {
-        let next = self.walk().skip(1).chain(self.walk().take(1));
-        let block = self.walk().zip(next).all(|(link, next)| {
+        let next = self.links().skip(1).chain(self.links().take(1));
+        let block = self.links().zip(next).all(|(link, next)| {
             wait_of(field.record(link.task)).is_some_and(|wait| {
                 wait.epoch == link.epoch && field.blocks(next.task, link.task, wait.lock, wait.mode)
             })
         });
         let waits = |link: Link<T>| field.record(link.task).wanted.waits() == Some(link.epoch);
-        block && self.walk().all(waits)
+        block && self.links().all(waits)
     }
 }
 
@@ -309,7 +306,7 @@ mod tests {
                 field.wants(task, lock);
             }
             let circle = look(&&field, 0).circle.expect("the other circle");
-            let tasks: Vec<_> = circle.tasks().collect();
+            let tasks: Vec<_> = circle.links().map(|link| link.task).collect();
             assert_eq!(tasks, [0, 3 - goes, 3], "{goes} has gone");
         }
     }

@@ -31,7 +31,7 @@ impl PartialEq for Who<'_> {
 }
 
 impl<'f> Who<'f> {
-    fn new(record: &'f TaskRecord, place: Option<&'static Place>) -> Option<Self> {
+    pub(super) fn new(record: &'f TaskRecord, place: Option<&'static Place>) -> Option<Self> {
         // Acquire: pairs with `TaskRecord::begin`.
         let thread = record.thread.load(Ordering::Acquire);
         (thread != 0).then(|| Self {

@@ -55,6 +55,20 @@ pub struct TaskText {
     pub does: Text<48>,
 }
 
+/// The last time that a task of this process released a lock that it held alone.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Released {
+    /// The task's thread.
+    pub thread: u32,
+    /// Its name; empty if it is gone.
+    pub name: Text<16>,
+    /// Where; or, by the end of a guard, where what the guard held had been taken.
+    pub at: PlaceText,
+    /// The end of a guard, of which no place is known.
+    pub by_guard: bool,
+}
+
 /// How sure it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -79,6 +93,8 @@ pub struct Finding {
     pub summary: Text<384>,
     /// The tasks that matter, and only those: of a circle, each waits for what the next one holds.
     pub tasks: Few<TaskText, TASKS>,
+    /// Who released the lock before, where one was released that the task does not hold.
+    pub released: Option<Released>,
     /// Why it was not taken for harmless, or what else to know.
     pub note: Text<256>,
     /// The calling task's stack, innermost first: module and offset, or a symbol.

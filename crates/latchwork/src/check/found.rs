@@ -1,6 +1,6 @@
 //! The findings, one function for each kind.
 
-use super::circle::Circle;
+use super::circle::{Circle, Link};
 use super::few::Text;
 use super::field::Who;
 use super::finding::{Confidence, Finding, TaskText, Use};
@@ -11,7 +11,7 @@ use super::sink::report;
 use super::words;
 use crate::atomic::Ordering;
 use crate::hook::record::unpack;
-use crate::hook::{Lock, Mode, Site};
+use crate::hook::{Held, Lock, Mode, Site};
 use core::fmt::{self, Write};
 
 /// A task by name and number.
@@ -63,6 +63,9 @@ pub(super) fn misuse(
             me.holds = Some(use_of_mine(own, &mine));
         }
         summarise(finding, &me, format_args!("{what}"));
+        if matches!(rule, Rule::OwnerUnlocks | Rule::NoDoubleUnlock) {
+            finding.released = words::released(lock);
+        }
         finding.tasks.push(me);
         if let Some(other) = other {
             finding.tasks.push(holder(other, lock));
@@ -108,6 +111,23 @@ pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &M
     });
 }
 
+/// The calling task waits for what only it could bring about.
+pub(super) fn lone_wait(own: &Own, object: Lock, site: Site) {
+    report(Rule::NoLoneWait, Confidence::Follows, |finding| {
+        let me = me_at(own, object, Mode::Exclusive, site);
+        summarise(
+            finding,
+            &me,
+            format_args!("waits, the only task there is, for"),
+        );
+        finding.note = Text::new(format_args!(
+            "its process has no other thread and no child, and made the region, which has no other task"
+        ));
+        finding.tasks.push(me);
+        add_others_of_mine(own, object, finding);
+    });
+}
+
 /// The other locks that the calling task holds, as far as there is room.
 fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
     for mine in own.locks().filter(|mine| mine.address != but.address) {
@@ -126,17 +146,23 @@ const fn seen_unless(timed: bool) -> Confidence {
 
 /// Tasks wait for each other.
 pub(super) fn deadlock(circle: &Circle<Who<'_>>) {
-    report(Rule::NoDeadlock, seen_unless(circle.ends()), |finding| {
-        let mut previous = circle.tasks().last();
-        for who in circle.tasks() {
-            let mut task = words::task(who);
-            // What it holds of what the one before it waits for.
-            let needed = previous.and_then(|previous| previous.record.view().needs());
-            if let Some(needed) = needed {
-                let held = who.held(needed);
-                task.holds = held.map(|held| words::use_of_held(who.process, &held));
-            }
-            previous = Some(who);
+    let mut previous = circle.links().last().map(|link| link.task);
+    let tasks = circle.links().map(|Link { task: who, .. }| {
+        let before = previous.replace(who);
+        let needed = before.and_then(|before| before.record.view().needs());
+        (who, needed.and_then(|needed| who.held(needed)))
+    });
+    self::circle(tasks, circle.ends());
+}
+
+/// The same, each task with what it holds of what the one before it waits for. `ends`: at a deadline.
+pub(super) fn circle<'f>(members: impl Iterator<Item = (Who<'f>, Option<Held>)>, ends: bool) {
+    report(Rule::NoDeadlock, seen_unless(ends), |finding| {
+        for (who, held) in members {
+            let task = TaskText {
+                holds: held.map(|held| words::use_of_held(who.process, &held)),
+                ..words::task(who)
+            };
             if !finding.tasks.push(task) {
                 break;
             }
@@ -158,7 +184,7 @@ pub(super) fn deadlock(circle: &Circle<Who<'_>>) {
         finding.note = Text::new(format_args!(
             "each of these {} tasks waits for what the next one holds, and the last for the first{}",
             tasks.len(),
-            if circle.ends() {
+            if ends {
                 "; until a deadline passes"
             } else {
                 ""

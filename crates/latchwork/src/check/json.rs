@@ -3,12 +3,12 @@
 //! Written by hand, since findings are made where nothing may be allocated: in an allocator's own lock, for
 //! instance. The tool's `tests/check_report.rs` reads it back.
 
-use super::finding::{Confidence, Finding, LockText, TaskText, Use};
+use super::finding::{Confidence, Finding, LockText, Released, TaskText, Use};
 use crate::hook::Mode;
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field does.
-pub const SCHEMA: &str = "latchwork-finding-1";
+pub const SCHEMA: &str = "latchwork-finding-2";
 
 /// A finding, to be written as JSON.
 #[derive(Debug)]
@@ -32,7 +32,11 @@ impl fmt::Display for Json<'_> {
             comma(to, index)?;
             task(to, one)?;
         }
-        to.write_char(']')?;
+        to.write_str("],\"released\":")?;
+        match &finding.released {
+            Some(released) => one_release(to, released)?,
+            None => to.write_str("null")?,
+        }
         field(to, "note", &finding.note)?;
         to.write_str(",\"stack\":[")?;
         for (index, place) in finding.stack.iter().enumerate() {
@@ -90,6 +94,19 @@ fn one_use(to: &mut impl Write, of: &Use) -> fmt::Result {
     field(to, "mode", mode)?;
     field(to, "at", &of.at)?;
     write!(to, ",\"nanoseconds\":{}}}", of.nanoseconds)
+}
+
+fn one_release(to: &mut impl Write, released: &Released) -> fmt::Result {
+    let Released {
+        thread,
+        name,
+        at,
+        by_guard,
+    } = released;
+    write!(to, "{{\"tid\":{thread},\"by_guard\":{by_guard}")?;
+    field(to, "name", name)?;
+    field(to, "at", at)?;
+    to.write_char('}')
 }
 
 fn field(to: &mut impl Write, name: &str, value: &str) -> fmt::Result {

@@ -3,7 +3,7 @@
 use crate::hook::Kind;
 use crate::mutex::throughput::Counting;
 use crate::mutex::{
-    Inherit, InheritPlain, Protect, Protocol, RawLock, Sliced, Throughput, WaitWake,
+    Inherit, InheritPlain, Protect, ProtectFault, Protocol, RawLock, Sliced, Throughput, WaitWake,
 };
 use crate::sharing::Sharing;
 use crate::spin::Spin;
@@ -12,13 +12,27 @@ use crate::spin::Spin;
 pub trait Checkable: Protocol {
     /// What reports call it.
     const KIND: Kind = Kind::Mutex;
+
+    /// The caller's priority and the ceiling that is below it, if that is why the lock was not taken.
+    #[doc(hidden)]
+    fn above_ceiling(_: &Self::Fault) -> Option<(u8, u8)> {
+        None
+    }
 }
 
 impl<S: Sharing> Checkable for WaitWake<S> {}
 impl<S: Sharing, C: Counting> Checkable for Throughput<S, C> {}
 impl<S: Sharing> Checkable for Inherit<S> {}
 impl<S: Sharing> Checkable for InheritPlain<S> {}
-impl<S: Sharing> Checkable for Protect<S> {}
+
+impl<S: Sharing> Checkable for Protect<S> {
+    fn above_ceiling(fault: &ProtectFault) -> Option<(u8, u8)> {
+        match *fault {
+            ProtectFault::AboveCeiling { own, ceiling } => Some((own, ceiling)),
+            _ => None,
+        }
+    }
+}
 
 impl Checkable for Spin {
     const KIND: Kind = Kind::Spin;

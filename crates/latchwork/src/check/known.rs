@@ -113,11 +113,13 @@ fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: S
         entry.name.store(class, Ordering::Relaxed);
     }
     order::retire(entry.node.load(Ordering::Relaxed));
-    let node = order::is_ordered(lock.kind).then(|| order::node_for(class));
+    let node = lock.kind.has_owner().then(|| order::node_for(class));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.0, Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);
     entry.waiters.store(0, Ordering::Relaxed);
+    entry.mutex.store(0, Ordering::Relaxed);
+    entry.released.store(0, Ordering::Relaxed);
     entry.generation.fetch_add(1, Ordering::Relaxed);
     let what = pack(lock, Mode::Exclusive) | marks;
     entry.what.store(what, Ordering::Relaxed);

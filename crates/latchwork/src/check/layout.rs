@@ -25,7 +25,7 @@ pub const BOARD: &str = "latchwork-board";
 /// What a board begins with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwboard\0");
 /// Changes with every change of what the bytes mean.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Threads that a board has room for.
 pub const PLACES: usize = 4096;
@@ -120,10 +120,13 @@ pub struct Entry {
     pub generation: AtomicU32,
     /// Place + 1 of who is believed to hold it. A hint, to be checked with that place's record.
     pub holder: AtomicU32,
-    /// How many wait for it with the same mutex, if it is a condition variable.
+    /// How many wait for it with the same mutex, if it is a condition variable; else the thread of this process
+    /// that released it last, alone, 0 if none has.
     pub waiters: AtomicU32,
-    /// That mutex.
+    /// That mutex; else where that thread had taken it: a [`Site`](crate::hook::Site).
     pub mutex: AtomicU64,
+    /// Where it released it: a [`Site`](crate::hook::Site), unknown if that was the end of a guard.
+    pub released: AtomicU64,
 }
 
 /// In [`Entry::what`]: it was destroyed, or its memory given back.

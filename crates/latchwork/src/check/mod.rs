@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | one mutex | give it a [`Checked`] protocol: `Mutex<T, Checked<WaitWake>>`, `Mutex<T, Robust<Checked<WaitWake<Shared>>>>` |
 //! | one reader/writer lock | [`CheckedRwLock`] |
-//! | all mutexes and reader/writer locks of a program | the feature `check` |
+//! | all mutexes and reader/writer locks of a program, semaphores and queues | the feature `check` |
+//! | semaphores, queues and events alone | call [`begin`] before any is made or opened |
 //! | foreign locks | tell the [`hook`] of them |
 //!
 //! What is found goes to standard error, and to where [`set_reporter`] and the variable `LATCHWORK_CHECK` say;
@@ -25,6 +26,30 @@
 //! std::thread::spawn(|| drop((B.lock(), A.lock()))).join().unwrap(); // reported, though nothing hangs
 //! ```
 //!
+//! # What is checked
+//!
+//! | rule | mutexes, spinlocks, reader/writer locks | semaphores with an owner | counts, queues |
+//! | --- | --- | --- | --- |
+//! | `one-holder` | yes | – | – |
+//! | `owner-unlocks`, `no-double-unlock` | yes, with the place of the last release | the same; not of guards that come too late | – |
+//! | `no-recursion` | yes, but for recursive ones | MrsP | – |
+//! | `initialised-by-interface` | by their tags | used after deletion | the same |
+//! | `not-remade-while-held`, `not-copied` | by their tags | – | – |
+//! | `no-exit-holding` | yes | yes | – |
+//! | `no-free-holding` | yes: regions, their blocks, containers, named objects | – (they are never freed) | – |
+//! | `one-mutex-per-condition`, `waits-with-mutex` | yes | – | – |
+//! | `within-ceiling` | `Protect` | ceiling, MrsP | – |
+//! | `no-delete-in-use` | – | owned | awaited |
+//! | `no-lone-wait` | – | – | in an anonymous region, by a process without other threads and children |
+//! | `no-deadlock`, `one-order` | yes | yes | – (anybody may release) |
+//! | `no-inversion`, `no-long-wait` | yes | when the wait ends | – |
+//!
+//! Events have no rule: they may be sent to oneself, by a signal handler. Circles go through all processes of a region
+//! before the sleep; through others, by locks in memory that they share otherwise, when the wait has lasted for 0.1 s
+//! (not of robust locks, which come back from their wait with the lock only; nor of processes whose `/proc/PID/fd` the
+//! caller may not read). What the deletion of a queue or semaphore tells its waiters and later users is well defined; who
+//! ends work in this way suppresses `no-delete-in-use` and `initialised-by-interface` for the place.
+//!
 //! # How it works
 //!
 //! | part | file | what |
@@ -34,8 +59,10 @@
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
+//! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
 //! | order | `order.rs`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
+//! | waits for nobody | `lone.rs` | what no other task can end |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
@@ -43,6 +70,7 @@
 mod board;
 mod checked;
 pub(crate) mod circle;
+mod far;
 mod few;
 mod field;
 mod finding;
@@ -52,6 +80,7 @@ mod json;
 mod kinds;
 mod known;
 pub mod layout;
+mod lone;
 mod order;
 mod order_file;
 mod own;
@@ -71,7 +100,7 @@ mod words;
 
 pub use checked::{Checked, Refused, Refuses, Reports};
 pub use few::{Few, Text};
-pub use finding::{Confidence, Finding, LockText, PlaceText, TASKS, TaskText, Use};
+pub use finding::{Confidence, Finding, LockText, PlaceText, Released, TASKS, TaskText, Use};
 pub use json::Json;
 pub use kinds::Checkable;
 pub use order_file::{CannotOpen, save_order};
@@ -88,13 +117,29 @@ pub use sink::forget_reported;
 pub use sink::set_reporter;
 pub use totals::{Totals, totals};
 
-use crate::hook::{Hooks, Site};
+use crate::hook::{Hooks, How, Mode, Site, Verdict};
 
-/// Has the lower layers tell of what they do.
-fn listen() {
+/// Has semaphores, events and queues tell of what they do from now on, for the beginning of a program; so does the
+/// first use of a checked lock, and the feature `check` does so itself.
+///
+/// What they could have told before is not made up for: a handle on a semaphore with an owner that was made before is
+/// not checked, but for its waits; and a task that obtains by a handle of later is to release by one of later.
+pub fn begin() {
     static HOOKS: Hooks = Hooks {
         waits: tell::waits,
         has_waited: tell::has_waited,
+        wants: |lock, timed, site| {
+            tell::wants(lock, Mode::Exclusive, timed, site) == Verdict::Deadlock
+        },
+        taken: |lock, tried, site| {
+            let how = if tried { How::Tried } else { How::Locked };
+            tell::taken(lock, Mode::Exclusive, how, site);
+        },
+        gave_up: tell::gave_up,
+        releases: tell::releases,
+        named: tell::named,
+        ended: tell::ended,
+        misused: tell::misused,
         freed: |range| tell::freed(range, Site::UNKNOWN),
         task_ends: || tell::task_ends(Site::UNKNOWN),
     };

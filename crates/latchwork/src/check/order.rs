@@ -26,7 +26,7 @@ use super::board;
 use super::layout::Entry;
 use super::own::{Mine, Own};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use crate::hook::{Kind, Lock, Mode, Site};
+use crate::hook::{Lock, Mode, Site};
 use crate::sys::board as memory;
 use core::ptr::{self, NonNull};
 
@@ -231,11 +231,6 @@ pub(super) fn retire(node: u32) {
     }
 }
 
-/// Whether locks of this kind are taken in some order.
-pub(super) const fn is_ordered(kind: Kind) -> bool {
-    matches!(kind, Kind::Mutex | Kind::RwLock | Kind::Spin)
-}
-
 /// The calling task wants, or has just got, a lock by a call that may wait: notes the order, and returns a
 /// circle that is one edge longer now.
 #[inline]
@@ -247,7 +242,7 @@ pub(super) fn note(
     site: Site,
 ) -> Option<Circle> {
     let entry = entry?;
-    if own.is_free() || !is_ordered(lock.kind) {
+    if own.is_free() || !lock.kind.has_owner() {
         return None;
     }
     let step = |hash: u64, address: usize, node: u32, mode: Mode| {
@@ -277,7 +272,7 @@ fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> 
     let mut found = None;
     for mine in own.locks() {
         let (held, held_mode) = mine.lock();
-        if held.address == lock.address || !is_ordered(held.kind) {
+        if held.address == lock.address || !held.kind.has_owner() {
             continue;
         }
         let Some(entry) = board.lock(held.address) else {

@@ -141,7 +141,7 @@ impl Own {
         if me.is_ending() {
             return None;
         }
-        super::listen();
+        super::begin();
         // What follows may itself lock, in an allocator for instance.
         let own = match KNOWN.get() {
             Some(own) if own == UNWATCHED => return None,

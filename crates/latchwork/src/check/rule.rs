@@ -30,6 +30,12 @@ pub enum Rule {
     OneMutexPerCondition,
     /// Who waits for a condition holds the mutex.
     WaitsWithMutex,
+    /// No task uses a lock whose ceiling is below the task's priority.
+    WithinCeiling,
+    /// No object is deleted while a task owns it, or waits for it.
+    NoDeleteInUse,
+    /// No task waits for what nobody else can bring about.
+    NoLoneWait,
     /// No circle of tasks wait for each other.
     NoDeadlock,
     /// Locks are taken in one order.
@@ -58,7 +64,7 @@ pub enum Severity {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::OneHolder,
         Self::OwnerUnlocks,
         Self::NoDoubleUnlock,
@@ -70,6 +76,9 @@ impl Rule {
         Self::NoFreeHolding,
         Self::OneMutexPerCondition,
         Self::WaitsWithMutex,
+        Self::WithinCeiling,
+        Self::NoDeleteInUse,
+        Self::NoLoneWait,
         Self::NoDeadlock,
         Self::OneOrder,
         Self::NoInversion,
@@ -91,6 +100,9 @@ impl Rule {
             Self::NoFreeHolding => "no-free-holding",
             Self::OneMutexPerCondition => "one-mutex-per-condition",
             Self::WaitsWithMutex => "waits-with-mutex",
+            Self::WithinCeiling => "within-ceiling",
+            Self::NoDeleteInUse => "no-delete-in-use",
+            Self::NoLoneWait => "no-lone-wait",
             Self::NoDeadlock => "no-deadlock",
             Self::OneOrder => "one-order",
             Self::NoInversion => "no-inversion",
@@ -119,6 +131,11 @@ impl Rule {
                 "all who wait for a condition at a time must do so with the same mutex"
             }
             Self::WaitsWithMutex => "who waits for a condition must hold the mutex",
+            Self::WithinCeiling => "a task must not use a lock whose ceiling is below its priority",
+            Self::NoDeleteInUse => {
+                "an object must not be deleted while a task owns it or waits for it"
+            }
+            Self::NoLoneWait => "a task must not wait for what nobody else can bring about",
             Self::NoDeadlock => "tasks must not wait for each other in a circle",
             Self::OneOrder => "locks must be taken in one order by all tasks",
             Self::NoInversion => {
@@ -132,7 +149,7 @@ impl Rule {
     #[must_use]
     pub const fn severity(self) -> Severity {
         match self {
-            Self::NoDeadlock | Self::NoRecursion => Severity::Deadlock,
+            Self::NoDeadlock | Self::NoRecursion | Self::NoLoneWait => Severity::Deadlock,
             Self::OneOrder => Severity::Potential,
             Self::NoInversion => Severity::Inversion,
             Self::NoLongWait => Severity::LongWait,

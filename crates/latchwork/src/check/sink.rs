@@ -57,6 +57,7 @@ pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
             id: 0,
             summary: super::few::Text::EMPTY,
             tasks: Few::EMPTY,
+            released: None,
             note: super::few::Text::EMPTY,
             stack: Few::EMPTY,
         });

@@ -4,6 +4,7 @@ use super::circle;
 use super::field::Here;
 use super::known;
 use super::layout::{Entry, GONE};
+use super::lone;
 use super::order;
 use super::own::{Mine, Own};
 use super::rule::Rule;
@@ -12,7 +13,7 @@ use super::waits::Wait;
 use super::{board, found, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
-use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
+use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::region;
 use crate::sys::clock;
 use crate::task::Me;
@@ -240,7 +241,7 @@ pub fn gave_up(_lock: Lock) {
 
 fn end_wait(own: &Own) {
     if let Some(mut wait) = own.wait.take() {
-        totals::waited_for(wait.look(own));
+        totals::waited_for(wait.ends(own));
     }
     own.end_wait();
 }
@@ -254,10 +255,11 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
     match own.find(lock.address) {
         Some((place, mine)) if mine.depth > 0 => own.change(place, |mine| mine.depth -= 1),
         Some((place, mine)) => {
+            own.know_site(site);
             own.pop(place);
             totals::held_for(clock::coarse().saturating_sub(mine.since));
             if mine.lock().1 == Mode::Exclusive {
-                forget_holder(&own, mine.entry);
+                forget_holder(&own, &mine, site);
             }
         }
         None => return not_mine(&own, lock, site),
@@ -265,13 +267,90 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
     Verdict::Go
 }
 
+/// Nobody holds it any more; who did, and where it is released, is kept.
 #[inline]
-fn forget_holder(own: &Own, entry: Option<&Entry>) {
-    if let Some(entry) = entry
+fn forget_holder(own: &Own, mine: &Mine, site: Site) {
+    if let Some(entry) = mine.entry
         && entry.holder.load(Ordering::Relaxed) == own.index.get() + 1
     {
         // Relaxed: the release that follows orders it.
+        entry.waiters.store(own.thread.get(), Ordering::Relaxed);
+        entry.mutex.store(mine.site.0, Ordering::Relaxed);
+        entry.released.store(site.0, Ordering::Relaxed);
         entry.holder.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The calling task is about to release what it owns, by what the object itself says. What it has had before
+/// anybody listened is not known here.
+pub(super) fn releases(lock: Lock, site: Site) {
+    let is_told = Own::enter().is_some_and(|own| own.find(lock.address).is_some());
+    if is_told {
+        let _ = releasing(lock, site);
+    }
+}
+
+/// There is an object of this name.
+pub(super) fn named(lock: Lock, name: &str, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    let known = board::board().and_then(|board| board.lock(lock.address));
+    let is_new = known.is_none_or(|entry| {
+        entry.what.load(Ordering::Relaxed) & GONE != 0 || entry.name.load(Ordering::Relaxed) == 0
+    });
+    if is_new && own.find(lock.address).is_none() {
+        known::made(&own, lock, Some(name), site);
+    }
+}
+
+/// An object was deleted, which nobody owned.
+pub(super) fn ended(lock: Lock) {
+    let Some(_own) = Own::enter() else { return };
+    if let Some(entry) = board::board().and_then(|board| board.lock(lock.address)) {
+        known::gone(entry);
+    }
+}
+
+/// A call was refused, or should have been.
+pub(super) fn misused(lock: Lock, misuse: Misuse, site: Site) {
+    let Some(own) = Own::enter() else { return };
+    own.know_site(site);
+    join_region(lock);
+    let here = Here::new(&own);
+    let holder = || here.as_ref().and_then(|here| here.holder(&own, lock));
+    let say = |rule, other, what: core::fmt::Arguments<'_>| {
+        found::misuse(&own, rule, lock, site, other, what);
+    };
+    match misuse {
+        Misuse::NotOwner { owned: true } => say(
+            Rule::OwnerUnlocks,
+            holder(),
+            format_args!("releases what another task owns:"),
+        ),
+        Misuse::NotOwner { owned: false } => say(
+            Rule::NoDoubleUnlock,
+            None,
+            format_args!("releases what nobody owns:"),
+        ),
+        Misuse::AfterEnd => say(
+            Rule::InitialisedByInterface,
+            None,
+            format_args!("uses, after its end,"),
+        ),
+        Misuse::DeleteOwned => say(
+            Rule::NoDeleteInUse,
+            holder(),
+            format_args!("deletes, while a task owns it,"),
+        ),
+        Misuse::DeleteAwaited { waiting } => say(
+            Rule::NoDeleteInUse,
+            None,
+            format_args!("deletes, while {waiting} wait for it,"),
+        ),
+        Misuse::AboveCeiling { own, ceiling } => say(
+            Rule::WithinCeiling,
+            None,
+            format_args!("has priority {own}, and uses what has ceiling {ceiling}:"),
+        ),
     }
 }
 
@@ -317,7 +396,7 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
     let verdict = match own.find(mutex.address) {
         Some((place, mine)) => {
             own.pop(place);
-            forget_holder(&own, mine.entry);
+            forget_holder(&own, &mine, site);
             Verdict::Go
         }
         None if own.unseen.get() > 0 || !is_known(mutex) => Verdict::Go,
@@ -379,6 +458,9 @@ pub fn waits(object: Lock, timed: bool, site: Site) {
         known::know(&own, object, site);
         let timed = if timed { TIMED } else { 0 };
         own.begin_wait(object, pack(object, Mode::Exclusive) | timed, site);
+        if timed == 0 && lone::is_for_nobody(object) {
+            found::lone_wait(&own, object, site);
+        }
     }
 }
 

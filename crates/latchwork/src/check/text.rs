@@ -24,6 +24,23 @@ impl fmt::Display for Finding {
             task.write(number + 1, to)?;
         }
         self.write_locks(to)?;
+        if let Some(released) = &self.released {
+            let by = if released.name.is_empty() {
+                "a task that is gone"
+            } else {
+                &*released.name
+            };
+            let how = if released.by_guard {
+                ", as the guard ended of what it took"
+            } else {
+                ""
+            };
+            writeln!(
+                to,
+                "   released last by {by} ({}){how}, {}",
+                released.thread, released.at
+            )?;
+        }
         if self.rule == Rule::OneOrder {
             self.write_interleaving(to)?;
         }

@@ -5,12 +5,14 @@
 //! either task, is seen. To ask for them costs a system call each, which short waits of ordinary tasks do not
 //! pay.
 
+use super::far;
 use super::field::Who;
 use super::found::{self, Blocker};
 use super::own::Own;
 use super::settings;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::hook::{Lock, Mode, Site, Traits};
+use crate::region;
 use crate::sys::{clock, look};
 
 /// Some task of this process has, or had, a real-time priority.
@@ -26,6 +28,8 @@ pub(super) struct Wait {
     blocker: Option<Blocker>,
     told_inversion: bool,
     told_long: bool,
+    /// Other processes are still to be looked at: see `far.rs`.
+    looks_far: bool,
 }
 
 /// A task has this priority.
@@ -66,6 +70,7 @@ impl Wait {
             blocker,
             told_inversion: false,
             told_long: false,
+            looks_far: lock.is_shared() && !region::contains(lock.address),
         };
         if REAL_TIME.load(Ordering::Relaxed) {
             wait.look_at_priorities(own);
@@ -98,9 +103,16 @@ impl Wait {
                 .is_some_and(|blocker| blocker.mine > blocker.priority);
         let inversion = inverted.then(settings::inversion);
         let long = (!self.told_long).then(settings::long_wait);
-        let limits = [inversion, long].into_iter().flatten();
+        let far = self.looks_far.then_some(far::AFTER);
+        let limits = [inversion, long, far].into_iter().flatten();
         let next = limits.filter(|limit| *limit > 0).min()?;
         Some(self.began.saturating_add(next))
+    }
+
+    /// Says what there is to say at its end; how long it has lasted, in nanoseconds.
+    pub(super) fn ends(&mut self, own: &Own) -> u64 {
+        self.looks_far = false;
+        self.look(own)
     }
 
     /// Says what there is to say by now; how long it has lasted, in nanoseconds.
@@ -120,6 +132,10 @@ impl Wait {
         {
             self.told_inversion = true;
             found::inversion(own, lock, mode, site, &blocker, lasted);
+        }
+        if self.looks_far && lasted >= far::AFTER {
+            self.looks_far = false;
+            far::look(own);
         }
         let limit = settings::long_wait();
         if !self.told_long && limit > 0 && lasted >= limit {

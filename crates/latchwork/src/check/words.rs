@@ -3,7 +3,7 @@
 use super::board::board;
 use super::few::Text;
 use super::field::Who;
-use super::finding::{Finding, LockText, PlaceText, TaskText, Use};
+use super::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
 use super::foreign;
 use super::known::hash;
 use super::own::Own;
@@ -90,6 +90,26 @@ pub(super) fn use_of(process: u32, lock_used: Lock, mode: Mode, site: Site, sinc
 /// As [`use_of`], of what a record says.
 pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
     use_of(process, held.lock, held.mode, held.site, held.since)
+}
+
+/// Who released a lock last, of this process.
+pub(super) fn released(lock: Lock) -> Option<Released> {
+    let entry = board()?.lock(lock.address)?;
+    let process = thread::process_id();
+    // Relaxed: of several at the same time, any; and parts of two are as good.
+    let load = |field: &crate::atomic::AtomicU64| Site(field.load(Ordering::Relaxed));
+    let thread = entry.waiters.load(Ordering::Relaxed);
+    let at = match load(&entry.released) {
+        Site::UNKNOWN => None,
+        // The guards of that crate end there.
+        site => Some(place(process, site)).filter(|at| !at.contains("lock_api")),
+    };
+    (lock.kind.has_owner() && thread != 0).then(|| Released {
+        thread,
+        name: thread_name(process, thread),
+        by_guard: at.is_none(),
+        at: at.unwrap_or_else(|| place(process, load(&entry.mutex))),
+    })
 }
 
 /// The calling task.

@@ -6,6 +6,7 @@ use super::{
     SEMAPHORE, SIMPLE_BINARY_SEMAPHORE, Status, id_of, internal, parts_of,
 };
 use crate::atomic::{AtomicU32, Ordering};
+use crate::hook::Site;
 use crate::semaphore::handle::{Anchor, Failure, Plan, made, make, me};
 use crate::semaphore::object::{Core, Discipline, Form, Kind};
 use crate::semaphore::owned::Told;
@@ -66,6 +67,7 @@ impl<'r> Classic<'r> {
     /// A binary semaphore with a count of 0 belongs to the calling task. The ceiling is looked at with
     /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only; with the latter it is that of all
     /// processors, for there is one scheduler (see [`MrspSemaphore`](crate::semaphore::MrspSemaphore)).
+    #[track_caller]
     pub fn semaphore_create(
         &self,
         name: Name,
@@ -92,7 +94,8 @@ impl<'r> Classic<'r> {
             ceiling,
             obtained: form.kind().has_owner() && count == 0,
         };
-        match self.naming(|| self.make_semaphore(name, &plan)) {
+        let site = Site::caller();
+        match self.naming(|| self.make_semaphore(name, &plan, site)) {
             Ok(Ok(new)) => {
                 *id = new;
                 Status::Successful
@@ -102,7 +105,7 @@ impl<'r> Classic<'r> {
     }
 
     /// Under the table's lock.
-    fn make_semaphore(&self, name: Name, plan: &Plan) -> Result<Id, Status> {
+    fn make_semaphore(&self, name: Name, plan: &Plan, site: Site) -> Result<Id, Status> {
         let ground = self.region.inner();
         let task = me(ground.task().map_err(internal)?);
         let free = |entry: &&Entry| entry.core.key().is_none();
@@ -118,7 +121,7 @@ impl<'r> Classic<'r> {
             _ => Status::InternalError,
         })?;
         drop(locked);
-        made(ground, &entry.core, plan, task);
+        made(ground, &entry.core, plan, task, site);
         Ok(id_of(SEMAPHORE, (key >> 4) as u32, self.index_of(entry)))
     }
 
@@ -143,17 +146,21 @@ impl<'r> Classic<'r> {
     }
 
     /// `rtems_semaphore_delete`.
+    #[track_caller]
     pub fn semaphore_delete(&self, id: Id) -> Status {
-        self.with_semaphore(id, |semaphore| status_of_use(semaphore.delete()))
+        let site = Site::caller();
+        self.with_semaphore(id, |semaphore| status_of_use(semaphore.delete(site)))
     }
 
     /// `rtems_semaphore_obtain`: at once, or waiting, for so many ticks or without end.
     #[inline]
+    #[track_caller]
     pub fn semaphore_obtain(&self, id: Id, options: u32, timeout: Interval) -> Status {
+        let site = Site::caller();
         self.with_semaphore(id, |semaphore| {
             let has_owner = semaphore.core.form().kind().has_owner();
             if semaphore.core.form().kind() == Kind::Mrsp {
-                return self.obtain_mrsp(semaphore, options, timeout);
+                return self.obtain_mrsp(semaphore, options, timeout, site);
             }
             let binary = BinarySemaphore::on(*semaphore);
             let got_it = if has_owner {
@@ -166,19 +173,27 @@ impl<'r> Classic<'r> {
             }
             let patience = self.patience(options, timeout);
             let obtained = if has_owner {
-                binary.obtain_slowly(patience)
+                binary.obtain_slowly(patience, site)
             } else {
-                semaphore.obtain_unit_slowly(patience).map(|()| Told::Clean)
+                semaphore
+                    .obtain_unit_slowly(patience, site)
+                    .map(|()| Told::Clean)
             };
             status_of_obtained(obtained)
         })
     }
 
     #[cold]
-    fn obtain_mrsp(&self, semaphore: &Anchor<'_>, options: u32, timeout: Interval) -> Status {
+    fn obtain_mrsp(
+        &self,
+        semaphore: &Anchor<'_>,
+        options: u32,
+        timeout: Interval,
+        site: Site,
+    ) -> Status {
         let ceiling = semaphore.core.ceiling.load(Ordering::Relaxed);
         let patience = self.patience(options, timeout);
-        status_of_obtained(mrsp::obtain_at(semaphore, patience, |_| ceiling))
+        status_of_obtained(mrsp::obtain_at(semaphore, patience, site, |_| ceiling))
     }
 
     fn patience(&self, options: u32, timeout: Interval) -> Patience {
@@ -191,15 +206,17 @@ impl<'r> Classic<'r> {
 
     /// `rtems_semaphore_release`.
     #[inline]
+    #[track_caller]
     pub fn semaphore_release(&self, id: Id) -> Status {
+        let site = Site::caller();
         self.with_semaphore(id, |semaphore| {
             let kind = semaphore.core.form().kind();
             let released = if kind == Kind::Mrsp {
-                mrsp::release_from(semaphore, false)
+                mrsp::release_from(semaphore, false, site)
             } else if kind.has_owner() {
-                BinarySemaphore::on(*semaphore).release()
+                BinarySemaphore::on(*semaphore).release_with(false, site)
             } else {
-                semaphore.release_unit(kind.most())
+                semaphore.release_unit(kind.most(), site)
             };
             match released {
                 Ok(()) => Status::Successful,
@@ -212,12 +229,14 @@ impl<'r> Classic<'r> {
     }
 
     /// `rtems_semaphore_flush`. Who waits for a MrsP semaphore cannot be sent away.
+    #[track_caller]
     pub fn semaphore_flush(&self, id: Id) -> Status {
+        let site = Site::caller();
         self.with_semaphore(id, |semaphore| {
             if semaphore.core.form().kind() == Kind::Mrsp {
                 return Status::NotDefined;
             }
-            status_of_use(semaphore.flush().map(drop))
+            status_of_use(semaphore.flush(site).map(drop))
         })
     }
 

@@ -200,6 +200,16 @@ pub unsafe trait Protocol {
     /// # Safety
     /// The calling task holds it.
     unsafe fn release(&self);
+    /// Releases the lock as its guard ends, at a place that nobody knows.
+    ///
+    /// # Safety
+    /// As for [`Self::release`].
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn release_of_guard(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.release() }
+    }
     /// Where a condition variable may send those whom it releases.
     #[doc(hidden)]
     fn queue(&self) -> Queue<'_> {

@@ -266,7 +266,7 @@ impl<T: ?Sized, P: Protocol> Drop for RecursiveGuard<'_, T, P> {
         self.mutex.owner.store(0, Ordering::Relaxed);
         self.mutex.depth.store(0, Ordering::Relaxed);
         // SAFETY: this task holds the lock, and this was its last guard.
-        unsafe { self.mutex.raw.release() };
+        unsafe { self.mutex.raw.release_of_guard() };
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn acquire_interruptible<P: Interruptible>(
 #[inline(always)]
 pub(super) unsafe fn release<P: Protocol>(lock: &P) {
     // SAFETY: by the caller's contract.
-    unsafe { lock.release() }
+    unsafe { lock.release_of_guard() }
 }
 
 #[inline(always)]

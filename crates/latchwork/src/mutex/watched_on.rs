@@ -92,7 +92,7 @@ pub(super) unsafe fn release<P: Protocol>(lock: &P) {
         let _ = hook::releasing(lock_of(lock), Site::UNKNOWN);
     }
     // SAFETY: by the caller's contract.
-    unsafe { lock.release() }
+    unsafe { lock.release_of_guard() }
 }
 
 /// The lock goes with its mutex.

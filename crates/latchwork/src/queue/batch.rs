@@ -4,6 +4,7 @@ use super::cells::Index;
 use super::wake::Wake;
 use super::{Queue, SMALL, SendError, Wait};
 use crate::atomic::Ordering::Relaxed;
+use crate::hook::Site;
 
 /// Bytes that are copied under the lock at most: about as long as it takes to take the lock twice more.
 const BYTES_UNDER_LOCK: usize = 2 * SMALL;
@@ -17,8 +18,9 @@ impl Queue<'_> {
     /// # Errors
     /// [`SendError::Deleted`]; [`SendError::TooLong`] if any of them is; [`SendError::Full`],
     /// [`SendError::TimedOut`], [`SendError::Attach`].
+    #[track_caller]
     pub fn send_batch(&self, messages: &[&[u8]], wait: Wait) -> Result<usize, SendError> {
-        self.check_life()?;
+        self.check_use(Site::caller())?;
         let mut bytes = 0;
         for message in messages {
             self.check_message(message.len())?;

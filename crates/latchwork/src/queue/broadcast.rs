@@ -14,6 +14,7 @@ impl Queue<'_> {
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::TooLong`]; [`SendError::Full`] if all places are taken by
     /// messages in flight, and earlier broadcasts that are still being read; [`SendError::Attach`].
+    #[track_caller]
     pub fn broadcast(&self, message: &[u8]) -> Result<u32, SendError> {
         self.check_message(message.len())?;
         let task = self.inner().task()?;

@@ -4,6 +4,7 @@ use super::attempt::Side;
 use super::wake::Wake;
 use super::{ControlError, Queue};
 use crate::atomic::Ordering::Relaxed;
+use crate::hook::{Misuse, Site};
 
 impl Queue<'_> {
     /// Drops all messages that are ready, and returns how many. What is in flight stays so, and
@@ -13,10 +14,11 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    #[track_caller]
     pub fn flush(&self) -> Result<u32, ControlError> {
         let task = self.inner().task()?;
         let locked = self.lock_now(Side::Receivers, task)?;
-        self.check_life()?;
+        self.check_use(Site::caller())?;
         let count = locked.cells.flush(task);
         let wake = Wake::senders(count);
         locked.unlock(wake);
@@ -35,14 +37,19 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
+    #[track_caller]
     pub fn delete(&self) -> Result<(), ControlError> {
         let task = self.inner().task()?;
         let locked = self.lock_now(self.everybody(), task)?;
-        self.check_life()?;
+        self.check_use(Site::caller())?;
+        let waiting = locked.cells.waiting();
         let fixed = &self.cells.core.fixed;
         fixed.life.store(self.life.wrapping_add(1), Relaxed);
         locked.cells.flush(task);
         locked.unlock(Wake::EVERYBODY);
+        if waiting > 0 {
+            self.tell(Misuse::DeleteAwaited { waiting }, Site::caller());
+        }
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
-use crate::hook::{Kind, Waiting};
+use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{Inbox, Parked, Task};
 use crate::time::Deadline;
@@ -45,6 +45,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
     }
@@ -53,6 +54,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive`], and [`ReceiveError::Empty`].
+    #[track_caller]
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Not)
     }
@@ -61,6 +63,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive`], and [`ReceiveError::TimedOut`].
+    #[track_caller]
     pub fn receive_until(
         &self,
         buffer: &mut [u8],
@@ -73,6 +76,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive_until`].
+    #[track_caller]
     pub fn receive_for(&self, buffer: &mut [u8], timeout: Duration) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::at_most(timeout))
     }
@@ -82,6 +86,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_held(&self) -> Result<Message<'r>, ReceiveError> {
         self.receive_held_within(Wait::Forever)
     }
@@ -90,6 +95,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive_held`], and [`ReceiveError::Empty`].
+    #[track_caller]
     pub fn try_receive_held(&self) -> Result<Message<'r>, ReceiveError> {
         self.receive_held_within(Wait::Not)
     }
@@ -98,10 +104,12 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// As for [`Self::receive_held`], and [`ReceiveError::TimedOut`].
+    #[track_caller]
     pub fn receive_held_until(&self, deadline: Deadline) -> Result<Message<'r>, ReceiveError> {
         self.receive_held_within(Wait::Until(deadline))
     }
 
+    #[track_caller]
     pub(super) fn receive_held_within(&self, wait: Wait) -> Result<Message<'r>, ReceiveError> {
         let received = self.take(wait, 1, |_| Verdict::Hold)?;
         self.hold(received)
@@ -132,6 +140,7 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`],
     /// [`ReceiveError::Attach`].
+    #[track_caller]
     pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
         Ok(match self.take(wait, most.max(1), |_| Verdict::Hold)? {
             Received::Held(first, count, task) => {
@@ -149,6 +158,7 @@ impl<'r> Queue<'r> {
         })
     }
 
+    #[track_caller]
     pub(crate) fn receive_within(
         &self,
         buffer: &mut [u8],
@@ -199,6 +209,7 @@ impl<'r> Queue<'r> {
     }
 
     /// The loop of all receivers: looks for a message under the lock, until `judge` has had one.
+    #[track_caller]
     pub(super) fn take(
         &self,
         wait: Wait,
@@ -213,6 +224,7 @@ impl<'r> Queue<'r> {
         let in_order = self.cells.serves_in_order();
         self.cells.expect_to_free();
         let (mut may_poll, mut waits, mut late) = (true, false, false);
+        let site = Site::caller();
         loop {
             // Before the look at the queue: see `park`.
             let deaths = inner.deaths();
@@ -224,6 +236,8 @@ impl<'r> Queue<'r> {
             if let Err(deleted) = self.check_life() {
                 if waits {
                     cells.leave_waiters(inbox);
+                } else if may_poll {
+                    self.tell(Misuse::AfterEnd, site);
                 }
                 return Err(deleted);
             }
@@ -267,7 +281,8 @@ impl<'r> Queue<'r> {
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
                 let object = core::ptr::from_ref(self.cells.core).addr();
-                let _waiting = Waiting::begin(Kind::Queue, object, wait.deadline().is_some());
+                let _waiting =
+                    Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
                 late = inner.park_in_directive(task, &words, deaths, wait.deadline())
                     == Parked::TimedOut;
             }

@@ -103,6 +103,7 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Attach`].
+    #[track_caller]
     pub fn reserve(&self, wait: Wait) -> Result<Reservation<'r>, SendError> {
         let (index, owner) = self.attempt(wait, |cells, task| {
             let index = cells.begin_send(task.owner())?;
@@ -124,6 +125,7 @@ impl<'r> Queue<'r> {
     /// # Errors
     /// With the box: [`SendError::Deleted`], [`SendError::OtherRegion`], [`SendError::Full`],
     /// [`SendError::TimedOut`], [`SendError::Attach`].
+    #[track_caller]
     pub fn send_block(&self, bytes: Box<'r, [u8]>, wait: Wait) -> Result<(), SendBlockError<'r>> {
         if !bytes.is_in(self.inner()) {
             let error = SendError::OtherRegion;

@@ -3,6 +3,7 @@
 use super::cells::Index;
 use super::wake::Wake;
 use super::{Queue, SMALL, SendError, Wait};
+use crate::hook::Site;
 use crate::region::Task;
 use crate::time::Deadline;
 use core::time::Duration;
@@ -12,6 +13,7 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::Attach`].
+    #[track_caller]
     pub fn send(&self, message: &[u8]) -> Result<(), SendError> {
         self.send_within(message, Wait::Forever)
     }
@@ -20,6 +22,7 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::Full`], [`SendError::Attach`].
+    #[track_caller]
     pub fn try_send(&self, message: &[u8]) -> Result<(), SendError> {
         self.send_within(message, Wait::Not)
     }
@@ -28,6 +31,7 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::TimedOut`], [`SendError::Attach`].
+    #[track_caller]
     pub fn send_until(&self, message: &[u8], deadline: Deadline) -> Result<(), SendError> {
         self.send_within(message, Wait::Until(deadline))
     }
@@ -36,13 +40,15 @@ impl Queue<'_> {
     ///
     /// # Errors
     /// As for [`Self::send_until`].
+    #[track_caller]
     pub fn send_for(&self, message: &[u8], timeout: Duration) -> Result<(), SendError> {
         self.send_within(message, Wait::at_most(timeout))
     }
 
     /// What can be said of a message before the queue is looked at, in RTEMS's order.
+    #[track_caller]
     pub(super) fn check_message(&self, bytes: usize) -> Result<(), SendError> {
-        self.check_life()?;
+        self.check_use(Site::caller())?;
         let max_message = self.max_message() as usize;
         if bytes > max_message {
             return Err(SendError::TooLong { bytes, max_message });
@@ -68,6 +74,7 @@ impl Queue<'_> {
         Ok(())
     }
 
+    #[track_caller]
     fn send_within(&self, message: &[u8], wait: Wait) -> Result<(), SendError> {
         self.check_message(message.len())?;
         if message.len() <= SMALL {

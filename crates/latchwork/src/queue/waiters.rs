@@ -67,7 +67,12 @@ impl<'r> Cells<'r> {
     }
 
     pub(super) fn nobody_waits(self) -> bool {
-        self.core.receiving.waiting.load(Relaxed) == 0
+        self.waiting() == 0
+    }
+
+    /// Receivers that wait.
+    pub(super) fn waiting(self) -> u32 {
+        self.core.receiving.waiting.load(Relaxed)
     }
 
     /// The task waits from now on.

@@ -159,6 +159,9 @@ impl Ground<'_> {
         old: Option<NonNull<u8>>,
     ) {
         let heap = &self.region.heap;
+        if let Some(old) = old {
+            crate::hook::freed(|| heap.addresses_of(old));
+        }
         if !self
             .region
             .addresses()

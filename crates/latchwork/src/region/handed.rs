@@ -28,6 +28,7 @@ impl Inner {
     /// As for [`Self::hand_in`], which stored the address; nobody uses the block any more.
     pub(crate) unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = super::ground::reach_within(word) {
+            crate::hook::freed(|| self.heap.addresses_of(block));
             // SAFETY: by the caller's contract.
             unsafe { self.heap.retire(&task.heap_task(), block, word, 0) };
         }

@@ -136,6 +136,23 @@ pub(crate) fn join_at(address: usize) {
     }
 }
 
+/// Whether an address lies in a region of this process.
+pub(crate) fn contains(address: usize) -> bool {
+    registry::may_contain(address) && Inner::containing(address).is_some()
+}
+
+/// Whether an address lies in an anonymous region that this process has made, and whose only task is of it.
+pub(crate) fn is_lone(address: usize) -> bool {
+    let Some(region) = Inner::containing(address) else {
+        return false;
+    };
+    let process = crate::sys::thread::process_id();
+    let used = usize::from(region.slots_used());
+    let is_alive = |slot: &&Slot| matches!(slot.life(), Life::Alive(_));
+    let alive = region.slots()[..used].iter().filter(is_alive).count();
+    region.path.is_none() && region.identity.creator == process && alive == 1
+}
+
 /// Writes the name of the object that an address lies in, of a region of this process.
 pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let Some(region) = Inner::containing(address) else {

@@ -165,6 +165,7 @@ impl Drop for Removal<'_> {
         // `object` allocated.
         unsafe {
             let heap = &self.directory.region.heap;
+            crate::hook::freed(|| heap.addresses_of(self.block));
             heap.retire(&self.task, self.block, &self.entry.object, 0);
         }
         self.entry.free();
@@ -201,7 +202,10 @@ impl<'r> Directory<'r> {
                 }
                 names::repair(region.entries(), |object, location| {
                     // SAFETY: the object of an entry whose remover died; the directory is locked.
-                    unsafe { region.heap.retire(&task.heap_task(), object, location, 0) };
+                    unsafe {
+                        crate::hook::freed(|| region.heap.addresses_of(object));
+                        region.heap.retire(&task.heap_task(), object, location, 0);
+                    }
                 });
                 lock.mark_consistent();
             }

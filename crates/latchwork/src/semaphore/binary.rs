@@ -6,8 +6,9 @@ use super::object::{Discipline, Form, Kind, owner_of};
 use super::owned::{self, Told};
 use super::wait::Patience;
 use super::wait_queue::Locked;
-use super::{Priority, priority};
+use super::{Priority, priority, watched};
 use crate::atomic::Ordering;
+use crate::hook::{self, Site};
 use crate::region::TaskId;
 use crate::region::wait_record::LOWEST;
 use crate::region::{AttachError, Region};
@@ -98,6 +99,8 @@ impl Default for BinaryOptions {
 pub struct BinarySemaphore<'r> {
     anchor: Anchor<'r>,
     kind: Kind,
+    /// A free pair changes the word, and nothing else: there is no ceiling, and nobody is to be told.
+    is_plain: bool,
 }
 
 // SAFETY: a semaphore is atomics, and links under its lock; what is its owner's is used by its owner.
@@ -114,6 +117,7 @@ impl<'r> BinarySemaphore<'r> {
     ///
     /// # Errors
     /// See [`SemaphoreError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
@@ -125,24 +129,27 @@ impl<'r> BinarySemaphore<'r> {
             ceiling: u32::from(options.ceiling.get()),
             obtained: options.obtained,
         };
-        Anchor::create(region, name, &plan).map(Self::on)
+        Anchor::create(region, name, &plan, Site::caller()).map(Self::on)
     }
 
     /// Opens the semaphore of this name.
     ///
     /// # Errors
     /// See [`SemaphoreError`].
+    #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        Anchor::open(region, name, |form| {
+        Anchor::open(region, name, Site::caller(), |form| {
             form.kind().has_owner() && form.kind() != Kind::Mrsp
         })
         .map(Self::on)
     }
 
     pub(crate) fn on(anchor: Anchor<'r>) -> Self {
+        let kind = anchor.core.form().kind();
         Self {
-            kind: anchor.core.form().kind(),
             anchor,
+            kind,
+            is_plain: !kind.has_ceiling() && hook::listener().is_none(),
         }
     }
 
@@ -152,8 +159,9 @@ impl<'r> BinarySemaphore<'r> {
     /// [`ObtainError::Deadlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Flushed`],
     /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(None))
+        self.obtain_with(Patience::Until(None), Site::caller())
     }
 
     /// Obtains the semaphore if no other task owns it at this moment.
@@ -162,8 +170,9 @@ impl<'r> BinarySemaphore<'r> {
     /// [`ObtainError::WouldBlock`], [`ObtainError::AboveCeiling`], [`ObtainError::Deleted`],
     /// [`ObtainError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn try_obtain(&self) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Try)
+        self.obtain_with(Patience::Try, Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it until `deadline`.
@@ -171,24 +180,26 @@ impl<'r> BinarySemaphore<'r> {
     /// # Errors
     /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
     #[inline]
+    #[track_caller]
     pub fn obtain_until(&self, deadline: Deadline) -> Result<Held<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(Some(deadline)))
+        self.obtain_with(Patience::Until(Some(deadline)), Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it for at most `timeout`.
     ///
     /// # Errors
     /// As for [`Self::obtain_until`].
+    #[track_caller]
     pub fn obtain_for(&self, timeout: Duration) -> Result<Held<'r>, ObtainError> {
         self.obtain_until(Deadline::after(timeout))
     }
 
     #[inline(always)]
-    fn obtain_with(&self, patience: Patience) -> Result<Held<'r>, ObtainError> {
+    fn obtain_with(&self, patience: Patience, site: Site) -> Result<Held<'r>, ObtainError> {
         let told = if self.obtain_at_hand() {
             Told::Clean
         } else {
-            self.obtain_slowly(patience)?
+            self.obtain_slowly(patience, site)?
         };
         Ok(Held {
             semaphore: *self,
@@ -202,7 +213,7 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn obtain_at_hand(&self) -> bool {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
-        if !self.kind.has_ceiling()
+        if self.is_plain
             && let Some(task) = ground.task_at_hand()
             && owned::obtain_free(core, key, task.owner().raw())
         {
@@ -213,11 +224,12 @@ impl<'r> BinarySemaphore<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_slowly(&self, patience: Patience) -> Result<Told, Failure> {
+    pub(crate) fn obtain_slowly(&self, patience: Patience, site: Site) -> Result<Told, Failure> {
         let Anchor { ground, core, key } = self.anchor;
         let task = ground.task()?;
         let _giant = ground.giant();
-        Ok(owned::obtain(ground, core, key, me(task), patience)?)
+        let obtain = |patience| owned::obtain(ground, core, key, me(task), patience);
+        Ok(watched::obtain(core, patience, site, obtain)?)
     }
 
     /// Releases the semaphore once: what is due for each obtain whose guard was [kept](Held::keep), and for a
@@ -226,15 +238,16 @@ impl<'r> BinarySemaphore<'r> {
     /// # Errors
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        self.release_with(false)
+        self.release_with(false, Site::caller())
     }
 
     #[inline(always)]
-    fn release_with(&self, torn: bool) -> Result<(), ReleaseError> {
+    pub(crate) fn release_with(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
         let _giant = ground.giant();
-        if !self.kind.has_ceiling()
+        if self.is_plain
             && !torn
             && let Some(task) = ground.task_at_hand()
             && owned::release_free(core, key, task.owner().raw())
@@ -246,15 +259,20 @@ impl<'r> BinarySemaphore<'r> {
             }
             return Ok(());
         }
-        self.release_slowly(torn)
+        self.release_slowly(torn, site)
     }
 
     #[cold]
-    fn release_slowly(&self, torn: bool) -> Result<(), ReleaseError> {
+    fn release_slowly(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
-        let task = self.anchor.owner_at_hand()?;
-        owned::release(ground, core, key, me(task), torn)?;
-        Ok(())
+        let released = self.anchor.owner_at_hand().and_then(|task| {
+            watched::releases(core, key, me(task), site);
+            Ok(owned::release(ground, core, key, me(task), torn)?)
+        });
+        if site != Site::UNKNOWN {
+            watched::has_released(core, key, &released, site);
+        }
+        released
     }
 
     /// Sends away all who wait, in the order in which they would be served: they get
@@ -262,8 +280,9 @@ impl<'r> BinarySemaphore<'r> {
     ///
     /// # Errors
     /// [`UseError::Deleted`], [`UseError::Attach`].
+    #[track_caller]
     pub fn flush(&self) -> Result<u32, UseError> {
-        self.anchor.flush()
+        self.anchor.flush(Site::caller())
     }
 
     /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
@@ -271,8 +290,9 @@ impl<'r> BinarySemaphore<'r> {
     ///
     /// # Errors
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
+    #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete()
+        self.anchor.delete(Site::caller())
     }
 
     /// The ceiling, if there is one.
@@ -369,7 +389,10 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        end_of_guard(self.semaphore.release_with(std::thread::panicking()));
+        end_of_guard(
+            self.semaphore
+                .release_with(std::thread::panicking(), Site::UNKNOWN),
+        );
     }
 }
 

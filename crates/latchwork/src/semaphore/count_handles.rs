@@ -4,6 +4,7 @@ use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::handle::{Anchor, Plan};
 use super::object::{Discipline, Form, Kind};
 use super::wait::Patience;
+use crate::hook::Site;
 use crate::region::Region;
 use crate::time::Deadline;
 use core::fmt;
@@ -30,8 +31,10 @@ macro_rules! handle {
             ///
             /// # Errors
             /// See [`SemaphoreError`].
+            #[track_caller]
             pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-                let anchor = Anchor::open(region, name, |form| form.kind() == $kind)?;
+                let is_right = |form: Form| form.kind() == $kind;
+                let anchor = Anchor::open(region, name, Site::caller(), is_right)?;
                 Ok(Self { anchor })
             }
 
@@ -40,8 +43,9 @@ macro_rules! handle {
             /// # Errors
             /// [`ObtainError::Flushed`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
             #[inline]
+            #[track_caller]
             pub fn obtain(&self) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Until(None))
+                self.anchor.obtain_unit(Patience::Until(None), Site::caller())
             }
 
             /// Obtains a unit if there is one at this moment.
@@ -49,8 +53,9 @@ macro_rules! handle {
             /// # Errors
             /// [`ObtainError::WouldBlock`], [`ObtainError::Deleted`], [`ObtainError::Attach`].
             #[inline]
+            #[track_caller]
             pub fn try_obtain(&self) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Try)
+                self.anchor.obtain_unit(Patience::Try, Site::caller())
             }
 
             /// Obtains a unit, waiting for one until `deadline`.
@@ -58,14 +63,16 @@ macro_rules! handle {
             /// # Errors
             /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
             #[inline]
+            #[track_caller]
             pub fn obtain_until(&self, deadline: Deadline) -> Result<(), ObtainError> {
-                self.anchor.obtain_unit(Patience::Until(Some(deadline)))
+                self.anchor.obtain_unit(Patience::Until(Some(deadline)), Site::caller())
             }
 
             /// Obtains a unit, waiting for one for at most `timeout`.
             ///
             /// # Errors
             /// As for [`Self::obtain_until`].
+            #[track_caller]
             pub fn obtain_for(&self, timeout: Duration) -> Result<(), ObtainError> {
                 self.obtain_until(Deadline::after(timeout))
             }
@@ -75,8 +82,9 @@ macro_rules! handle {
             ///
             /// # Errors
             /// [`UseError::Deleted`], [`UseError::Attach`].
+            #[track_caller]
             pub fn flush(&self) -> Result<u32, UseError> {
-                self.anchor.flush()
+                self.anchor.flush(Site::caller())
             }
 
             /// Ends the semaphore: all who wait, in the order in which they would be served, and whoever
@@ -85,8 +93,9 @@ macro_rules! handle {
             ///
             /// # Errors
             /// [`UseError::Deleted`], [`UseError::Attach`].
+            #[track_caller]
             pub fn delete(&self) -> Result<(), UseError> {
-                self.anchor.delete()
+                self.anchor.delete(Site::caller())
             }
 
             /// The count at this moment; 0 if it is deleted.
@@ -148,6 +157,7 @@ impl<'r> CountingSemaphore<'r> {
     ///
     /// # Errors
     /// See [`SemaphoreError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
@@ -155,7 +165,7 @@ impl<'r> CountingSemaphore<'r> {
         discipline: Discipline,
     ) -> Result<Self, SemaphoreError> {
         let plan = Plan::counting(Form::new(Kind::Counting, discipline), count);
-        let anchor = Anchor::create(region, name, &plan)?;
+        let anchor = Anchor::create(region, name, &plan, Site::caller())?;
         Ok(Self { anchor })
     }
 
@@ -164,8 +174,9 @@ impl<'r> CountingSemaphore<'r> {
     /// # Errors
     /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        self.anchor.release_unit(u32::MAX)
+        self.anchor.release_unit(u32::MAX, Site::caller())
     }
 }
 
@@ -175,6 +186,7 @@ impl<'r> SimpleBinarySemaphore<'r> {
     ///
     /// # Errors
     /// [`SemaphoreError::Count`]; see [`SemaphoreError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
@@ -185,7 +197,7 @@ impl<'r> SimpleBinarySemaphore<'r> {
             return Err(SemaphoreError::Count(count));
         }
         let plan = Plan::counting(Form::new(Kind::SimpleBinary, discipline), count);
-        let anchor = Anchor::create(region, name, &plan)?;
+        let anchor = Anchor::create(region, name, &plan, Site::caller())?;
         Ok(Self { anchor })
     }
 
@@ -194,7 +206,8 @@ impl<'r> SimpleBinarySemaphore<'r> {
     /// # Errors
     /// [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
     #[inline]
+    #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        self.anchor.release_unit(1)
+        self.anchor.release_unit(1, Site::caller())
     }
 }

@@ -4,8 +4,9 @@ use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::object::{Core, DELETED, Form, Kind, key_of};
 use super::wait::{Me, Patience};
 use super::wait_queue::Locked;
-use super::{Refusal, counting, mrsp, owned, priority};
+use super::{Refusal, counting, mrsp, owned, priority, watched};
 use crate::atomic::Ordering;
+use crate::hook::Site;
 use crate::region::wait_record::{FLUSHED, LOWEST};
 use crate::region::{AttachError, Inner, ObjectError, Region, Task, fingerprint};
 use core::alloc::Layout;
@@ -88,19 +89,22 @@ impl<'r> Anchor<'r> {
         region: &'r Region,
         name: &str,
         plan: &Plan,
+        site: Site,
     ) -> Result<Self, SemaphoreError> {
         let (block, bytes) =
             region.raw_object(name, FINGERPRINT, Layout::new::<Core>(), |block| {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<Core>().write(Core::new()) };
             })?;
-        make_in(region.inner(), core_in(block, bytes)?, plan, || ())
+        let core = core_in(block, bytes)?;
+        make_in(region.inner(), core, plan, name, site, || ())
     }
 
     /// Opens the semaphore of this name if `is_right` says so of its form.
     pub(super) fn open(
         region: &'r Region,
         name: &str,
+        site: Site,
         is_right: impl FnOnce(Form) -> bool,
     ) -> Result<Self, SemaphoreError> {
         let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
@@ -109,6 +113,7 @@ impl<'r> Anchor<'r> {
         if !is_right(core.form()) {
             return Err(SemaphoreError::OtherKind);
         }
+        watched::named(core, name, site);
         Ok(Self {
             ground: region.inner(),
             core,
@@ -118,11 +123,11 @@ impl<'r> Anchor<'r> {
 
     /// Obtains a unit of a count.
     #[inline(always)]
-    pub(crate) fn obtain_unit(&self, patience: Patience) -> Result<(), ObtainError> {
+    pub(crate) fn obtain_unit(&self, patience: Patience, site: Site) -> Result<(), ObtainError> {
         if self.obtain_unit_at_hand() {
             return Ok(());
         }
-        Ok(self.obtain_unit_slowly(patience)?)
+        Ok(self.obtain_unit_slowly(patience, site)?)
     }
 
     /// Obtains a unit if there is one and nobody waits.
@@ -133,29 +138,31 @@ impl<'r> Anchor<'r> {
     }
 
     #[cold]
-    pub(crate) fn obtain_unit_slowly(&self, patience: Patience) -> Result<(), Failure> {
+    pub(crate) fn obtain_unit_slowly(&self, patience: Patience, site: Site) -> Result<(), Failure> {
         let me = me(self.ground.task()?);
         let _giant = self.ground.giant();
-        counting::obtain(self.ground, self.core, self.key, me, patience)?;
-        Ok(())
+        let obtain = |patience| counting::obtain(self.ground, self.core, self.key, me, patience);
+        Ok(watched::obtain_unit(self.core, patience, site, obtain)?)
     }
 
     /// Releases a unit, up to `most`.
     #[inline(always)]
-    pub(crate) fn release_unit(&self, most: u32) -> Result<(), ReleaseError> {
+    pub(crate) fn release_unit(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
         let _giant = self.ground.giant();
         if counting::release_free(self.core, self.key, most) {
             return Ok(());
         }
-        self.release_unit_slowly(most)
+        self.release_unit_slowly(most, site)
     }
 
     #[cold]
-    fn release_unit_slowly(&self, most: u32) -> Result<(), ReleaseError> {
+    fn release_unit_slowly(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
         // The lock of the object is robust, and those who wait for it watch over tasks.
         self.ground.task()?;
-        counting::release(self.ground, self.core, self.key, most)?;
-        Ok(())
+        let released = counting::release(self.ground, self.core, self.key, most);
+        let released = released.map_err(ReleaseError::from);
+        watched::has_released(self.core, self.key, &released, site);
+        released
     }
 
     /// The calling task, if it may own the semaphore: who owns anything is a task already, and the child of a fork
@@ -169,7 +176,13 @@ impl<'r> Anchor<'r> {
     }
 
     /// Sends away all who wait; how many.
-    pub(crate) fn flush(&self) -> Result<u32, UseError> {
+    pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
+        let flushed = self.flush_all();
+        watched::has_used(self.core, &flushed, None, site);
+        flushed
+    }
+
+    fn flush_all(&self) -> Result<u32, UseError> {
         let _giant = self.ground.giant();
         self.ground.task()?;
         let locked = Locked::new(self.ground, self.core).map_err(AttachError::from)?;
@@ -185,7 +198,14 @@ impl<'r> Anchor<'r> {
     }
 
     /// Ends the semaphore.
-    pub(crate) fn delete(&self) -> Result<(), UseError> {
+    pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
+        let waiting = self.waiting();
+        let deleted = self.end();
+        watched::has_used(self.core, &deleted, Some(waiting), site);
+        deleted
+    }
+
+    fn end(&self) -> Result<(), UseError> {
         let _giant = self.ground.giant();
         self.ground.task()?;
         let (ground, core, key) = (self.ground, self.core, self.key);
@@ -221,21 +241,26 @@ pub(super) fn make_in<'r>(
     ground: &'r Arc<Inner>,
     core: &'r Core,
     plan: &Plan,
+    name: &str,
+    site: Site,
     prepare: impl FnOnce(),
 ) -> Result<Anchor<'r>, SemaphoreError> {
     let task = ground.task()?;
     let locked = Locked::new(ground, core).map_err(AttachError::from)?;
-    let key = match core.key() {
+    let found = core.key();
+    let key = match found {
         Some(key) if core.form() == plan.form => key,
         Some(_) => return Err(SemaphoreError::OtherKind),
         None => {
             prepare();
-            let key = make(core, plan, me(task))?;
-            drop(locked);
-            made(ground, core, plan, me(task));
-            key
+            make(core, plan, me(task))?
         }
     };
+    drop(locked);
+    watched::named(core, name, site);
+    if found.is_none() {
+        made(ground, core, plan, me(task), site);
+    }
     Ok(Anchor { ground, core, key })
 }
 
@@ -263,7 +288,10 @@ pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, Semaphor
 }
 
 /// After [`make`], when the lock has been released.
-pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>) {
+pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>, site: Site) {
+    if plan.obtained {
+        watched::made(core, site);
+    }
     match plan.form.kind() {
         Kind::Ceiling if plan.obtained => priority::has_ceiling(ground, core, me),
         Kind::Mrsp if plan.obtained => mrsp::made(ground, core, me),

@@ -63,6 +63,7 @@
 //! | `mrsp.rs` `mrsp/` | ceilings of processors, and waiters that lend theirs |
 //! | `ground.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
+//! | `watched.rs` | what the checker is told, on paths that are slow anyway |
 //! | `inspect.rs` | what is seen from outside |
 //!
 //! *Orderings:* what a task did before a release is seen by whoever obtains what was released. *Progress:*
@@ -98,6 +99,8 @@ pub(crate) mod priority;
 mod task;
 pub(crate) mod wait;
 pub(crate) mod wait_queue;
+#[cfg(not(loom))]
+mod watched;
 
 #[cfg(not(loom))]
 pub use binary::{BinaryOptions, BinarySemaphore, Held};

@@ -16,7 +16,6 @@ use super::wait_queue::Locked;
 use super::{Refusal, Wake, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::hook::{Kind, Waiting};
 use crate::mutex::pause;
 use crate::region::Parked;
 use crate::region::wait_record::{
@@ -201,8 +200,6 @@ pub(crate) fn wait<G: Ground>(
             crate::atomic::spin_hint();
             continue;
         }
-        let object = core::ptr::from_ref(core).addr();
-        let _waiting = Waiting::begin(Kind::Semaphore, object, deadline.is_some());
         if ground.park(&record.word, word, deaths, deadline) == Parked::TimedOut {
             return give_up(ground, core, me, Refusal::TimedOut);
         }

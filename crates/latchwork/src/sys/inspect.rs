@@ -4,6 +4,7 @@
 //! a FIFO, a device or a file under a lease; only what turns out to be a regular file is opened
 //! again for reading, and never mapped.
 
+use core::ops::Range;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::{Errno, Result};
@@ -110,6 +111,40 @@ pub(crate) fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
         Some((number, std::fs::read_link(link).ok()?))
     };
     Ok(numbers(&directory)?.into_iter().filter_map(open).collect())
+}
+
+/// A part of a process's memory that others may have, too.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) addresses: Range<u64>,
+    /// Device and inode, which memory without a file has, too.
+    pub(crate) file: (u64, u64),
+    /// Where in that it begins.
+    pub(crate) offset: u64,
+}
+
+/// What a process has mapped to be shared.
+pub(crate) fn shared_memory(process: u32) -> Result<Vec<Memory>> {
+    let maps = std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno(&error))?;
+    // Paths may be any bytes.
+    let lines = maps.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(parse_shared).collect())
+}
+
+fn parse_shared(line: &[u8]) -> Option<Memory> {
+    let line = line.utf8_chunks().next()?.valid();
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    fields.next()?.ends_with('s').then_some(())?;
+    let offset = hex(fields.next()?)?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok()?;
+    Some(Memory {
+        addresses: hex(start)?..hex(end)?,
+        file: (hex(major)? << 32 | hex(minor)?, inode),
+        offset,
+    })
 }
 
 /// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if

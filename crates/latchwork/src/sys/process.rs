@@ -238,6 +238,18 @@ pub(crate) fn is_child(process: impl AsFd) -> bool {
     unsafe { libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), flags) == 0 }
 }
 
+/// Whether the calling process has one thread, and no child that was not reaped; false if that cannot be known.
+pub(crate) fn is_lone() -> bool {
+    // The two that each directory has, and one for each thread.
+    let is_one = rustix::fs::stat(c"/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3);
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    is_one
+        // SAFETY: the kernel writes the variable. Nothing is reaped.
+        && unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) } == -1
+        && last_error() == Errno::CHILD
+}
+
 /// Kills a child that the caller knows not to be reaped yet; `PERM` if it is another user's.
 pub(crate) fn kill_child(pid: u32) -> Result<(), Errno> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;

@@ -7,7 +7,7 @@ use crate::run::{Row, Tasks, fault, thread};
 use crate::{at, each};
 use latchwork::check::{self, Checked, Refused, Refuses, Rule};
 use latchwork::condvar::Condvar;
-use latchwork::mutex::{LockError, Mutex, Protocol, Robust, WaitWake};
+use latchwork::mutex::{LockError, Mutex, Protect, Protocol, Robust, WaitWake};
 use latchwork::sharing::Shared;
 use std::pin::Pin;
 use std::sync::Barrier;
@@ -362,6 +362,17 @@ fn may_be_real_time() -> bool {
 fn inversions() -> Vec<Row> {
     const TASKS: Tasks = &[("high", "", "a"), ("main", "a", "")];
     vec![
+        fault(
+            "a task above the ceiling",
+            Rule::WithinCeiling,
+            &[("main", "", "a")],
+            || {
+                let lock = Checked::<Protect>::named("a", Protect::with_ceiling(10));
+                assert!(set_priority(20));
+                assert!(at!("a", lock.acquire()).is_err());
+                assert!(set_priority(0));
+            },
+        ),
         fault(
             "a real-time task waits for an ordinary one",
             Rule::NoInversion,

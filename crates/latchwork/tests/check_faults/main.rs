@@ -5,10 +5,13 @@
 //! that ends by itself.
 
 mod bounds;
+mod containers;
 mod harmless;
 mod kinds;
 mod live;
+mod lone;
 mod misuse;
+mod objects;
 mod order;
 mod processes;
 mod run;
@@ -21,6 +24,9 @@ fn table() -> Vec<Row> {
         live::rows(),
         order::rows(),
         processes::rows(),
+        objects::rows(),
+        lone::rows(),
+        containers::rows(),
         harmless::rows(),
         bounds::rows(),
     ];

@@ -36,6 +36,7 @@ fn double_unlock<P: Make>() -> Row {
     fn body<P: Make>() {
         let lock = P::checked("a");
         take(&lock);
+        crate::run::mark_release(line!() + 2);
         // SAFETY: held.
         unsafe { lock.release() };
         // SAFETY: the fault.
@@ -260,6 +261,32 @@ fn single_rows() -> Vec<Row> {
                     "a",
                     hook::condvar_begins(condition, mutex, true, hook::Site::caller())
                 );
+            },
+        ),
+        fault(
+            "unlocked after its guard",
+            Rule::NoDoubleUnlock,
+            &[("main", "", "a")],
+            || {
+                let lock = Mutex::from_raw(plain("a"), ());
+                crate::run::mark_release(line!() + 1);
+                let guard = lock.lock();
+                drop(guard);
+                let told = hook::Lock::new((&raw const lock).addr(), hook::Kind::Mutex);
+                let verdict = at!("a", hook::releasing(told, hook::Site::caller()));
+                assert_eq!(verdict, hook::Verdict::NotHeld);
+            },
+        ),
+        fault(
+            "a writer unlocks twice",
+            Rule::NoDoubleUnlock,
+            &[("main", "", "rw")],
+            || {
+                let lock = rwlock("rw");
+                crate::run::mark_release(line!() + 1);
+                drop(lock.write());
+                // SAFETY: the fault.
+                at!("rw", unsafe { lock.raw().unlock_exclusive() });
             },
         ),
         fault(

@@ -2,14 +2,15 @@
 #![allow(unsafe_code)]
 
 use crate::at;
-use crate::run::{Row, fault, name_thread, thread};
-use latchwork::check::{Checked, Rule};
+use crate::run::{Row, fault, harmless, name_thread, thread};
+use latchwork::check::{Checked, Rule, hook};
 use latchwork::mutex::{Mutex, Protocol, Robust, WaitWake};
 use latchwork::region::{Region, RegionOptions, Shareable};
 use latchwork::sharing::Shared;
 use latchwork_testkit::Child;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 type Lock = Checked<WaitWake<Shared>>;
 type RobustLock = Mutex<u32, Robust<Lock>>;
@@ -72,8 +73,155 @@ fn ring(count: usize) {
     }
 }
 
+/// Memory that processes share, of no region: once, or twice at different addresses.
+fn shared_memory<const TIMES: usize>() -> [*mut libc::c_void; TIMES] {
+    // SAFETY: a name, and fresh mappings of that file, which is as long as they are.
+    unsafe {
+        let file = libc::memfd_create(c"plain".as_ptr(), libc::MFD_CLOEXEC);
+        assert!(file >= 0 && libc::ftruncate(file, 4096) == 0);
+        [(); TIMES].map(|()| {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            let at = libc::mmap(
+                std::ptr::null_mut(),
+                4096,
+                access,
+                libc::MAP_SHARED,
+                file,
+                0,
+            );
+            assert_ne!(at, libc::MAP_FAILED);
+            at
+        })
+    }
+}
+
+/// What lies in it.
+struct Plain {
+    locks: [Lock; 2],
+    ready: AtomicU32,
+}
+
+impl Plain {
+    fn new() -> Self {
+        Self {
+            locks: ["a", "b"].map(|name| Checked::named(name, WaitWake::new())),
+            ready: AtomicU32::new(0),
+        }
+    }
+
+    /// Takes one, and when the other is taken by another task, that.
+    fn cross(&self, index: usize) {
+        let names = ["a", "b"];
+        crate::run::mark(names[index], line!() + 1);
+        let _ = self.locks[index].acquire();
+        self.ready.fetch_add(1, SeqCst);
+        while self.ready.load(SeqCst) < 2 {
+            std::thread::yield_now();
+        }
+        crate::run::mark(names[1 - index], line!() + 1);
+        let _ = self.locks[1 - index].acquire();
+    }
+}
+
+/// Takes one of two locks that nobody made, at an address of the process's own, and waits for the other.
+fn cross_told(memory: *mut libc::c_void, index: usize) {
+    let names = ["a", "b"];
+    let lock = |index: usize| {
+        let lock = hook::Lock::new(memory.addr() + 64 * index, hook::Kind::Mutex);
+        let lock = lock.with(hook::Traits::SHARED);
+        hook::initialised(lock, Some(names[index]), hook::Site::caller());
+        lock
+    };
+    let (mine, other) = (lock(index), lock(1 - index));
+    crate::run::mark(names[index], line!() + 1);
+    let site = hook::Site::caller();
+    hook::taken(mine, hook::Mode::Exclusive, hook::How::Locked, site);
+    // SAFETY: zero at first, in memory that stays.
+    let ready = unsafe { &*memory.byte_add(1024).cast::<AtomicU32>() };
+    ready.fetch_add(1, SeqCst);
+    while ready.load(SeqCst) < 2 {
+        std::thread::yield_now();
+    }
+    crate::run::mark(names[1 - index], line!() + 1);
+    let site = hook::Site::caller();
+    let _ = hook::wants(other, hook::Mode::Exclusive, false, site);
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        hook::still_waits();
+    }
+}
+
+/// A task holds one, and another one waits for it, for longer than it takes to look at other processes.
+fn waits_for_long(plain: &Plain, first: usize) {
+    let held = &std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        thread(scope, "holder", move || {
+            let _ = plain.locks[1 - first].acquire();
+            held.wait();
+            std::thread::sleep(Duration::from_millis(250));
+            // SAFETY: taken.
+            unsafe { plain.locks[1 - first].release() };
+        });
+        held.wait();
+        let _ = plain.locks[first].acquire();
+        let _ = plain.locks[1 - first].acquire();
+        // SAFETY: taken.
+        unsafe {
+            plain.locks[1 - first].release();
+            plain.locks[first].release();
+        }
+    });
+}
+
 pub fn rows() -> Vec<Row> {
     vec![
+        fault(
+            "circle through two processes, by locks in no region",
+            Rule::NoDeadlock,
+            &[("one", "a", "b"), ("two", "b", "a")],
+            || {
+                let [memory] = shared_memory();
+                // SAFETY: fresh memory, large enough and aligned to a page.
+                let plain: &Plain = unsafe {
+                    memory.cast::<Plain>().write(Plain::new());
+                    &*memory.cast()
+                };
+                let mut other = Child::fork(|| {
+                    name_thread("two");
+                    plain.cross(1);
+                });
+                name_thread("one");
+                plain.cross(0);
+                other.wait();
+            },
+        ),
+        fault(
+            "the same at different addresses",
+            Rule::NoDeadlock,
+            &[("one", "a", "b"), ("two", "b", "a")],
+            || {
+                let [here, there] = shared_memory();
+                let mut other = Child::fork(|| {
+                    name_thread("two");
+                    cross_told(there, 1);
+                });
+                name_thread("one");
+                cross_told(here, 0);
+                other.wait();
+            },
+        ),
+        harmless("the same addresses in two processes, of their own", || {
+            let plain = Plain::new();
+            // Their places are known from here on, in both.
+            for lock in &plain.locks {
+                let _ = lock.acquire();
+                // SAFETY: taken.
+                unsafe { lock.release() };
+            }
+            let other = Child::fork(|| waits_for_long(&plain, 1));
+            waits_for_long(&plain, 0);
+            other.succeed();
+        }),
         fault(
             "circle through two processes",
             Rule::NoDeadlock,

@@ -59,6 +59,11 @@ pub fn mark(lock: &str, line: u32) {
     say(&format!("M\t{lock}\t{line}\n"));
 }
 
+/// Says that a lock is released in this line, which the finding is to name.
+pub fn mark_release(line: u32) {
+    say(&format!("R\t{line}\n"));
+}
+
 fn reporter(finding: &Finding) {
     let of = |of: &Option<Use>| match of {
         Some(of) => format!("{}\t{}", of.lock.name, of.at),
@@ -68,7 +73,11 @@ fn reporter(finding: &Finding) {
         |task: &TaskText| format!("\t{}\t{}\t{}", task.name, of(&task.holds), of(&task.wants));
     let tasks: String = finding.tasks.iter().map(task).collect();
     let sure = finding.confidence == Confidence::Seen;
-    say(&format!("F\t{}\t{sure}{tasks}\n", finding.rule));
+    let released = finding.released.map_or(String::new(), |released| {
+        let how = if released.by_guard { "guard" } else { "call" };
+        format!("{how} {}", released.at)
+    });
+    say(&format!("F\t{}\t{sure}\t{released}{tasks}\n", finding.rule));
 }
 
 /// Does something that breaks a rule, which is not told.
@@ -82,6 +91,8 @@ pub fn unreported(body: impl FnOnce()) {
 #[derive(Debug)]
 struct Seen {
     rule: String,
+    /// How and where the lock had been released.
+    released: String,
     tasks: Vec<SeenTask>,
 }
 
@@ -96,7 +107,7 @@ impl Seen {
     fn parse(line: &str) -> Self {
         let mut fields = line.split('\t').map(str::to_owned);
         let mut next = || fields.next().unwrap_or_default();
-        let (rule, _sure) = (next(), next());
+        let (rule, _sure, released) = (next(), next(), next());
         let rest: Vec<String> = fields.collect();
         let tasks = rest.chunks(5).map(|task| SeenTask {
             name: task[0].clone(),
@@ -105,6 +116,7 @@ impl Seen {
         });
         Self {
             rule,
+            released,
             tasks: tasks.collect(),
         }
     }
@@ -163,6 +175,7 @@ impl Row {
             body();
         });
         let mut marks = HashSet::new();
+        let mut released = None;
         let mut findings = Vec::new();
         for line in BufReader::new(from).lines() {
             let line = line.expect("text");
@@ -171,6 +184,7 @@ impl Row {
                     let (lock, line) = mark.split_once('\t').unwrap_or_default();
                     marks.insert((lock.to_owned(), line.to_owned()));
                 }
+                Some(("R", line)) => released = line.parse::<u32>().ok(),
                 Some(("F", finding)) => {
                     findings.push(Seen::parse(finding));
                     if self.is_complete(&findings) {
@@ -183,6 +197,7 @@ impl Row {
         let exit = child.wait();
         let ended = exit == Exit::Code(0);
         self.judge(&findings, &marks)
+            .and_then(|()| judge_release(findings.first(), released))
             .and_then(|()| match self.is_fault() || ended {
                 true => Ok(()),
                 false => Err(format!("ended by {exit:?}")),
@@ -221,6 +236,19 @@ impl Row {
             }
             others => Err(format!("not just {rule}: {others:?}")),
         }
+    }
+}
+
+/// Whether the finding names the place of the release before, if that was marked.
+fn judge_release(finding: Option<&Seen>, marked: Option<u32>) -> Result<(), String> {
+    let (Some(finding), Some(line)) = (finding, marked) else {
+        return Ok(());
+    };
+    let seen = finding.released.split(':').nth(1);
+    let seen = seen.and_then(|line| line.parse::<u32>().ok());
+    match seen.is_some_and(|seen| (line..line + 5).contains(&seen)) {
+        true => Ok(()),
+        false => Err(format!("wrong release: {finding:?}, not line {line}")),
     }
 }
 

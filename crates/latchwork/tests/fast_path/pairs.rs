@@ -3,6 +3,7 @@ use core::pin::Pin;
 use latchwork::check::Checked;
 use latchwork::mutex::{Inherit, InheritPlain, Mutex, Robust, Throughput, WaitWake};
 use latchwork::rwlock::RwLock;
+use latchwork::semaphore::BinarySemaphore;
 
 #[unsafe(no_mangle)]
 pub fn pair_wait_wake(lock: &Mutex<u64>) {
@@ -43,6 +44,11 @@ pub fn pair_write(lock: &RwLock<u64>) {
 #[unsafe(no_mangle)]
 pub fn pair_read(lock: &RwLock<u64>) -> u64 {
     *lock.read()
+}
+
+#[unsafe(no_mangle)]
+pub fn pair_semaphore(semaphore: &BinarySemaphore<'_>) {
+    drop(semaphore.obtain());
 }
 
 #[unsafe(no_mangle)]

@@ -440,7 +440,7 @@ fn a_ceiling_and_a_change_of_its_owner_do_not_miss_each_other() {
     let me = region.task_id().unwrap();
     let round = AtomicU32::new(0);
     let done = AtomicU32::new(0);
-    const ROUNDS: u32 = 8_000;
+    const ROUNDS: u32 = 2_000;
     // They are to meet within a few instructions.
     let spin_until = |word: &AtomicU32, value: u32| {
         let mut looks = 0_u32;

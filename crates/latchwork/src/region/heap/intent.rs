@@ -317,6 +317,9 @@ impl Heap {
                     step!();
                 }
                 if unlinked != 0 {
+                    if let Some(block) = NonNull::new(ptr::without_provenance_mut(unlinked)) {
+                        crate::hook::freed(|| self.addresses_of(block));
+                    }
                     owner = self.free_for_dead(dead, unlinked);
                 }
             } else if now == intent.before.load(Relaxed)

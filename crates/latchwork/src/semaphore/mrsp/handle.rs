@@ -7,8 +7,9 @@ use super::super::object::{Core, Discipline, Form, Kind, owner_of};
 use super::super::owned::Told;
 use super::super::wait::Patience;
 use super::super::wait_queue::Locked;
-use super::super::{Priority, priority};
+use super::super::{Priority, priority, watched};
 use crate::atomic::{AtomicU8, Ordering};
+use crate::hook::Site;
 use crate::region::{AttachError, ObjectError, Region, TaskId, fingerprint};
 use crate::sys::scheduling::MAX_CPUS;
 use crate::time::Deadline;
@@ -38,22 +39,33 @@ const FINGERPRINT: u64 = fingerprint(
 pub(crate) fn obtain_at(
     anchor: &Anchor<'_>,
     patience: Patience,
+    site: Site,
     ceiling_on: impl Fn(u32) -> u32,
 ) -> Result<Told, Failure> {
     let Anchor { ground, core, key } = *anchor;
     let task = ground.task()?;
     let _giant = ground.giant();
-    let obtained = super::obtain(ground, core, key, me(task), patience, ceiling_on);
-    Ok(obtained?)
+    let obtain = |patience| super::obtain(ground, core, key, me(task), patience, &ceiling_on);
+    Ok(watched::obtain(core, patience, site, obtain)?)
 }
 
 /// Releases. `torn`: the next owner is to be told, as if this one had died.
 #[cold]
-pub(crate) fn release_from(anchor: &Anchor<'_>, torn: bool) -> Result<(), ReleaseError> {
+pub(crate) fn release_from(
+    anchor: &Anchor<'_>,
+    torn: bool,
+    site: Site,
+) -> Result<(), ReleaseError> {
     let Anchor { ground, core, key } = *anchor;
     let _giant = ground.giant();
-    super::release(ground, core, key, me(anchor.owner_at_hand()?), torn)?;
-    Ok(())
+    let released = anchor.owner_at_hand().and_then(|task| {
+        watched::releases(core, key, me(task), site);
+        Ok(super::release(ground, core, key, me(task), torn)?)
+    });
+    if site != Site::UNKNOWN {
+        watched::has_released(core, key, &released, site);
+    }
+    released
 }
 
 /// Whether waiters of MrsP semaphores can lend their processors, and why not.
@@ -132,24 +144,26 @@ impl<'r> MrspSemaphore<'r> {
     ///
     /// # Errors
     /// See [`SemaphoreError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
         ceiling: Priority,
     ) -> Result<Self, SemaphoreError> {
-        Self::make(region, name, ceiling, false)
+        Self::make(region, name, ceiling, false, Site::caller())
     }
 
     /// As [`Self::create`]; the calling task owns what it makes, and has it to [release](Self::release).
     ///
     /// # Errors
     /// [`SemaphoreError::AboveCeiling`], and as for [`Self::create`].
+    #[track_caller]
     pub fn create_obtained(
         region: &'r Region,
         name: &str,
         ceiling: Priority,
     ) -> Result<Self, SemaphoreError> {
-        Self::make(region, name, ceiling, true)
+        Self::make(region, name, ceiling, true, Site::caller())
     }
 
     fn make(
@@ -157,6 +171,7 @@ impl<'r> MrspSemaphore<'r> {
         name: &str,
         ceiling: Priority,
         obtained: bool,
+        site: Site,
     ) -> Result<Self, SemaphoreError> {
         let (block, bytes) =
             region.raw_object(name, FINGERPRINT, Layout::new::<Shared>(), |block| {
@@ -174,7 +189,7 @@ impl<'r> MrspSemaphore<'r> {
             ceiling: ceiling.get().into(),
             obtained,
         };
-        let anchor = make_in(region.inner(), &shared.core, &plan, || {
+        let anchor = make_in(region.inner(), &shared.core, &plan, name, site, || {
             for place in &shared.ceilings {
                 // Relaxed: published with the key.
                 place.store(ceiling.get(), Ordering::Relaxed);
@@ -190,6 +205,7 @@ impl<'r> MrspSemaphore<'r> {
     ///
     /// # Errors
     /// See [`SemaphoreError`].
+    #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
         let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
         let shared = shared_in(block, bytes)?;
@@ -198,6 +214,7 @@ impl<'r> MrspSemaphore<'r> {
             core: &shared.core,
             key: shared.core.key().ok_or(SemaphoreError::Deleted)?,
         };
+        watched::named(&shared.core, name, Site::caller());
         Ok(Self {
             anchor,
             ceilings: &shared.ceilings,
@@ -209,36 +226,40 @@ impl<'r> MrspSemaphore<'r> {
     /// # Errors
     /// [`ObtainError::Deadlock`], also if the calling task owns it; [`ObtainError::AboveCeiling`],
     /// [`ObtainError::Deleted`], [`ObtainError::Attach`].
+    #[track_caller]
     pub fn obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(None))
+        self.obtain_with(Patience::Until(None), Site::caller())
     }
 
     /// Obtains the semaphore if no task owns it at this moment.
     ///
     /// # Errors
     /// [`ObtainError::WouldBlock`], and as for [`Self::obtain`].
+    #[track_caller]
     pub fn try_obtain(&self) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Try)
+        self.obtain_with(Patience::Try, Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it until `deadline`, also while the task helps.
     ///
     /// # Errors
     /// [`ObtainError::TimedOut`], and as for [`Self::obtain`].
+    #[track_caller]
     pub fn obtain_until(&self, deadline: Deadline) -> Result<MrspHeld<'r>, ObtainError> {
-        self.obtain_with(Patience::Until(Some(deadline)))
+        self.obtain_with(Patience::Until(Some(deadline)), Site::caller())
     }
 
     /// Obtains the semaphore, waiting for it for at most `timeout`.
     ///
     /// # Errors
     /// As for [`Self::obtain_until`].
+    #[track_caller]
     pub fn obtain_for(&self, timeout: Duration) -> Result<MrspHeld<'r>, ObtainError> {
         self.obtain_until(Deadline::after(timeout))
     }
 
-    fn obtain_with(&self, patience: Patience) -> Result<MrspHeld<'r>, ObtainError> {
-        let told = obtain_at(&self.anchor, patience, |processor| {
+    fn obtain_with(&self, patience: Patience, site: Site) -> Result<MrspHeld<'r>, ObtainError> {
+        let told = obtain_at(&self.anchor, patience, site, |processor| {
             self.recorded_ceiling(processor as usize)
         })?;
         Ok(MrspHeld {
@@ -254,8 +275,9 @@ impl<'r> MrspSemaphore<'r> {
     ///
     /// # Errors
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
+    #[track_caller]
     pub fn release(&self) -> Result<(), ReleaseError> {
-        release_from(&self.anchor, false)
+        release_from(&self.anchor, false, Site::caller())
     }
 
     /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
@@ -263,8 +285,9 @@ impl<'r> MrspSemaphore<'r> {
     ///
     /// # Errors
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
+    #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete()
+        self.anchor.delete(Site::caller())
     }
 
     /// The ceiling of a processor, by its number.
@@ -403,6 +426,7 @@ impl Drop for MrspHeld<'_> {
         end_of_guard(release_from(
             &self.semaphore.anchor,
             std::thread::panicking(),
+            Site::UNKNOWN,
         ));
     }
 }
