@@ -38,7 +38,7 @@ frozen! {
     RwLock<()>: 8, 8; RwLock<(), Shared>: 8, 8;
     RobustRwLock<()>: 1088, 64;
     Condvar: 24, 8; Condvar<Shared>: 24, 8;
-    Completion: 8, 4; Completion<Shared>: 8, 4;
+    Completion: 8, 8; Completion<Shared>: 8, 8;
     Barrier: 8, 4; Barrier<Shared>: 8, 4;
     Once: 48, 8;
 }

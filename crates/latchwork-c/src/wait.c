@@ -180,25 +180,41 @@ int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int c
 
 /* ---- semaphores and completions ---- */
 
-struct counter {
-	uint32_t count;
-	uint32_t waiters;
-};
-
 struct asleep {
-	struct counter *counter;
+	uint64_t *state;
 	unsigned shared;
 };
 
 static void leave(void *argument)
 {
 	struct asleep *asleep = argument;
-	struct counter *counter = asleep->counter;
-	/* Sequentially consistent: this waiter's wake-up may have been for the token that is there. */
-	__atomic_fetch_sub(&counter->waiters, 1, __ATOMIC_SEQ_CST);
-	if (LATCHWORK_TWIN != 2 && __atomic_load_n(&counter->count, __ATOMIC_SEQ_CST) != 0 &&
-	    __atomic_load_n(&counter->waiters, __ATOMIC_SEQ_CST) != 0)
-		lw__wake(&counter->count, 1, asleep->shared);
+	/* Relaxed: it hands nothing over but the wake-up, which may have been for the token that is there. */
+	uint64_t before = __atomic_fetch_sub(asleep->state, 1, __ATOMIC_RELAXED);
+	if (LATCHWORK_TWIN != 2 && before >> 32 != 0 && (uint32_t)before > 1)
+		lw__wake(lw__tokens(asleep->state), 1, asleep->shared);
+}
+
+/* Takes a token (0), or counts the calling thread among the waiters (EAGAIN), in one step. */
+static int take_or_enter(uint64_t *state)
+{
+	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED), next;
+	do
+		/* Who was killed as it waited is still counted, and must not carry into the tokens. */
+		next = now >> 32 != 0 ? lw__taken(now) : now + ((uint32_t)now != UINT32_MAX);
+	while (!__atomic_compare_exchange_n(state, &now, next, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	return now >> 32 != 0 ? 0 : EAGAIN;
+}
+
+/* Takes a token and leaves the waiters, in one step: afterwards the memory may be gone. EAGAIN: there is none. */
+static int take_and_leave(uint64_t *state, int gives_up)
+{
+	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED), next;
+	do {
+		if (now >> 32 == 0 && !gives_up)
+			return EAGAIN;
+		next = (now >> 32 != 0 ? lw__taken(now) : now) - 1;
+	} while (!__atomic_compare_exchange_n(state, &now, next, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
+	return now >> 32 != 0 ? 0 : EAGAIN;
 }
 
 static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared)
@@ -211,19 +227,19 @@ static int sleep_on_count(const struct latchwork_call *kernel, unsigned shared)
 
 int lw__take(void *object, unsigned shared, unsigned how, int clock, const struct timespec *time)
 {
-	struct counter *counter = object;
+	uint64_t *state = object;
 	struct latchwork_call kernel = {0};
-	struct asleep asleep = {counter, shared};
-	int error;
+	struct asleep asleep = {state, shared};
+	int error, gives_up;
 
-	if (counter == NULL)
+	if (state == NULL)
 		return EINVAL;
 	pthread_testcancel();
-	if (lw__trytake(&counter->count) == 0)
+	if (lw__trytake(state) == 0)
 		return 0;
 	if (how == LW__TRY)
 		return EAGAIN;
-	kernel.word = &counter->count;
+	kernel.word = lw__tokens(state);
 	kernel.operation = shared ? FUTEX_WAIT_BITSET : FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG;
 	kernel.deadline = LATCHWORK_NEVER;
 	error = how == LW__UNTIL ? read_time(clock, time, &kernel.deadline) : 0;
@@ -232,16 +248,16 @@ int lw__take(void *object, unsigned shared, unsigned how, int clock, const struc
 	/* The kernel restarts a sleep without a deadline after a handler that was installed with SA_RESTART. */
 	if (how == LW__INTERRUPTIBLE)
 		kernel.deadline = INT64_MAX;
+	if (take_or_enter(state) == 0)
+		return 0;
 	for (;;) {
-		/* Sequentially consistent: who adds a token looks at this afterwards. */
-		__atomic_fetch_add(&counter->waiters, 1, __ATOMIC_SEQ_CST);
 		pthread_cleanup_push(leave, &asleep);
 		error = sleep_on_count(&kernel, shared);
 		pthread_cleanup_pop(0);
-		__atomic_fetch_sub(&counter->waiters, 1, __ATOMIC_RELAXED);
-		if (lw__trytake(&counter->count) == 0)
+		gives_up = error == ETIMEDOUT || (error == EINTR && how == LW__INTERRUPTIBLE);
+		if (take_and_leave(state, gives_up) == 0)
 			return 0;
-		if (error == ETIMEDOUT || (error == EINTR && how == LW__INTERRUPTIBLE))
+		if (gives_up)
 			return error;
 	}
 }

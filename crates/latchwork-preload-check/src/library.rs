@@ -3,12 +3,12 @@
 #![allow(unsafe_code)]
 
 use crate::entry::entry;
-use latchwork_interpose::errno::keeping_errno;
 use crate::take::site;
 use crate::{real, start};
 use core::ffi::{c_int, c_void};
 use core::ops::Range;
 use latchwork::check::hook;
+use latchwork_interpose::errno::keeping_errno;
 use libc::{dl_phdr_info, size_t};
 
 entry! {

@@ -3,8 +3,8 @@
 
 use crate::entry::entry;
 use crate::object::{self, Mutex};
-use crate::take::{attempt, destroy, knows_clock, make, release, site, take, wait_patiently};
 use crate::real;
+use crate::take::{attempt, destroy, knows_clock, make, release, site, take, wait_patiently};
 use core::ffi::{c_int, c_void};
 use latchwork::check::hook::{self, How, Mode};
 use latchwork_interpose::mutexes::to_c11;

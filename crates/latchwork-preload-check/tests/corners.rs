@@ -4,29 +4,10 @@ use latchwork_testkit::{Leftover, output_of};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Compiles a program of this directory; `None`, and a line, where there is no C compiler.
+/// Compiles a program of this directory.
 fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
-    let program = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
-    let leftover = Leftover::new(program.clone());
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let built = Command::new(&compiler)
-        .args(["-O1", "-fno-builtin", "-pthread", "-o"])
-        .args([program.as_os_str(), source.as_os_str()])
-        .args(options)
-        .status();
-    match built {
-        Ok(status) => {
-            assert!(status.success(), "{}", source.display());
-            Some((program, leftover))
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
-            None
-        }
-    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    latchwork_testkit::compile(&directory.join(source), name, options)
 }
 
 /// Runs a case, with a library that is loaded behind the checker, and set to work before it.
@@ -38,14 +19,15 @@ fn goes_well(case: &str, behind: Option<&str>) {
 fn findings(case: &str, behind: Option<&str>, library: &str) -> String {
     let library_name = behind.and_then(|source| source.rsplit('/').next());
     let name = |what: &str| format!("{case}-{}-{what}", library_name.unwrap_or("alone"));
-    let Some((program, _leftover)) = compile("corners.c", &name("corners"), &[]) else {
+    let Some((program, _leftover)) = compile("corners.c", &name("corners"), &["-fno-builtin"])
+    else {
         return String::new();
     };
     // The interposer that Cargo has built for this test.
     let test = std::env::current_exe().unwrap();
     let checker = test.with_file_name("liblatchwork_preload_check.so");
     let mut preload = checker.into_os_string();
-    let shared = ["-shared", "-fPIC"];
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
     let behind = behind.and_then(|source| compile(source, &name("behind"), &shared));
     if let Some((behind, _)) = &behind {
         preload.push(":");
@@ -104,7 +86,7 @@ fn an_allocator_may_lock_and_is_not_asked_what_it_does_not_say() {
 
 #[test]
 fn what_is_loaded_where_something_was_unloaded_has_locks_of_its_own() {
-    let shared = ["-shared", "-fPIC"];
+    let shared = ["-shared", "-fPIC", "-fno-builtin"];
     let Some((one, _one)) = compile("order.c", "one.so", &shared) else {
         return;
     };

@@ -4,29 +4,10 @@ use latchwork_testkit::{Leftover, output_of};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Compiles a program of this directory; `None`, and a line, where there is no C compiler.
+/// Compiles a program of this directory.
 fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(source);
-    let program = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
-    let leftover = Leftover::new(program.clone());
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let built = Command::new(&compiler)
-        .args(["-O1", "-pthread", "-o"])
-        .args([program.as_os_str(), source.as_os_str()])
-        .args(options)
-        .status();
-    match built {
-        Ok(status) => {
-            assert!(status.success(), "{}", source.display());
-            Some((program, leftover))
-        }
-        Err(error) => {
-            eprintln!("skipped: no C compiler ({}): {error}", compiler.display());
-            None
-        }
-    }
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    latchwork_testkit::compile(&directory.join(source), name, options)
 }
 
 /// Runs a case with each lock.

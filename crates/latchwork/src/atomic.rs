@@ -81,11 +81,19 @@ mod of_loom {
             &self.0
         }
 
+        /// Its memory goes to somebody else: an access that may come later is reported.
+        #[track_caller]
+        pub(crate) fn end(&mut self) {
+            self.0.with_mut(|_| ());
+        }
+
         forward! {
             load(order: Ordering) -> u64;
             store(value: u64, order: Ordering) -> ();
             swap(value: u64, order: Ordering) -> u64;
             fetch_sub(value: u64, order: Ordering) -> u64;
+            fetch_and(value: u64, order: Ordering) -> u64;
+            fetch_or(value: u64, order: Ordering) -> u64;
             compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
             compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
         }

@@ -14,7 +14,8 @@
 //! will never arrive is waited for: use the timed wait, which withdraws. If the last one is killed
 //! between opening and waking, in a region its death wakes the others (if its process has a task
 //! there: see `sleep.rs`; one that ever waited is one). *Rounds* wrap after 65,536,
-//! which a sleeper would have to miss whole. *Frozen:* size 8, alignment 4.
+//! which a sleeper would have to miss whole. *Lifetime:* sleepers look
+//! at the word after the opening, so it must last until all have returned. *Frozen:* size 8, alignment 4.
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Kind, Waiting};
@@ -37,6 +38,9 @@ const ROUND: u32 = 1 << 16;
 ///     START.wait();
 /// });
 /// ```
+///
+/// It may be freed when all of its tasks have returned, not as soon as one has: who slept looks at it once
+/// more.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Barrier<S: Sharing = Private> {
@@ -101,7 +105,9 @@ impl<S: Sharing> Barrier<S> {
     }
 
     fn wait_inner(&self, deadline: Option<Deadline>) -> Option<bool> {
-        let last = |word: u32| (word & ARRIVED) + 1 == self.tasks;
+        // Read now: when it has opened, the barrier is looked at no more by who opens it.
+        let tasks = self.tasks;
+        let last = |word: u32| (word & ARRIVED) + 1 == tasks;
         let arrive = |word: u32| {
             Some(if last(word) {
                 (word & !ARRIVED).wrapping_add(ROUND)

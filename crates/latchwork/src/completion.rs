@@ -2,24 +2,35 @@
 //!
 //! Source: `Documentation/scheduler/completion.rst` of Linux.
 //!
-//! | `done` | meaning | changed by |
+//! One word of 64 bits has two halves.
+//!
+//! | half | meaning | changed by |
 //! | --- | --- | --- |
-//! | 0 | nothing is done | [`Completion::reset`]; the last token taken |
-//! | n | n tokens, one for a waiter each | `complete` (Release): +1; a waiter (Acquire): −1 |
-//! | `ALL` | done for everybody, until reset | `complete_all` (Release) |
+//! | done (high) | 0: nothing is done; n: n tokens, one for a waiter each; `ALL`: for everybody | +1 by `complete`, `ALL` by `complete_all` (both Release); −1 by who takes a token (Acquire); 0 by `reset` |
+//! | waiters (low) | at least as many as sleep, or are about to | +1 by a waiter that found nothing done; −1 in the step that takes its token, or gives up |
 //!
-//! *No wake-up is lost.* A waiter counts itself, then sleeps while `done` is 0, which the kernel
-//! compares. A completer adds its token, then looks at the count. Both are SeqCst: either the
-//! completer sees the waiter, and wakes it, or the waiter's sleep sees the token.
+//! *No wake-up is lost.* A waiter counts itself in the step that finds nothing done, then sleeps while
+//! the high half is 0, which the kernel compares. A completer learns from the step that adds its token
+//! how many wait. The steps are read-modify-writes of one word, and have an order: if the waiter's comes
+//! first, the completer wakes; otherwise the waiter finds the token.
 //!
-//! *Death:* a waiter that is killed takes no token. In a region its death wakes the other waiters,
+//! *Lifetime.* A completer's last access is the step that makes its token visible; after it the kernel
+//! gets the address alone, which may be anybody's by then. A waiter's is the step that takes the token.
+//! So a waiter that has returned may free the completion at once, if nobody else waits or is going to
+//! complete it. After `complete_all` that is when all waiters have returned.
+//!
+//! *Orderings:* Release to Acquire, through a chain of read-modify-writes. Nothing writes otherwise.
+//!
+//! *Death:* a waiter that is killed takes no token, and stays counted: that costs needless wake-ups. In a
+//! region its death wakes the other waiters,
 //! should it have consumed a wake-up; so does that of a completer between token and wake-up, if its
 //! process has a task of the region (see `sleep.rs`). One that dies first completes nothing.
-//! *Frozen:* size 8, alignment 4, zero = nothing done. *Cost:* `complete` without waiters is one
+//! *Frozen:* size 8, alignment 8, zero = nothing done. *Cost:* `complete` without waiters is one
 //! read-modify-write; `wait` for what is done, one compare-and-swap. *Checked by:*
-//! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines; negative twins).
+//! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines, waiters that free it;
+//! negative twins).
 
-use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Kind, Waiting};
 #[cfg(not(loom))]
 use crate::sharing::Shared;
@@ -29,6 +40,24 @@ use crate::time::Deadline;
 use core::marker::PhantomData;
 
 const ALL: u32 = u32::MAX;
+const TOKEN: u64 = 1 << 32;
+
+fn done_in(state: u64) -> u32 {
+    (state >> 32) as u32
+}
+
+fn waiters_in(state: u64) -> u32 {
+    state as u32
+}
+
+/// What is left when one of the tokens is taken, if there is one.
+fn taken(state: u64) -> Option<u64> {
+    match done_in(state) {
+        0 => None,
+        ALL => Some(state),
+        _ => Some(state - TOKEN),
+    }
+}
 
 /// Something that will be done, once, several times, or for everybody.
 ///
@@ -42,11 +71,14 @@ const ALL: u32 = u32::MAX;
 /// });
 /// assert!(!LOADED.try_wait());
 /// ```
+///
+/// A waiter that has returned may free it, or unmap its memory, at once, though the call that let it pass
+/// has not returned, if nobody else waits and it will not be completed again. After
+/// [`Self::complete_all`] all waiters must have returned.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Completion<S: Sharing = Private> {
-    done: AtomicU32,
-    waiters: AtomicU32,
+    state: AtomicU64,
     sharing: PhantomData<S>,
 }
 
@@ -84,62 +116,62 @@ impl<S: Sharing> Completion<S> {
         /// Nothing is done yet.
         #[must_use]
         pub fn new_in() -> Self {
-            Self { done: AtomicU32::new(0), waiters: AtomicU32::new(0), sharing: PhantomData }
+            Self { state: AtomicU64::new(0), sharing: PhantomData }
         }
     }
 
     /// Lets one waiter pass, now or later. Safe in a signal handler.
     pub fn complete(&self) {
-        // SeqCst (includes Release): pairs with the waiter's Acquire, and orders the look at
-        // `waiters` behind it.
-        let order = unless_fault!(CompleteRelaxed, Ordering::SeqCst, Ordering::Relaxed);
-        let before = self.done.fetch_update(order, Ordering::Relaxed, |done| {
-            (done < ALL - 1).then(|| done + 1)
+        // Release: pairs with the waiter's Acquire.
+        let order = unless_fault!(CompleteRelaxed, Ordering::Release, Ordering::Relaxed);
+        let before = self.state.fetch_update(order, Ordering::Relaxed, |state| {
+            (done_in(state) < ALL - 1).then(|| state + TOKEN)
         });
-        if before.is_ok() && self.waiting() > unless_fault!(CompleterSkipsSingleWaiter, 0, 1) {
-            futex::wake(&raw const self.done, 1, S::FLAG);
+        if let Ok(before) = before {
+            self.wake(before, 1);
         }
     }
 
     /// Lets all waiters pass, now and later, until [`Self::reset`]. Safe in a signal handler.
     pub fn complete_all(&self) {
-        self.done.store(ALL, Ordering::SeqCst);
-        if self.waiting() != 0 {
-            futex::wake(&raw const self.done, u32::MAX, S::FLAG);
-        }
+        // Release: as above.
+        let before = self
+            .state
+            .fetch_or(u64::from(ALL) << 32, Ordering::Release);
+        self.wake(before, u32::MAX);
     }
 
-    /// How many wait, seen after `done` was changed.
-    fn waiting(&self) -> u32 {
-        // Loom knows a single order of fences only, not of loads.
-        #[cfg(loom)]
-        if !crate::model::has(crate::model::Fault::CompleterLooksUnordered) {
-            crate::atomic::fence(Ordering::SeqCst);
+    /// Wakes so many of those who waited when `done` was changed. From here on the word may be gone.
+    fn wake(&self, before: u64, count: u32) {
+        let seen = unless_fault!(
+            CompleterLooksAgain,
+            before,
+            self.state.load(Ordering::Relaxed)
+        );
+        if waiters_in(seen) > unless_fault!(CompleterSkipsSingleWaiter, 0, 1) {
+            futex::wake_high(&raw const self.state, count, u32::MAX, S::FLAG);
         }
-        self.waiters.load(Ordering::SeqCst)
     }
 
     /// Nothing is done any more.
     pub fn reset(&self) {
-        self.done.store(0, Ordering::Relaxed);
+        // Relaxed: it hands nothing over.
+        self.state
+            .fetch_and(u64::from(u32::MAX), Ordering::Relaxed);
     }
 
     /// Whether a waiter would pass at this moment.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire) != 0
+        // Acquire: pairs with the completer's Release.
+        done_in(self.state.load(Ordering::Acquire)) != 0
     }
 
     /// Takes a token if there is one at this moment.
     pub fn try_wait(&self) -> bool {
-        let take = |done| match done {
-            0 => None,
-            ALL => Some(ALL),
-            tokens => Some(tokens - 1),
-        };
-        // Acquire: pairs with the completer's Release.
-        self.done
-            .fetch_update(Ordering::Acquire, Ordering::Acquire, take)
+        // Acquire: pairs with the completer's Release. Relaxed: nothing is taken.
+        self.state
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, taken)
             .is_ok()
     }
 
@@ -160,19 +192,50 @@ impl<S: Sharing> Completion<S> {
     }
 
     fn wait_inner(&self, deadline: Option<Deadline>) -> bool {
+        let take_or_enter = |state| {
+            // Saturating: those who were killed must not carry into the tokens.
+            let entered = || state + u64::from(waiters_in(state) != u32::MAX);
+            Some(taken(state).unwrap_or_else(entered))
+        };
+        // Acquire: pairs with the completer's Release.
+        let (Ok(before) | Err(before)) =
+            self.state
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, take_or_enter);
+        if done_in(before) != 0 {
+            return true;
+        }
         loop {
-            if self.try_wait() {
-                return true;
-            }
-            // SeqCst: see above.
-            self.waiters.fetch_add(1, Ordering::SeqCst);
-            let object = core::ptr::from_ref(self).addr();
-            let _waiting = Waiting::begin(Kind::Completion, object, deadline.is_some());
-            let ended = crate::sleep::sleep(&self.done, 0, S::FLAG, deadline);
-            self.waiters.fetch_sub(1, Ordering::Relaxed);
-            if ended == Wait::TimedOut {
-                return self.try_wait();
+            let gives_up = self.sleep(deadline) == Wait::TimedOut;
+            let leave = |state| match taken(state) {
+                Some(left) => Some(left - 1),
+                None => gives_up.then(|| state - 1),
+            };
+            // Acquire: as above. Relaxed: it goes on waiting.
+            let before = self
+                .state
+                .fetch_update(Ordering::Acquire, Ordering::Relaxed, leave);
+            if let Ok(before) = before {
+                return done_in(before) != 0;
             }
         }
+    }
+
+    /// Sleeps while nothing is done; may return without cause.
+    fn sleep(&self, deadline: Option<Deadline>) -> Wait {
+        let object = core::ptr::from_ref(self).addr();
+        let _waiting = Waiting::begin(Kind::Completion, object, deadline.is_some());
+        #[cfg(not(loom))]
+        return crate::sleep::sleep(futex::high_word(&self.state), 0, S::FLAG, deadline);
+        #[cfg(loom)]
+        return futex::wait_high(&self.state, 0, u32::MAX, S::FLAG, deadline).0;
+    }
+}
+
+#[cfg(loom)]
+impl<S: Sharing> Completion<S> {
+    /// Its memory goes to somebody else, in a model.
+    #[track_caller]
+    pub fn end(&mut self) {
+        self.state.end();
     }
 }

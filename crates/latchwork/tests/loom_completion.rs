@@ -1,10 +1,10 @@
 //! Models of the completion: `src/completion.rs` under the model checker.
 //!
 //! Properties: no completion is lost (a lost one ends as loom's deadlock), and what the completer
-//! wrote before, the waiter sees. Every model has a negative twin.
+//! wrote before, the waiter sees; and nobody accesses the completion when it may be gone. Every model has
+//! a negative twin.
 //!
-//! Left out: `reset`, more than two waiters. Loom has no single order of SeqCst loads: a fence takes
-//! the place of the completer's.
+//! Left out: `reset`, more than two waiters.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -13,6 +13,7 @@ use latchwork::model::{SOON, Scene};
 use latchwork::negative_twin;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread::{self, JoinHandle};
 
 struct Shared {
@@ -99,6 +100,85 @@ fn one_of_two_gives_up() {
     assert!(!shared.done.is_done());
 }
 
+/// A completion that its last waiter frees.
+struct Brief {
+    done: core::cell::UnsafeCell<Completion>,
+    waiting: AtomicU32,
+}
+
+// SAFETY: that nobody accesses it when it is freed is what is checked.
+unsafe impl Sync for Brief {}
+// SAFETY: as above.
+unsafe impl Send for Brief {}
+
+impl Brief {
+    fn new(waiters: u32) -> Arc<Self> {
+        Arc::new(Self {
+            done: core::cell::UnsafeCell::new(Completion::new_in()),
+            waiting: AtomicU32::new(waiters),
+        })
+    }
+
+    fn done(&self) -> &Completion {
+        // SAFETY: freed after the last waiter has returned only.
+        unsafe { &*self.done.get() }
+    }
+
+    fn waiter(brief: &Arc<Self>) -> JoinHandle<()> {
+        let brief = Arc::clone(brief);
+        thread::spawn(move || {
+            brief.done().wait();
+            if brief.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
+                // SAFETY: all waiters have returned; loom reports who is not through with it.
+                unsafe { (*brief.done.get()).end() };
+            }
+        })
+    }
+}
+
+fn one_frees_at_once() {
+    let brief = Brief::new(1);
+    let waiter = Brief::waiter(&brief);
+    brief.done().complete();
+    waiter.join().unwrap();
+}
+
+fn the_last_of_two_frees() {
+    let brief = Brief::new(2);
+    let waiters = [Brief::waiter(&brief), Brief::waiter(&brief)];
+    brief.done().complete();
+    brief.done().complete();
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.join().unwrap());
+}
+
+fn the_last_of_all_frees() {
+    let brief = Brief::new(2);
+    let waiters = [Brief::waiter(&brief), Brief::waiter(&brief)];
+    brief.done().complete_all();
+    waiters
+        .into_iter()
+        .for_each(|waiter| waiter.join().unwrap());
+}
+
+#[test]
+fn a_waiter_that_has_returned_may_free_it() {
+    for spurious in [0, 1] {
+        Scene {
+            spurious,
+            ..Scene::default()
+        }
+        .explore(None, one_frees_at_once);
+    }
+}
+
+#[test]
+fn the_last_of_two_waiters_may_free_it() {
+    Scene::default().explore(Some(3), the_last_of_two_frees);
+    Scene::default().explore(Some(3), the_last_of_all_frees);
+}
+
 #[test]
 fn no_completion_is_lost_with_one_waiter() {
     for spurious in [0, 1] {
@@ -148,9 +228,17 @@ negative_twin!(
 );
 
 negative_twin!(
-    twin_look_that_overtakes_the_token_is_found,
-    CompleterLooksUnordered,
-    "deadlock",
+    twin_completer_that_looks_again_is_found,
+    CompleterLooksAgain,
+    "Causality violation",
     None,
-    one_waits
+    one_frees_at_once
+);
+
+negative_twin!(
+    twin_completer_of_all_that_looks_again_is_found,
+    CompleterLooksAgain,
+    "Causality violation",
+    Some(3),
+    the_last_of_all_frees
 );

@@ -112,6 +112,57 @@ fn a_killed_waiter_takes_no_token() {
     assert!(done.wait_until(far()));
 }
 
+/// The completer gets a fault otherwise.
+#[test]
+fn a_waiter_may_unmap_the_completion_as_soon_as_it_has_returned() {
+    const ROUNDS: usize = 5_000;
+    const PAGE: usize = 4096;
+    let _trial = Trial::begin("a_waiter_may_unmap_the_completion_as_soon_as_it_has_returned");
+    // SAFETY: new memory.
+    let pages = unsafe {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        libc::mmap(core::ptr::null_mut(), ROUNDS * PAGE, access, kind, -1, 0)
+    };
+    assert_ne!(pages, libc::MAP_FAILED);
+    let first = pages.addr();
+    let page = |round| core::ptr::with_exposed_provenance_mut::<u8>(first + round * PAGE);
+    // SAFETY: zero is a completion of which nothing is done; it is there until it is unmapped below.
+    let done = |round| unsafe { &*page(round).cast::<Completion>() };
+    pages.expose_provenance();
+    let turn = AtomicU32::new(0);
+    let spin_until = |is_so: &dyn Fn() -> bool| {
+        for spins in 1_u32.. {
+            if is_so() {
+                return;
+            }
+            if spins % 100 == 0 {
+                thread::yield_now();
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                spin_until(&|| turn.load(Ordering::Acquire) as usize > round);
+                // Sometimes the waiter is still on its way to sleep.
+                (0..round % 256).for_each(|_| core::hint::spin_loop());
+                done(round).complete();
+            }
+        });
+        for round in 0..ROUNDS {
+            turn.store(round as u32 + 1, Ordering::Release);
+            if round % 2 == 0 {
+                done(round).wait();
+            } else {
+                spin_until(&|| done(round).try_wait());
+            }
+            // SAFETY: whoever completes it is through with it.
+            assert_eq!(unsafe { libc::munmap(page(round).cast(), PAGE) }, 0);
+        }
+    });
+}
+
 // Barrier
 
 #[test]
@@ -320,10 +371,10 @@ static MEET: Barrier<Shared> = Barrier::shared(1);
 fn all_can_be_statics_and_have_the_promised_sizes() {
     Pin::static_ref(&ONCE).call(|| DONE.complete()).unwrap();
     assert!(DONE.try_wait() && MEET.wait());
-    assert_eq!((size_of::<Completion>(), align_of::<Completion>()), (8, 4));
+    assert_eq!((size_of::<Completion>(), align_of::<Completion>()), (8, 8));
     assert_eq!((size_of::<Barrier>(), align_of::<Barrier>()), (8, 4));
     assert_eq!((size_of::<Once>(), align_of::<Once>()), (48, 8));
-    // SAFETY: two integers.
+    // SAFETY: an integer.
     let zeroed: Completion = unsafe { core::mem::zeroed() };
     assert!(!zeroed.is_done());
 }

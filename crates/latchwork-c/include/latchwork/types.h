@@ -114,12 +114,12 @@ LW__ASSERT(sizeof(lw_robust_rwlock_t) == 64 * (1 + LW_ROBUST_READERS), "lw_robus
 LW__CONDITION(lw_cond);
 LW__CONDITION(lw_shared_cond);
 
+/* Tokens in the high half, waiters in the low one: who adds a token learns in one step whether to wake. */
 #define LW__COUNTER(name)                                                                             \
 	typedef struct name {                                                                         \
-		uint32_t lw_count;                                                                    \
-		uint32_t lw_waiters;                                                                  \
+		uint64_t lw_state;                                                                    \
 	} name##_t;                                                                                   \
-	LW__ASSERT(sizeof(name##_t) == 8 && offsetof(name##_t, lw_waiters) == 4, #name " is frozen")
+	LW__ASSERT(sizeof(name##_t) == 8 && __alignof__(name##_t) == 8, #name " is frozen")
 LW__COUNTER(lw_sem);
 LW__COUNTER(lw_shared_sem);
 LW__COUNTER(lw_completion);
@@ -171,10 +171,10 @@ LW__ASSERT(sizeof(lw_once_t) == 48 && offsetof(lw_once_t, lw_lock) == 8, "lw_onc
 #define LW_ROBUST_RWLOCK_INITIALIZER {{LW__SEAT, LW__SEATS4, LW__SEATS4, LW__SEATS4, LW__SEATS4}}
 #define LW_COND_INITIALIZER {0, 0, 0, 0, 0}
 #define LW_SHARED_COND_INITIALIZER {0, 0, 0, 0, 0}
-#define LW_SEM_INITIALIZER(count) {(count), 0}
-#define LW_SHARED_SEM_INITIALIZER(count) {(count), 0}
-#define LW_COMPLETION_INITIALIZER {0, 0}
-#define LW_SHARED_COMPLETION_INITIALIZER {0, 0}
+#define LW_SEM_INITIALIZER(count) {(uint64_t)(count) << 32}
+#define LW_SHARED_SEM_INITIALIZER(count) {(uint64_t)(count) << 32}
+#define LW_COMPLETION_INITIALIZER {0}
+#define LW_SHARED_COMPLETION_INITIALIZER {0}
 #define LW_BARRIER_INITIALIZER(tasks) {0, (tasks)}
 #define LW_SHARED_BARRIER_INITIALIZER(tasks) {0, (tasks)}
 #define LW_ONCE_INITIALIZER {0, 0, LW__LISTED_INITIALIZER(0)}

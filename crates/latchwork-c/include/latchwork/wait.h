@@ -116,28 +116,40 @@ LW_INLINE LW_UNCHECKED int lw_cond_clockwait(lw_cond_t *cond, lw_mutex_t *mutex,
 
 #ifndef __CHECKER__
 #define LW__DONE_FOR_ALL UINT32_MAX
+#define LW__TOKEN ((uint64_t)1 << 32)
 
-LW_INLINE int lw__trytake(uint32_t *count)
+/* The half that is slept on: an address, which may be stale. */
+LW_INLINE const void *lw__tokens(const uint64_t *state)
 {
-	uint32_t now = __atomic_load_n(count, __ATOMIC_RELAXED);
-	while (now != 0) {
-		uint32_t to = now == LW__DONE_FOR_ALL ? now : now - 1;
-		if (__atomic_compare_exchange_n(count, &now, to, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+	return (const char *)state + (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? 4 : 0);
+}
+
+/* What is left when one of the tokens is taken. There is one. */
+LW_INLINE uint64_t lw__taken(uint64_t state)
+{
+	return state >> 32 == LW__DONE_FOR_ALL ? state : state - LW__TOKEN;
+}
+
+/* Acquire: pairs with the release of who added the token. */
+LW_INLINE int lw__trytake(uint64_t *state)
+{
+	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED);
+	while (now >> 32 != 0)
+		if (__atomic_compare_exchange_n(state, &now, lw__taken(now), 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
 			return 0;
-	}
 	return EAGAIN;
 }
 
-/* Sequentially consistent: a waiter counts itself, then looks at the count that is raised here. */
-LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigned shared)
+/* When the token can be seen, whoever takes it may free the memory: afterwards only the address is used. */
+LW_INLINE int lw__add(uint64_t *state, uint32_t most, unsigned shared)
 {
-	uint32_t now = __atomic_load_n(count, __ATOMIC_RELAXED);
+	uint64_t now = __atomic_load_n(state, __ATOMIC_RELAXED);
 	do {
-		if (now >= most)
+		if (now >> 32 >= most)
 			return EOVERFLOW;
-	} while (!__atomic_compare_exchange_n(count, &now, now + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));
-	if (LW__UNLIKELY(__atomic_load_n(waiters, __ATOMIC_SEQ_CST) != 0))
-		lw__wake(count, 1, shared);
+	} while (!__atomic_compare_exchange_n(state, &now, now + LW__TOKEN, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
+	if (LW__UNLIKELY((uint32_t)now != 0))
+		lw__wake(lw__tokens(state), 1, shared);
 	return 0;
 }
 
@@ -146,7 +158,7 @@ LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigne
 	{                                                                                             \
 		if (it == NULL)                                                                       \
 			return EINVAL;                                                                \
-		return __atomic_load_n(&it->lw_waiters, __ATOMIC_RELAXED) != 0 ? EBUSY : 0;           \
+		return (uint32_t)__atomic_load_n(&it->lw_state, __ATOMIC_RELAXED) != 0 ? EBUSY : 0;   \
 	}                                                                                             \
 	LW_INLINE int name##_wait(name##_t *it)                                                       \
 	{                                                                                             \
@@ -158,7 +170,7 @@ LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigne
 	}                                                                                             \
 	LW_INLINE int name##_trywait(name##_t *it)                                                    \
 	{                                                                                             \
-		return it == NULL ? EINVAL : lw__trytake(&it->lw_count);                              \
+		return it == NULL ? EINVAL : lw__trytake(&it->lw_state);                              \
 	}                                                                                             \
 	LW_INLINE int name##_clockwait(name##_t *it, int clock, const struct timespec *time)          \
 	{                                                                                             \
@@ -174,21 +186,20 @@ LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigne
 	{                                                                                             \
 		if (sem == NULL || count > LW_SEM_VALUE_MAX)                                          \
 			return EINVAL;                                                                \
-		sem->lw_count = count;                                                                \
-		sem->lw_waiters = 0;                                                                  \
+		sem->lw_state = (uint64_t)count << 32;                                                \
 		return 0;                                                                             \
 	}                                                                                             \
 	LW_INLINE int name##_post(name##_t *sem)                                                      \
 	{                                                                                             \
 		if (sem == NULL)                                                                      \
 			return EINVAL;                                                                \
-		return lw__add(&sem->lw_count, &sem->lw_waiters, LW_SEM_VALUE_MAX, shared);           \
+		return lw__add(&sem->lw_state, LW_SEM_VALUE_MAX, shared);                             \
 	}                                                                                             \
 	LW_INLINE int name##_getvalue(const name##_t *sem, int *value)                                \
 	{                                                                                             \
 		if (sem == NULL || value == NULL)                                                     \
 			return EINVAL;                                                                \
-		*value = (int)__atomic_load_n(&sem->lw_count, __ATOMIC_RELAXED);                      \
+		*value = (int)(__atomic_load_n(&sem->lw_state, __ATOMIC_RELAXED) >> 32);              \
 		return 0;                                                                             \
 	}
 #define LW__DEFINE_COMPLETION(name, shared)                                                           \
@@ -197,36 +208,35 @@ LW_INLINE int lw__add(uint32_t *count, uint32_t *waiters, uint32_t most, unsigne
 	{                                                                                             \
 		if (done == NULL)                                                                     \
 			return EINVAL;                                                                \
-		done->lw_count = 0;                                                                   \
-		done->lw_waiters = 0;                                                                 \
+		done->lw_state = 0;                                                                   \
 		return 0;                                                                             \
 	}                                                                                             \
 	LW_INLINE int name##_complete(name##_t *done)                                                 \
 	{                                                                                             \
 		if (done == NULL)                                                                     \
 			return EINVAL;                                                                \
-		(void)lw__add(&done->lw_count, &done->lw_waiters, LW__DONE_FOR_ALL - 1, shared);      \
+		(void)lw__add(&done->lw_state, LW__DONE_FOR_ALL - 1, shared);                         \
 		return 0;                                                                             \
 	}                                                                                             \
 	LW_INLINE int name##_complete_all(name##_t *done)                                             \
 	{                                                                                             \
+		const uint64_t all = (uint64_t)LW__DONE_FOR_ALL << 32;                                \
 		if (done == NULL)                                                                     \
 			return EINVAL;                                                                \
-		__atomic_store_n(&done->lw_count, LW__DONE_FOR_ALL, __ATOMIC_SEQ_CST);                \
-		if (__atomic_load_n(&done->lw_waiters, __ATOMIC_SEQ_CST) != 0)                        \
-			lw__wake(&done->lw_count, UINT32_MAX, shared);                                \
+		if ((uint32_t)__atomic_fetch_or(&done->lw_state, all, __ATOMIC_RELEASE) != 0)         \
+			lw__wake(lw__tokens(&done->lw_state), UINT32_MAX, shared);                    \
 		return 0;                                                                             \
 	}                                                                                             \
 	LW_INLINE int name##_reset(name##_t *done)                                                    \
 	{                                                                                             \
 		if (done == NULL)                                                                     \
 			return EINVAL;                                                                \
-		__atomic_store_n(&done->lw_count, 0, __ATOMIC_RELAXED);                               \
+		__atomic_fetch_and(&done->lw_state, UINT32_MAX, __ATOMIC_RELAXED);                    \
 		return 0;                                                                             \
 	}                                                                                             \
 	LW_INLINE int name##_is_done(const name##_t *done)                                            \
 	{                                                                                             \
-		return done != NULL && __atomic_load_n(&done->lw_count, __ATOMIC_ACQUIRE) != 0;       \
+		return done != NULL && __atomic_load_n(&done->lw_state, __ATOMIC_ACQUIRE) >> 32 != 0; \
 	}
 #else
 #define LW__DEFINE_SEM(name, shared)

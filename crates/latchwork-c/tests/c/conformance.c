@@ -301,6 +301,57 @@ static void *meet(void *argument)
 	return argument;
 }
 
+/* ---- the memory goes as soon as a wait has ended ---- */
+
+#define PAGE 4096
+#define BRIEF 5000
+static char *pages;
+static int turn;
+
+static void *let_go(void *argument)
+{
+	for (int round = 0; round < BRIEF; round++) {
+		void *page = pages + (size_t)round * PAGE;
+		while (__atomic_load_n(&turn, __ATOMIC_ACQUIRE) <= round)
+			sched_yield();
+		/* Sometimes the waiter is still on its way to sleep. */
+		for (volatile int spins = 0; spins < round % 256; spins = spins + 1)
+			;
+		if (round % 4 < 2)
+			CHECK_IS(lw_sem_post((lw_sem_t *)page), 0);
+		else if (round % 8 < 4)
+			CHECK_IS(lw_completion_complete((lw_completion_t *)page), 0);
+		else
+			CHECK_IS(lw_completion_complete_all((lw_completion_t *)page), 0);
+	}
+	return argument;
+}
+
+/* Whoever lets the waiter go gets a fault otherwise. */
+static void brief_lives(void)
+{
+	pthread_t thread;
+	pages = (char *)mmap(NULL, (size_t)BRIEF * PAGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK((void *)pages != MAP_FAILED);
+	thread = start(let_go, NULL);
+	for (int round = 0; round < BRIEF; round++) {
+		void *page = pages + (size_t)round * PAGE;
+		__atomic_store_n(&turn, round + 1, __ATOMIC_RELEASE);
+		/* Zeros are a semaphore without tokens, and a completion of which nothing is done. */
+		if (round % 2 != 0)
+			while ((round % 4 < 2 ? lw_sem_trywait((lw_sem_t *)page) :
+						lw_completion_trywait((lw_completion_t *)page)) != 0)
+				sched_yield();
+		else if (round % 4 < 2)
+			CHECK_IS(lw_sem_wait((lw_sem_t *)page), 0);
+		else
+			CHECK_IS(lw_completion_wait((lw_completion_t *)page), 0);
+		CHECK_IS(munmap(page, PAGE), 0);
+	}
+	join(thread);
+}
+
 static void waits(void)
 {
 	pthread_t threads[TASKS];
@@ -420,6 +471,7 @@ int main(void)
 	lw_robust_pi_mutex_lw_cond_test();
 	lw_robust_tp_mutex_lw_shared_cond_test();
 	waits();
+	brief_lives();
 	onces();
 	CHECK(lw_task_id() != 0);
 	puts("conforms");

@@ -46,10 +46,8 @@ fn pointer(place: Option<&mut u32>) -> *mut u32 {
 fn priority(task: u32, new: u32) -> u32 {
     let mut old = 0;
     // SAFETY: a place of its own.
-    assert_eq!(
-        unsafe { rtems_task_set_priority(task, new, &raw mut old) },
-        0
-    );
+    let status = unsafe { rtems_task_set_priority(task, new, &raw mut old) };
+    assert_eq!(status, 0);
     old
 }
 

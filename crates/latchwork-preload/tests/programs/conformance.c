@@ -21,7 +21,7 @@
             _exit(1); \
         } \
     } while (0)
-enum { ROUNDS = 2000, MOST = 8 };
+enum { ROUNDS = 500, MOST = 8 };
 
 /* A mutex of some kind, a condition variable, and what they guard. */
 static const char *const kinds[] = {"normal", "recursive", "error-checking", "adaptive", "C11", "shared"};
@@ -205,7 +205,7 @@ static void *come_or_give_up(void *argument) {
     return NULL;
 }
 static void waiters_that_give_up_leave_the_others_their_turn(struct thing *it) {
-    for (int round = 0; round < 200; round++) {
+    for (int round = 0; round < 50; round++) {
         struct task tasks[3] = {0};
         lock(it);
         it->started = round;
@@ -214,7 +214,7 @@ static void waiters_that_give_up_leave_the_others_their_turn(struct thing *it) {
         unlock(it);
         end(tasks, 3);
     }
-    CHECK(it->right == 200);
+    CHECK(it->right == 50);
 }
 
 static void in_processes(struct thing *it, int count, void (*body)(struct thing *, int)) {
@@ -364,7 +364,7 @@ static void a_waiter_that_was_released_and_cannot_have_the_mutex_in_time_waits_f
     CHECK(it->left == 5);
 }
 
-enum { EACH = 400, WANTING = 6 };
+enum { EACH = 100, WANTING = 6 };
 static atomic_int handled, finished;
 static void handle(int number) { (void)number; handled++; }
 static void *want_some(void *argument) {

@@ -437,7 +437,7 @@ static void *want(void *argument) {
     return token;
 }
 static void passed_on(void) {
-    for (int round = 0; round < 300; round++) {
+    for (int round = 0; round < 100; round++) {
         struct token token = {.mutex = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .here = PTHREAD_COND_INITIALIZER};
         pthread_t threads[2];
         void *result;

@@ -109,8 +109,8 @@ pub enum Fault {
     CompleterSkipsSingleWaiter,
     /// A completion is announced without Release.
     CompleteRelaxed,
-    /// The look of a completer at its waiters may overtake its token.
-    CompleterLooksUnordered,
+    /// A completer looks at its waiters when its token can be seen.
+    CompleterLooksAgain,
     /// A robust lock is not announced while it is taken or released.
     RobustNotAnnounced,
     /// A robust lock's announcement ends before the wake-up that follows the release.

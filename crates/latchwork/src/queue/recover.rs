@@ -38,7 +38,7 @@ impl Cells<'_> {
         let block = cell.block.load(Relaxed);
         let bytes = match (state & KIND, state & BLOCK) {
             (FREE, _) => Some(0),
-            (_, BLOCK) => Some(cell.length.load(Relaxed)),
+            (READY | READING, BLOCK) => Some(cell.length.load(Relaxed)),
             _ => None,
         };
         if block != 0 && !bytes.is_some_and(|bytes| self.inner.has_block_at(block, bytes)) {

@@ -52,11 +52,13 @@ pub(super) struct Header {
     pub(super) committed: AtomicU64,
     /// Slots from here on were never used; a word that sleepers watch.
     pub(super) slots_used: AtomicU32,
-    /// Counts the deaths that were found.
+    /// Changes with each death that is found, and as a file is opened that nobody had open: for comparison.
     pub(super) deaths: AtomicU32,
     pub(super) grow_lock: Robust,
     pub(super) sweep_lock: Robust,
     pub(super) names_lock: Robust,
+    /// How many deaths were found, for those who look on.
+    pub(super) died: AtomicU32,
     /// For comparison: see `giant.rs`.
     #[cfg(feature = "giant-lock")]
     pub(super) giant: crate::mutex::WaitWake<crate::sharing::Shared>,

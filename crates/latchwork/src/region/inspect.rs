@@ -304,7 +304,7 @@ impl Snapshot {
             creator: identity.creator,
             max_tasks: identity.max_tasks,
             max_names: identity.max_names,
-            deaths: header.deaths.load(Ordering::Relaxed),
+            deaths: header.died.load(Ordering::Relaxed),
             tasks: self.tasks(header.slots_used.load(Ordering::Relaxed), is_ours)?,
             objects: self.objects()?,
             heap,

@@ -113,6 +113,8 @@ impl Inner {
             next += 1;
             // Release: pairs with the Acquire in `park`: who sees the count sees the death.
             self.header().deaths.fetch_add(1, Ordering::Release);
+            // Relaxed: a number to look at.
+            self.header().died.fetch_add(1, Ordering::Relaxed);
             futex::wake(slot.life_word(), u32::MAX, Sharing::Shared);
             done_with &= slot.outlast(until);
             let process = slot.process.load(Ordering::Relaxed);

@@ -77,10 +77,7 @@ use crate::atomic::{
     AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, spin_hint,
     unless_fault,
 };
-use crate::mutex::{
-    Acquired, Patience, RawError, Robust, RobustProtocol, Throughput, WAITERS, owner_of_guard,
-};
-use crate::sharing::Shared;
+use crate::mutex::{Acquired, Patience, RawError, Robust, RobustProtocol, WAITERS, owner_of_guard};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
@@ -108,7 +105,7 @@ mod nap {
 
 /// The mutex that writers hold. In a model one of fewer states, with the same promises.
 #[cfg(not(loom))]
-type Gate = Robust<Throughput<Shared>>;
+type Gate = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
 #[cfg(loom)]
 type Gate = Robust;
 
