@@ -59,7 +59,7 @@ fn a_cancelled_wait_that_passes_nothing_on_is_found() {
             wait.to_str().unwrap(),
         ];
         let program = compile(&source("cancel.c"), how, &options);
-        // It is killed when it has hung for so many seconds.
+        // It repeats what they get wrong, and is killed when it has hung for so many seconds.
         let output = Command::new(program).arg("5").output().unwrap();
         assert!(!output.status.success(), "{twin} was not found");
     }

@@ -135,9 +135,7 @@ impl<S: Sharing> Completion<S> {
     /// Lets all waiters pass, now and later, until [`Self::reset`]. Safe in a signal handler.
     pub fn complete_all(&self) {
         // Release: as above.
-        let before = self
-            .state
-            .fetch_or(u64::from(ALL) << 32, Ordering::Release);
+        let before = self.state.fetch_or(u64::from(ALL) << 32, Ordering::Release);
         self.wake(before, u32::MAX);
     }
 
@@ -156,8 +154,7 @@ impl<S: Sharing> Completion<S> {
     /// Nothing is done any more.
     pub fn reset(&self) {
         // Relaxed: it hands nothing over.
-        self.state
-            .fetch_and(u64::from(u32::MAX), Ordering::Relaxed);
+        self.state.fetch_and(u64::from(u32::MAX), Ordering::Relaxed);
     }
 
     /// Whether a waiter would pass at this moment.

@@ -183,8 +183,13 @@ impl Tracee {
                 Seen::Nothing => {}
                 seen => return Some(seen),
             }
-            if round % 64 == 63 && self.child.is_in_futex() && state_of(pid) == Some('S') {
-                return None;
+            if round % 64 == 63 {
+                if self.child.is_in_futex() && state_of(pid) == Some('S') {
+                    return None;
+                }
+                // It may be bound to the processor that this task is on by now, at a lower real-time priority: to
+                // yield would give it nothing.
+                std::thread::sleep(core::time::Duration::from_micros(50));
             }
             std::thread::yield_now();
         }
