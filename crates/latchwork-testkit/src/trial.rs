@@ -75,7 +75,7 @@ impl Trial {
         let mut looks = 0_u32;
         while !condition() {
             looks = looks.wrapping_add(1);
-            if looks % 1024 == 0 {
+            if looks.is_multiple_of(1024) {
                 // A real-time task that only yields keeps lower ones from the processor that they are bound to.
                 std::thread::sleep(Duration::from_micros(50));
             }
