@@ -93,11 +93,13 @@ fn head(path: &Path) -> Result<Vec<u8>, Unsuitable> {
     if is_privileged(path, &found) {
         return Err(Unsuitable::Privileged(path.to_owned()));
     }
+    beginning(path).map_err(unreadable)
+}
+
+/// No more of it: programs with what debuggers want to know are large, and each start would wait for that.
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(HEAD as u64)
-        .read_to_end(&mut head)
-        .map_err(unreadable)?;
+    File::open(path)?.take(HEAD as u64).read_to_end(&mut head)?;
     Ok(head)
 }
 
@@ -115,7 +117,7 @@ fn is_privileged(path: &Path, found: &fs::Metadata) -> bool {
 }
 
 fn check_binary(path: &Path, head: &[u8]) -> Result<(), Unsuitable> {
-    let own = fs::read("/proc/self/exe")
+    let own = beginning(Path::new("/proc/self/exe"))
         .ok()
         .and_then(|own| Some((*own.get(4)?, machine(&own)?)));
     let is_elf = head.starts_with(b"\x7fELF");
