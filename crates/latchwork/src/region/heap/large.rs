@@ -14,10 +14,11 @@
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
+use super::claim::{lower_hint, move_hint};
 use super::layout::SPAN_BYTES;
 use super::state::{Kind, State};
 use super::task::{Owner, TaskRef};
-use super::{AllocError, Heap, lower_hint, move_hint};
+use super::{AllocError, Heap};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 impl Heap {

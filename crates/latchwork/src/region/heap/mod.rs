@@ -59,8 +59,8 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 use crate::atomic::{
-    AtomicU32, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed, Release},
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
 };
 
 /// Keeps the compiler from moving a store over a point where a kill must find
@@ -82,9 +82,11 @@ macro_rules! kill_point {
     }};
 }
 
+mod claim;
 mod classes;
 #[cfg(test)]
 mod fault;
+mod free;
 mod intent;
 mod large;
 mod layout;
@@ -256,13 +258,6 @@ impl Heap {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn free_slow(&self, task: &TaskRef<'_>, block: NonNull<u8>) {
-        let freed = self.free_commit(task, block.addr().get());
-        self.free_finish(task, freed);
-    }
-
     /// Marks a block as shared: it outlives its owner, whatever [`OnDeath`] says.
     ///
     /// To link a block into a shared structure use [`Heap::publish`], which leaves
@@ -321,19 +316,6 @@ impl Heap {
     /// The layout that the handle was made with.
     pub fn layout(&self) -> &HeapLayout {
         &self.layout
-    }
-
-    /// Has the region grow by at least `spans`, for a block of `requested` bytes.
-    fn grow_by(&self, spans: u32, requested: usize) -> Result<(), AllocError> {
-        let before = self.committed();
-        if self.layout.max_spans - before < spans {
-            let max = self.layout.data_bytes();
-            return Err(AllocError::Exhausted { requested, max });
-        }
-        match (self.grow)(self, spans) {
-            Ok(()) if self.committed() > before => Ok(()),
-            _ => Err(AllocError::OutOfMemory { requested }),
-        }
     }
 
     #[inline(always)]
@@ -453,74 +435,6 @@ impl Heap {
         }
     }
 
-    /// Notes that a span is free, so that the next claim finds it.
-    fn hint_free(&self, span: u32) {
-        lower_hint(&self.header().free_hint, span);
-    }
-
-    /// Claims a free span by making it `target`.
-    fn claim(&self, target: State) -> Option<u32> {
-        let committed = self.committed();
-        let hint = self.header().free_hint.load(Relaxed).min(committed);
-        for span in (hint..committed).chain(0..hint) {
-            let entry = self.entry(span);
-            // Relaxed: the CAS decides. Acquire there pairs with the release that
-            // freed the span; Release lets recovery rely upon what came before.
-            if entry.load(Relaxed) == State::FREE.0
-                && entry
-                    .compare_exchange(State::FREE.0, target.0, AcqRel, Relaxed)
-                    .is_ok()
-            {
-                kill_point!();
-                move_hint(&self.header().free_hint, span);
-                return Some(span);
-            }
-        }
-        self.header().free_hint.store(committed, Relaxed);
-        None
-    }
-
-    /// Claims a free span, growing the region if there is none.
-    fn obtain(
-        &self,
-        task: &TaskRef<'_>,
-        target: State,
-        requested: usize,
-    ) -> Result<u32, AllocError> {
-        loop {
-            if let Some(span) = self.claim(target) {
-                return Ok(span);
-            }
-            if let Err(error) = self.grow_by(1, requested) {
-                self.reclaim(task);
-                return self.claim(target).ok_or(error);
-            }
-        }
-    }
-}
-
-/// Notes that spans are free from `span` on.
-///
-/// Relaxed, here and below, and not atomic as a whole: it is a hint, and a claim that finds nothing from
-/// it on looks everywhere. It names a cache line of the table, and is written only when it moves to
-/// another: all tasks read the header's line, and one that allocates what another one frees would
-/// else have to fetch it each time.
-fn lower_hint(hint: &AtomicU32, span: u32) {
-    if first_beside(span) < hint.load(Relaxed) {
-        hint.store(first_beside(span), Relaxed);
-    }
-}
-
-/// Notes that there was no free span before `span`.
-fn move_hint(hint: &AtomicU32, span: u32) {
-    if first_beside(span) != hint.load(Relaxed) {
-        hint.store(first_beside(span), Relaxed);
-    }
-}
-
-/// The first of the spans whose states share a cache line with that of `span`.
-fn first_beside(span: u32) -> u32 {
-    span & !7
 }
 
 /// An allocated block.
@@ -535,65 +449,6 @@ enum Found {
         head: u32,
         state: State,
     },
-}
-
-/// What remains to be done after the store that freed a block.
-enum Freed {
-    /// The caller's own small span has one block less.
-    Own(u32),
-    /// The owner of a small span has a block to collect.
-    Remote(u32),
-    /// A run is the caller's to take apart.
-    Large(u32),
-    /// Another task's intent names the block, which stays as it is.
-    Left,
-}
-
-impl Heap {
-    /// Frees the block at `address` by one store, after which a recoverer of the
-    /// task finds it freed, and before which allocated.
-    fn free_commit(&self, task: &TaskRef<'_>, address: usize) -> Freed {
-        let Some(offset) = self.offset_of(address) else {
-            misuse("free of a foreign pointer", address)
-        };
-        let span = (offset / SPAN_BYTES) as u32;
-        loop {
-            let state = self.state(span);
-            match state.kind() {
-                Some(Kind::Small) if state.is_small_of(task.owner) => {
-                    return self.free_own_commit(task, span, state.class(), address);
-                }
-                Some(Kind::Small) if state.is_orphan() => {
-                    self.adopt(task, span, state);
-                }
-                Some(Kind::Small) => return self.free_remote_commit(span, state.class(), address),
-                // Its recovery frees it, if the location says so still; else it is lost.
-                Some(Kind::Head)
-                    if offset.is_multiple_of(SPAN_BYTES)
-                        && state.is_shared()
-                        && self.is_held_large(task.owner, span) =>
-                {
-                    return Freed::Left;
-                }
-                Some(Kind::Head) if offset.is_multiple_of(SPAN_BYTES) => {
-                    if self.free_large_commit(task, span, state) {
-                        return Freed::Large(span);
-                    }
-                }
-                Some(Kind::Free | Kind::Transit) => misuse("double free of", address),
-                _ => misuse("free of a pointer into", address),
-            }
-        }
-    }
-
-    fn free_finish(&self, task: &TaskRef<'_>, freed: Freed) {
-        match freed {
-            Freed::Own(span) => self.settle(task, span),
-            Freed::Remote(span) => self.free_remote_finish(task, span),
-            Freed::Large(head) => self.take_apart(head),
-            Freed::Left => {}
-        }
-    }
 }
 
 /// Ends the process for a misuse that would otherwise corrupt the heap of all.

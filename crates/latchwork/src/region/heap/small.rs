@@ -6,10 +6,11 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use super::classes::{CLASSES, Class};
+use super::free::Freed;
 use super::layout::{SPAN_BYTES, place};
 use super::state::{Kind, State};
 use super::task::{Owner, PENDING_WORDS, TaskRef};
-use super::{AllocError, Freed, Heap, misuse};
+use super::{AllocError, Heap, misuse};
 use crate::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Relaxed, Release, SeqCst},

@@ -1,0 +1,182 @@
+//! How a robust lock is given back: whole, in an unknown state, or for good; by a guard, by its holder, or by C. Invariants:
+//! in the module above.
+#![allow(unsafe_code)]
+
+use super::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, Robust, RobustProtocol};
+use crate::atomic::{Ordering, unless_fault};
+use crate::sys::robust_list::Head;
+use crate::task::Me;
+
+impl<P: RobustProtocol> Robust<P> {
+    /// Takes the lock off the list.
+    ///
+    /// A lock that was followed on the list when it was taken, and no longer is, stays on the budget:
+    /// [`Me::recount`] sets that right when the budget is used up.
+    ///
+    /// # Safety
+    /// The lock is held by `me` and announced.
+    #[inline(always)]
+    unsafe fn unlink(&self, me: Me) {
+        // SAFETY: by the contract.
+        if unsafe { me.head().unlink(&self.node, me.end()) } {
+            me.refund();
+        }
+    }
+
+    /// # Safety
+    /// `me` is the calling task, and holds the lock.
+    #[inline(always)]
+    unsafe fn release_as(&self, me: Me) {
+        let head = me.head();
+        let before = head.announce(&self.node, P::MARK);
+        // SAFETY: held by this task, hence on its list, and announced.
+        unsafe { self.unlink(me) };
+        self.release_word(me.tid(), head, before);
+    }
+
+    /// Frees the word of a lock that is announced, and ends the announcement.
+    #[inline(always)]
+    fn release_word(&self, tid: u32, head: &Head, before: usize) {
+        let ceiling = P::ceiling(&self.node);
+        // Release: pairs with the Acquire of the next taker.
+        let release = unless_fault!(RobustUnlockRelaxed, Ordering::Release, Ordering::Relaxed);
+        if self
+            .node
+            .word
+            .compare_exchange(tid, 0, release, Ordering::Relaxed)
+            .is_err()
+        {
+            P::free(&self.node, head, before);
+        } else {
+            head.settle(before);
+        }
+        P::leave(ceiling);
+    }
+
+    /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
+    /// process took the lock, it does not panic, and has no other lock on its list) is outlined: a
+    /// guard's drop is inlined only if it is small.
+    ///
+    /// # Safety
+    /// The guard holds the lock, if it is used in the process that it was made in.
+    #[inline(always)]
+    pub(crate) unsafe fn release_guarded(&self, owner: u32) {
+        let me = Me::whoever();
+        let end = me.end();
+        if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
+            // SAFETY: by the caller's contract.
+            return unsafe { self.release_guarded_slowly(owner) };
+        }
+        let head = me.head();
+        let before = head.announce(&self.node, P::MARK);
+        // SAFETY: held by this task, hence on its list, announced, and not followed.
+        unsafe { head.unlink_last(&self.node, end) };
+        self.release_word(owner, head, before);
+    }
+
+    /// # Safety
+    /// As for [`Self::release_guarded`].
+    #[inline(never)]
+    unsafe fn release_guarded_slowly(&self, owner: u32) {
+        let me = owner_of_guard(owner);
+        // SAFETY: by the caller's contract.
+        unsafe {
+            if std::thread::panicking() {
+                self.unlock_inconsistent();
+            } else {
+                self.release_as(me);
+            }
+        }
+    }
+
+    /// Releases a lock whose data is not whole (invariant 5).
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    #[inline(never)]
+    pub(super) unsafe fn release_unclean(&self) {
+        let me = Me::whoever();
+        let head = me.head();
+        let before = head.announce(&self.node, P::MARK);
+        // SAFETY: held by this task, hence on its list, and announced.
+        unsafe { self.unlink(me) };
+        let ceiling = P::ceiling(&self.node);
+        P::pass_on(&self.node);
+        head.settle(before);
+        P::leave(ceiling);
+    }
+
+    /// Releases the lock; unrepaired data after an owner's death makes it not recoverable.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[inline]
+    pub(crate) unsafe fn unlock_raw(&self) {
+        if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
+            // SAFETY: by the caller's contract; a task that holds a robust lock is known.
+            unsafe { self.release_as(Me::whoever()) };
+        } else {
+            // SAFETY: as above.
+            unsafe { self.release_as_lost() };
+        }
+    }
+
+    /// Releases the lock for good.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    pub(crate) unsafe fn release_as_lost(&self) {
+        self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
+    }
+
+    /// Releases the lock with its data in an unknown state: the next one gets `OwnerDied`.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cold]
+    pub(crate) unsafe fn unlock_inconsistent(&self) {
+        self.node.state.store(INCONSISTENT, Ordering::Relaxed);
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
+    }
+
+    /// Frees the word of a lock that is announced and unlinked, and ends the announcement, for the C header,
+    /// whose compare-and-swap has missed.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) fn free_unlinked(&self, before: usize) {
+        let me = Me::whoever();
+        self.release_word(me.tid(), me.head(), before);
+    }
+
+    /// Releases a lock that was taken while its data is not whole: the C header cannot know before.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    #[cfg(all(feature = "foreign", not(loom)))]
+    pub(crate) unsafe fn give_back_unclean(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.release_unclean() };
+    }
+}
+
+/// The calling task, if a guard that was made for `owner` is its own; aborts in the child of a fork,
+/// where it is the parent's. (A thread that ends may drop guards after its record is gone: it then
+/// gets another one.)
+pub(crate) fn owner_of_guard(owner: u32) -> Me {
+    match Me::get() {
+        Ok(me) if me.tid() == owner => me,
+        _ => not_the_owner(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn not_the_owner() -> ! {
+    crate::fatal(format_args!(
+        "unlock of a robust mutex by a task that does not hold it (a guard inherited across fork is the parent's)"
+    ))
+}

@@ -1,0 +1,93 @@
+//! How a free span is found: by a hint where they begin, and by growing where there is none.
+
+use super::state::State;
+use super::task::TaskRef;
+use super::{AllocError, Heap};
+use crate::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Relaxed},
+};
+
+impl Heap {
+    /// Has the region grow by at least `spans`, for a block of `requested` bytes.
+    pub(super) fn grow_by(&self, spans: u32, requested: usize) -> Result<(), AllocError> {
+        let before = self.committed();
+        if self.layout.max_spans - before < spans {
+            let max = self.layout.data_bytes();
+            return Err(AllocError::Exhausted { requested, max });
+        }
+        match (self.grow)(self, spans) {
+            Ok(()) if self.committed() > before => Ok(()),
+            _ => Err(AllocError::OutOfMemory { requested }),
+        }
+    }
+
+    /// Notes that a span is free, so that the next claim finds it.
+    pub(super) fn hint_free(&self, span: u32) {
+        lower_hint(&self.header().free_hint, span);
+    }
+
+    /// Claims a free span by making it `target`.
+    fn claim(&self, target: State) -> Option<u32> {
+        let committed = self.committed();
+        let hint = self.header().free_hint.load(Relaxed).min(committed);
+        for span in (hint..committed).chain(0..hint) {
+            let entry = self.entry(span);
+            // Relaxed: the CAS decides. Acquire there pairs with the release that
+            // freed the span; Release lets recovery rely upon what came before.
+            if entry.load(Relaxed) == State::FREE.0
+                && entry
+                    .compare_exchange(State::FREE.0, target.0, AcqRel, Relaxed)
+                    .is_ok()
+            {
+                kill_point!();
+                move_hint(&self.header().free_hint, span);
+                return Some(span);
+            }
+        }
+        self.header().free_hint.store(committed, Relaxed);
+        None
+    }
+
+    /// Claims a free span, growing the region if there is none.
+    pub(super) fn obtain(
+        &self,
+        task: &TaskRef<'_>,
+        target: State,
+        requested: usize,
+    ) -> Result<u32, AllocError> {
+        loop {
+            if let Some(span) = self.claim(target) {
+                return Ok(span);
+            }
+            if let Err(error) = self.grow_by(1, requested) {
+                self.reclaim(task);
+                return self.claim(target).ok_or(error);
+            }
+        }
+    }
+}
+
+/// Notes that spans are free from `span` on.
+///
+/// Relaxed, here and below, and not atomic as a whole: it is a hint, and a claim that finds nothing from
+/// it on looks everywhere. It names a cache line of the table, and is written only when it moves to
+/// another: all tasks read the header's line, and one that allocates what another one frees would
+/// else have to fetch it each time.
+pub(super) fn lower_hint(hint: &AtomicU32, span: u32) {
+    if first_beside(span) < hint.load(Relaxed) {
+        hint.store(first_beside(span), Relaxed);
+    }
+}
+
+/// Notes that there was no free span before `span`.
+pub(super) fn move_hint(hint: &AtomicU32, span: u32) {
+    if first_beside(span) != hint.load(Relaxed) {
+        hint.store(first_beside(span), Relaxed);
+    }
+}
+
+/// The first of the spans whose states share a cache line with that of `span`.
+fn first_beside(span: u32) -> u32 {
+    span & !7
+}
