@@ -2,6 +2,8 @@
 //! wait: a task that is to end does so in a frame of C.
 //!
 //! Cancellation is disabled while Rust code runs: it opens files, for one, which libc would act upon a request in.
+//!
+//! `Option<&mut T>` is a pointer of C's: null, or to a place of the caller's that nobody else uses meanwhile.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -177,9 +179,8 @@ extern "C" fn latchwork_classic_is_scheduled() -> c_int {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn lw_classic_configure(options: *const Options) -> c_int {
-    // SAFETY: the caller's, or null.
-    let Some(options) = (unsafe { options.as_ref() }) else {
+extern "C" fn lw_classic_configure(options: Option<&Options>) -> c_int {
+    let Some(options) = options else {
         return EINVAL;
     };
     let _undisturbed = Undisturbed::begin();
@@ -203,15 +204,6 @@ extern "C" fn latchwork_classic_tick() -> u64 {
     table().map_or(0, |table| table.tick().as_micros() as u64)
 }
 
-/// What the caller lends, or nothing where it gave a null pointer.
-///
-/// # Safety
-/// It can be written to, if it is not null.
-unsafe fn out<'a, T>(place: *mut T) -> Option<&'a mut T> {
-    // SAFETY: by the caller's contract.
-    unsafe { place.as_mut() }
-}
-
 /// A message of the caller's.
 ///
 /// # Safety
@@ -223,22 +215,18 @@ unsafe fn message<'a>(buffer: *const c_void, size: usize) -> Option<&'a [u8]> {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_semaphore_create(
+extern "C" fn rtems_semaphore_create(
     name: Name,
     count: u32,
     attributes: u32,
     ceiling: u32,
-    id: *mut Id,
+    id: Option<&mut Id>,
 ) -> u32 {
-    // SAFETY: the caller's, here and below.
-    let id = unsafe { out(id) };
     with(|table| table.semaphore_create(name, count, attributes, ceiling, id))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_semaphore_ident(name: Name, node: u32, id: *mut Id) -> u32 {
-    // SAFETY: the caller's.
-    let id = unsafe { out(id) };
+extern "C" fn rtems_semaphore_ident(name: Name, node: u32, id: Option<&mut Id>) -> u32 {
     with(|table| table.semaphore_ident(name, node, id))
 }
 
@@ -263,15 +251,13 @@ extern "C" fn rtems_semaphore_flush(id: Id) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_semaphore_set_priority(
+extern "C" fn rtems_semaphore_set_priority(
     id: Id,
     scheduler: Id,
     new_priority: u32,
-    old_priority: *mut u32,
+    old_priority: Option<&mut u32>,
 ) -> u32 {
-    // SAFETY: the caller's.
-    let old = unsafe { out(old_priority) };
-    with(|table| table.semaphore_set_priority(id, scheduler, new_priority, old))
+    with(|table| table.semaphore_set_priority(id, scheduler, new_priority, old_priority))
 }
 
 #[unsafe(no_mangle)]
@@ -280,14 +266,12 @@ extern "C" fn rtems_event_send(id: Id, event_in: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_event_receive(
+extern "C" fn latchwork_event_receive(
     event_in: u32,
     options: u32,
     ticks: Interval,
-    event_out: *mut u32,
+    event_out: Option<&mut u32>,
 ) -> u32 {
-    // SAFETY: the caller's.
-    let event_out = unsafe { out(event_out) };
     with_wait(|table| table.event_receive(event_in, options, ticks, event_out))
 }
 
@@ -297,14 +281,12 @@ extern "C" fn rtems_event_system_send(id: Id, event_in: u32) -> u32 {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn latchwork_event_system_receive(
+extern "C" fn latchwork_event_system_receive(
     event_in: u32,
     options: u32,
     ticks: Interval,
-    event_out: *mut u32,
+    event_out: Option<&mut u32>,
 ) -> u32 {
-    // SAFETY: the caller's.
-    let event_out = unsafe { out(event_out) };
     with_wait(|table| table.event_system_receive(event_in, options, ticks, event_out))
 }
 
@@ -331,22 +313,18 @@ extern "C" fn rtems_event_transient_clear() {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_message_queue_create(
+extern "C" fn rtems_message_queue_create(
     name: Name,
     count: u32,
     max_message_size: usize,
     attributes: u32,
-    id: *mut Id,
+    id: Option<&mut Id>,
 ) -> u32 {
-    // SAFETY: the caller's.
-    let id = unsafe { out(id) };
     with(|table| table.message_queue_create(name, count, max_message_size, attributes, id))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_message_queue_ident(name: Name, node: u32, id: *mut Id) -> u32 {
-    // SAFETY: the caller's.
-    let id = unsafe { out(id) };
+extern "C" fn rtems_message_queue_ident(name: Name, node: u32, id: Option<&mut Id>) -> u32 {
     with(|table| table.message_queue_ident(name, node, id))
 }
 
@@ -374,10 +352,10 @@ unsafe extern "C" fn rtems_message_queue_broadcast(
     id: Id,
     buffer: *const c_void,
     size: usize,
-    count: *mut u32,
+    count: Option<&mut u32>,
 ) -> u32 {
     // SAFETY: the caller's.
-    let (message, count) = unsafe { (message(buffer, size), out(count)) };
+    let message = unsafe { message(buffer, size) };
     with(|table| table.message_queue_broadcast(id, message, count))
 }
 
@@ -386,16 +364,14 @@ unsafe extern "C" fn latchwork_message_queue_receive(
     id: Id,
     buffer: *mut c_void,
     room: usize,
-    size: *mut usize,
+    size: Option<&mut usize>,
     options: u32,
     timeout: Interval,
 ) -> u32 {
+    let room = room.min(isize::MAX as usize);
     // SAFETY: the caller's: so many bytes, which nobody else uses.
-    let (buffer, size) = unsafe {
-        let room = room.min(isize::MAX as usize);
-        let buffer = (!buffer.is_null()).then(|| slice::from_raw_parts_mut(buffer.cast(), room));
-        (buffer, out(size))
-    };
+    let buffer =
+        (!buffer.is_null()).then(|| unsafe { slice::from_raw_parts_mut(buffer.cast(), room) });
     with_wait(|table| table.message_queue_receive(id, buffer, size, options, timeout))
 }
 
@@ -403,7 +379,7 @@ unsafe extern "C" fn latchwork_message_queue_receive(
 unsafe extern "C" fn latchwork_rtems_message_queue_receive(
     id: Id,
     buffer: *mut c_void,
-    size: *mut usize,
+    size: Option<&mut usize>,
     options: u32,
     timeout: Interval,
 ) -> u32 {
@@ -418,16 +394,12 @@ unsafe extern "C" fn latchwork_rtems_message_queue_receive(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_message_queue_get_number_pending(id: Id, count: *mut u32) -> u32 {
-    // SAFETY: the caller's.
-    let count = unsafe { out(count) };
+extern "C" fn rtems_message_queue_get_number_pending(id: Id, count: Option<&mut u32>) -> u32 {
     with(|table| table.message_queue_get_number_pending(id, count))
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_message_queue_flush(id: Id, count: *mut u32) -> u32 {
-    // SAFETY: the caller's.
-    let count = unsafe { out(count) };
+extern "C" fn rtems_message_queue_flush(id: Id, count: Option<&mut u32>) -> u32 {
     with(|table| table.message_queue_flush(id, count))
 }
 
@@ -438,15 +410,13 @@ extern "C" fn rtems_task_self() -> Id {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn rtems_task_set_priority(
+extern "C" fn rtems_task_set_priority(
     id: Id,
     new_priority: u32,
-    old_priority: *mut u32,
+    old_priority: Option<&mut u32>,
 ) -> u32 {
-    // SAFETY: the caller's.
-    let old = unsafe { out(old_priority) };
     with(|table| {
-        let status = table.task_set_priority(id, new_priority, old);
+        let status = table.task_set_priority(id, new_priority, old_priority);
         let is_new = status == Status::Successful && new_priority != classic::CURRENT_PRIORITY;
         if is_new && CLASSIC.get().is_some_and(|made| made.is_scheduled) {
             return table.task_mirror(id, true);
