@@ -2,6 +2,7 @@
 
 use latchwork::check::{self, Checked, Finding, Json};
 use latchwork::mutex::{Mutex, WaitWake};
+use latchwork_testkit::Leftover;
 use serde_json::Value;
 use std::process::Command;
 use std::sync::Mutex as StdMutex;
@@ -70,14 +71,14 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
     both_orders(&lock("left \"one\""), &lock("right"));
     assert!(FOUND.lock().unwrap().is_empty());
 
-    let path = std::env::temp_dir().join(format!("latchwork-order-{}", std::process::id()));
+    let folder = Leftover::folder("order");
+    let path = folder.path().join("order");
     let count = check::save_order(path.to_str().unwrap()).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
         .args(["order", "show"])
         .arg(&path)
         .output()
         .unwrap();
-    std::fs::remove_file(&path).unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     assert!(
         count >= 2 && shown.contains("right -> left \"one\""),

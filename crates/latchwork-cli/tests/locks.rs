@@ -35,7 +35,9 @@ fn seen_by(which: &[&str], is_there: impl Fn(&Look) -> bool) -> Look {
 
 #[test]
 fn a_pthread_program_that_hangs_is_seen_through() {
-    let Some(program) = c_program() else { return };
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
     let actor = Actor::start(std::process::Command::new(program));
     let expected = [
         // Lock, type, state, owner, waiters.
@@ -121,7 +123,9 @@ fn a_pthread_program_that_hangs_is_seen_through() {
 /// glibc keeps the number of a thread that ended with a mutex; nobody will release it.
 #[test]
 fn a_mutex_whose_owner_ended_is_marked() {
-    let Some(program) = c_program() else { return };
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
     let actor = Actor::start(std::process::Command::new(program));
     let look = seen(&actor, |look| {
         look.task("hang")["waits_for"] != serde_json::json!([])
@@ -137,7 +141,9 @@ fn a_mutex_whose_owner_ended_is_marked() {
 
 #[test]
 fn a_circle_through_shared_memory_leads_through_three_processes() {
-    let Some(program) = c_program() else { return };
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
     let mut command = std::process::Command::new(program);
     command.arg("circle");
     let actor = Actor::start(command);
@@ -236,8 +242,9 @@ fn a_circle_through_one_of_several_readers_is_found() {
 /// To open the FIFO would wait for ever.
 #[test]
 fn a_fifo_in_the_place_of_a_program_is_not_opened() {
-    let file = Leftover::new(std::env::temp_dir().join(common::unique("module")));
-    let actor = Actor::role("module", file.path().to_str().unwrap());
+    let folder = Leftover::folder("fifo");
+    let file = folder.path().join("module");
+    let actor = Actor::role("module", file.to_str().unwrap());
     let look = seen(&actor, |look| {
         look.task("sleeper")["waits_for"] != serde_json::json!([])
     });

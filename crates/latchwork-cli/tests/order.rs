@@ -1,5 +1,6 @@
 //! `latchwork order`: the order of locks over several runs.
 
+use latchwork_testkit::Leftover;
 use std::process::Command;
 
 fn edge(from: &str, to: &str) -> String {
@@ -9,33 +10,26 @@ fn edge(from: &str, to: &str) -> String {
 }
 
 /// Files in a folder that goes when the test ends.
-struct Files(std::path::PathBuf);
+struct Files(Leftover);
 
 impl Files {
     fn new(name: &str, contents: &[(&str, &[String])]) -> Self {
-        let folder = std::env::temp_dir().join(format!("latchwork-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let folder = Leftover::folder(name);
         for (file, lines) in contents {
-            std::fs::write(folder.join(file), lines.join("\n")).unwrap();
+            std::fs::write(folder.path().join(file), lines.join("\n")).unwrap();
         }
         Self(folder)
     }
 
     fn run(&self, arguments: &[&str]) -> (bool, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_latchwork"))
-            .current_dir(&self.0)
+            .current_dir(self.0.path())
             .arg("order")
             .args(arguments)
             .output()
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).unwrap())
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

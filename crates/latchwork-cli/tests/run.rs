@@ -3,8 +3,8 @@
 mod common;
 
 use common::{command, unique};
-use latchwork_testkit::output_of;
-use std::path::{Path, PathBuf};
+use latchwork_testkit::{Leftover, output_of};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn run(args: &[&str]) -> Output {
@@ -92,17 +92,15 @@ fn a_static_program_is_refused() {
 }
 
 /// A folder that goes with its files.
-struct Prefix(PathBuf);
+struct Prefix(Leftover);
 
 impl Prefix {
     fn new() -> Self {
-        let path = std::env::temp_dir().join(unique("prefix"));
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
+        Self(Leftover::folder("prefix"))
     }
 
     fn run(&self) -> Output {
-        let mut command = Command::new(self.0.join("bin/latchwork"));
+        let mut command = Command::new(self.0.path().join("bin/latchwork"));
         command.args(["run", "--mutex=tp", "--", "getconf", "PAGESIZE"]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         output_of(command.stderr(Stdio::piped()).spawn().unwrap())
@@ -111,15 +109,9 @@ impl Prefix {
     fn install(&self, arguments: &[&str]) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
         let mut command = Command::new(script);
-        command.arg("--prefix").arg(&self.0).args(arguments);
+        command.arg("--prefix").arg(self.0.path()).args(arguments);
         let output = output_of(command.stderr(Stdio::piped()).spawn().unwrap());
         assert!(output.status.success(), "{}", errors(&output));
-    }
-}
-
-impl Drop for Prefix {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -136,7 +128,7 @@ fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them(
         errors(&output)
     );
     // As `cargo install` leaves it.
-    std::fs::remove_dir_all(prefix.0.join("lib")).unwrap();
+    std::fs::remove_dir_all(prefix.0.path().join("lib")).unwrap();
     let output = prefix.run();
     assert_eq!(output.status.code(), Some(125));
     assert!(
@@ -145,14 +137,15 @@ fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them(
         errors(&output)
     );
     prefix.install(&["--uninstall"]);
-    assert!(!prefix.0.join("bin/latchwork").exists());
+    assert!(!prefix.0.path().join("bin/latchwork").exists());
 }
 
 /// Those that are installed here, as they are, with throughput locks, and under the checker: each run ends as it
 /// should, and the checker finds nothing that is not there.
 #[test]
 fn real_programs_come_to_their_right_end() {
-    let file = std::env::temp_dir().join(unique("programs.json"));
+    let folder = Leftover::folder("programs");
+    let file = folder.path().join("json");
     let mut bench = command();
     bench.args(["bench", "check-overhead", "--quick", "--rounds", "1"]);
     bench.args(["--only", "program --mutex=tp", "--only", "program --check"]);
@@ -160,7 +153,6 @@ fn real_programs_come_to_their_right_end() {
     let output = bench.arg("--json").arg(&file).output().unwrap();
     assert!(output.status.success(), "{}", errors(&output));
     let text = std::fs::read_to_string(&file).unwrap();
-    let _ = std::fs::remove_file(&file);
     let result: serde_json::Value = serde_json::from_str(&text).unwrap();
     for warning in result["warnings"].as_array().unwrap() {
         let text = warning.to_string();

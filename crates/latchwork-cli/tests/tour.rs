@@ -1,5 +1,6 @@
 //! The tour, as a user starts it.
 
+use latchwork_testkit::Leftover;
 use std::process::{Command, Output, Stdio};
 
 fn tour(arguments: &[&str]) -> Output {
@@ -36,10 +37,8 @@ fn a_directory_that_is_none_is_an_error() {
 
 #[test]
 fn a_directory_without_text_is_an_error() {
-    let empty = std::env::temp_dir().join(format!("latchwork-tour-{}", std::process::id()));
-    std::fs::create_dir(&empty).unwrap();
-    let output = tour(&["--path", empty.to_str().unwrap()]);
-    std::fs::remove_dir(&empty).unwrap();
+    let empty = Texts::new("empty", &[]);
+    let output = tour(&["--path", empty.0.path().to_str().unwrap()]);
     assert!(!output.status.success());
     assert!(
         text(&output).contains("too little text"),
@@ -49,29 +48,21 @@ fn a_directory_without_text_is_an_error() {
 }
 
 /// A directory of files, which goes with this.
-struct Texts(std::path::PathBuf);
+struct Texts(Leftover);
 
 impl Texts {
     fn new(name: &str, texts: &[&str]) -> Self {
-        let directory = format!("latchwork-tour-{name}-{}", std::process::id());
-        let directory = std::env::temp_dir().join(directory);
-        std::fs::create_dir(&directory).unwrap();
+        let directory = Leftover::folder(name);
         for (number, text) in texts.iter().enumerate() {
-            std::fs::write(directory.join(number.to_string()), text).unwrap();
+            std::fs::write(directory.path().join(number.to_string()), text).unwrap();
         }
         Self(directory)
     }
 
     fn tour(&self, arguments: &[&str]) -> (bool, String) {
-        let path = ["--path", self.0.to_str().unwrap()];
+        let path = ["--path", self.0.path().to_str().unwrap()];
         let output = tour(&[&path, arguments].concat());
         (output.status.success(), text(&output))
-    }
-}
-
-impl Drop for Texts {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -33,12 +33,8 @@ fn findings(case: &str, behind: Option<&str>, library: &str) -> String {
         preload.push(":");
         preload.push(behind);
     }
-    let json = std::env::temp_dir().join(format!(
-        "latchwork-{}-{}",
-        std::process::id(),
-        name("jsonl")
-    ));
-    let _json = Leftover::new(json.clone());
+    let folder = Leftover::folder("findings");
+    let json = folder.path().join("jsonl");
     let child = Command::new(&program)
         .arg(case)
         .env("LD_PRELOAD", preload)

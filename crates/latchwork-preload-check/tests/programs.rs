@@ -14,8 +14,8 @@ fn library() -> PathBuf {
 }
 
 fn scratch(name: &str) -> (PathBuf, Leftover) {
-    let path = std::env::temp_dir().join(format!("latchwork-{}-{name}", std::process::id()));
-    (path.clone(), Leftover::new(path))
+    let folder = Leftover::folder("findings");
+    (folder.path().join(name), folder)
 }
 
 /// Compiles a program, named as seen from this crate.

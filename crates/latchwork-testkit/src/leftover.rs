@@ -1,26 +1,59 @@
 //! Files that a test must not leave behind.
+#![allow(unsafe_code)]
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// All of them, for a watchdog that ends the process.
 static ALL: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A file that is removed when this is dropped, or the watchdog ends the test, if it exists.
+/// A file, or a folder with all that is in it, that is removed when this is dropped, or the watchdog ends the test, if
+/// it exists.
 #[derive(Debug)]
 pub struct Leftover {
     path: PathBuf,
+    /// Of a folder: locked for as long as this process, or a child that it has forked meanwhile, lives.
+    _lock: Option<File>,
 }
 
 impl Leftover {
     /// Takes care of a file that may or may not come to exist.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
+        Self::with_lock(path.into(), None)
+    }
+
+    /// A new folder beside what Cargo has built. If the test is killed, the next one that makes a folder removes it.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn folder(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let parent = parent();
+        std::fs::create_dir_all(&parent).expect("a folder for folders");
+        let turn = File::open(&parent).expect("a folder that was just made");
+        lock(&turn, libc::LOCK_EX);
+        remove_abandoned(&parent);
+        // Relaxed: only a number of its own.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir(&path).expect("a folder of a new name");
+        let own = File::open(&path).expect("a folder that was just made");
+        lock(&own, libc::LOCK_EX);
+        // By name: a child that is forked at this moment has the file, too.
+        lock(&turn, libc::LOCK_UN);
+        Self::with_lock(path, Some(own))
+    }
+
+    fn with_lock(path: PathBuf, lock: Option<File>) -> Self {
         ALL.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(path.clone());
-        Self { path }
+        Self { path, _lock: lock }
     }
 
     /// Where it is.
@@ -32,18 +65,94 @@ impl Leftover {
 
 impl Drop for Leftover {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        remove(&self.path);
         ALL.lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|path| *path != self.path);
     }
 }
 
+/// Where folders are made: in the target directory, if the program lies where Cargo puts tests.
+fn parent() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let is_cargos = |folder: &&Path| folder.ends_with("deps");
+    let target = program.parent().filter(is_cargos);
+    let target = target.and_then(|deps| deps.ancestors().nth(2));
+    match target {
+        Some(target) => target.join("tmp/tests"),
+        None => std::env::temp_dir().join("latchwork-tests"),
+    }
+}
+
+/// Removes what those have left who were killed: nobody has it locked.
+fn remove_abandoned(parent: &Path) {
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        let folder = File::open(entry.path());
+        if folder.is_ok_and(|folder| lock(&folder, libc::LOCK_EX | libc::LOCK_NB)) {
+            remove(&entry.path());
+        }
+    }
+}
+
+fn lock(file: &File, operation: i32) -> bool {
+    loop {
+        // SAFETY: an open descriptor.
+        if unsafe { libc::flock(file.as_raw_fd(), operation) } == 0 {
+            return true;
+        }
+        if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+            return false;
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path).or_else(|_| std::fs::remove_dir_all(path));
+}
+
 pub(crate) fn remove_all() {
     // Not waiting for the lock: whoever holds it may be what hangs.
     if let Ok(all) = ALL.try_lock() {
-        for path in &*all {
-            let _ = std::fs::remove_file(path);
+        all.iter().for_each(|path| remove(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Leftover;
+    use crate::Child;
+
+    #[test]
+    fn what_a_killed_test_leaves_goes_with_the_next_one() {
+        let mut child = Child::fork(|| {
+            let folder = Leftover::folder("killed");
+            std::fs::write(folder.path().join("file"), "text").unwrap();
+            std::mem::forget(folder);
+            loop {
+                std::thread::park();
+            }
+        });
+        let pid = child.pid();
+        let parent = super::parent();
+        let of_child = move || {
+            let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
+            entries
+                .filter(|entry| {
+                    let name = entry.file_name().into_string().unwrap();
+                    name.starts_with(&format!("killed-{pid}-"))
+                })
+                .find(|entry| entry.path().join("file").exists())
+        };
+        while of_child().is_none() {
+            std::thread::yield_now();
         }
+        let mine = Leftover::folder("living");
+        assert!(of_child().is_some(), "its owner lives");
+        child.kill();
+        let path = mine.path().to_owned();
+        drop(mine);
+        assert!(!path.exists());
+        drop(Leftover::folder("living"));
+        assert!(of_child().is_none());
     }
 }

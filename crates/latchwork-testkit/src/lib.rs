@@ -10,7 +10,7 @@
 //! | [`output_of`] | a program that must end by itself |
 //! | [`compile`] | one in C |
 //! | [`conformance`] | RTEMS's behaviour tables, run against an implementation |
-//! | [`Leftover`] | a file that is gone when the test is over, however it ends |
+//! | [`Leftover`] | a file or folder that is gone when the test is over, however it ends |
 //!
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;

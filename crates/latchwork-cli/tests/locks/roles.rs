@@ -1,6 +1,5 @@
 //! The programs that are looked at: each plants its situation, says "ready", and stays until it is dropped.
 
-use super::common::unique;
 use latchwork::check::{self, Checked, CheckedRwLock, hook, set_on};
 use latchwork::coproc::{Attributes, Coprocs};
 use latchwork::event::{EventSet, Events};
@@ -12,44 +11,24 @@ use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, Priority,
 };
 use latchwork::sharing::Shared;
+use latchwork_testkit::Leftover;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
-use std::sync::{Barrier, OnceLock};
 
 const ROLE: &str = "LATCHWORK_TEST_ROLE";
 const NAME: &str = "LATCHWORK_TEST_NAME";
 
-/// The C program, made once; `None` without a compiler.
-pub fn c_program() -> Option<PathBuf> {
-    static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
-    PROGRAM
-        .get_or_init(|| {
-            let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(unique("c"));
-            std::fs::create_dir_all(&directory).unwrap();
-            let program = directory.join("hang");
-            let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/hang.c");
-            let made = Command::new("cc")
-                .args(["-O1", "-g", "-pthread", source, "-o"])
-                .arg(&program)
-                .status();
-            match made {
-                Ok(status) => {
-                    assert!(status.success(), "the C program does not compile");
-                    Some(program)
-                }
-                Err(error) => {
-                    eprintln!("skipped: no C compiler (package gcc): {error}");
-                    None
-                }
-            }
-        })
-        .clone()
+/// The C program, which goes with what is beside it; `None` without a compiler.
+pub fn c_program() -> Option<(PathBuf, Leftover)> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/locks/hang.c");
+    latchwork_testkit::compile(source.as_ref(), "hang", &[])
 }
 
 /// What the command says, as JSON.

@@ -434,7 +434,6 @@ impl Heap {
             None => misuse("no allocated block at", address),
         }
     }
-
 }
 
 /// An allocated block.
