@@ -43,7 +43,7 @@ enum Verb {
     Top(top::Args),
     /// Remove the named regions that no process has any more
     Gc(gc::Args),
-    /// Run a program that was not made for this library with its mutexes
+    /// Run a program that is not recompiled, with this library's mutexes or under its checker
     Run(run::Args),
     /// Show, merge and compare the orders of locks that checked programs have written
     Order(order::Args),

@@ -15,6 +15,7 @@
 //! Environment: `LATCHWORK_SEED` repeats a run's random decisions (not the scheduler's);
 //! `LATCHWORK_KILLS` multiplies the number of kills (and the budget of [`step`]), 1 by default;
 //! `LATCHWORK_STRESS_SECONDS` is how long the mixed stress test goes on, 3 by default, 600 in the long run;
+//! `LATCHWORK_MESSAGES` is how many messages `kill_queue` counts, 100,000 by default;
 //! `LATCHWORK_CONFORMANCE` names a file to which the conformance report goes, as JSON;
 //! `LATCHWORK_WATCHDOG` is the watchdog's patience in seconds, 120 by default. The long run:
 //!

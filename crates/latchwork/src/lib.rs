@@ -8,7 +8,7 @@
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
 //! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
-//! | pass messages | [`queue::Queue`] |
+//! | pass messages | [`queue::Queue`]; from one task to one other, [`queue::spsc::Spsc`] |
 //! | tell a task that something has happened | [`event::Events`] |
 //! | port code that calls RTEMS | [`classic`] |
 //! | start processes like threads | [`coproc::Coprocs`] |
@@ -33,6 +33,12 @@
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! | feature | what it adds |
+//! | --- | --- |
+//! | `check` | all mutexes and reader/writer locks of the program are [checked](check), as if each was [`Checked`](check::Checked) |
+//! | `bpf` | waiters of throughput locks can ask the scheduler whether a holder runs: [`mutex::throughput::oracle`] |
+//! | `foreign`, `giant-lock` | nothing for programs: what the C interface is made of, and a comparison for benchmarks |
 //!
 //! # What holds everywhere
 //!
