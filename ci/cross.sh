@@ -4,7 +4,7 @@
 target=aarch64-unknown-linux-gnu
 say "check for $target"
 if [ -d "$(rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
-    cargo check --workspace --locked --target "$target" --target-dir target/cross
+    cargo check --workspace --locked --target "$target"
 else
     echo "skipped: the standard library for $target is not installed (rustup target add $target)"
 fi

@@ -1,7 +1,7 @@
 //! The only place that makes system calls.
 //!
 //! Each module is one seam to the kernel or to libc: thin, without policy. Under loom only the
-//! futex and the robust list exist, as models.
+//! futex and the robust list exist, as models, and what has models run faster.
 
 mod abort;
 #[cfg(not(loom))]
@@ -51,6 +51,8 @@ pub(crate) mod scheduling;
 pub(crate) mod signals;
 #[cfg(not(loom))]
 pub(crate) mod sockets;
+#[cfg(loom)]
+mod stacks_loom;
 #[cfg(not(loom))]
 pub(crate) mod thread;
 

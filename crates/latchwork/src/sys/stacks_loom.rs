@@ -1,0 +1,96 @@
+//! Stacks of a model's tasks, kept from one execution to the next.
+//!
+//! Loom maps a stack for each task of each execution, guards its end, and unmaps it again: more than half of the time
+//! that an execution takes, and two models in one process hold each other up in the kernel. It cannot be told to keep
+//! them. So the three calls that it makes come here: the functions of a program go before libc's of the same names. A
+//! stack that was unmapped lies ready, guarded, for the next one of its thread that is as long. All else goes to the
+//! kernel as it is, and so do the calls of libc itself, which go by other names.
+#![allow(unsafe_code)]
+
+use core::cell::Cell;
+use core::ffi::{c_int, c_void};
+use libc::{MAP_STACK, PROT_NONE, SYS_mmap, SYS_mprotect, SYS_munmap, off_t, size_t};
+
+/// A stack of a thread's models.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stack {
+    base: usize,
+    length: usize,
+    is_guarded: bool,
+    is_used: bool,
+}
+
+const NONE: Stack = Stack {
+    base: 0,
+    length: 0,
+    is_guarded: false,
+    is_used: true,
+};
+
+std::thread_local! {
+    /// More than loom has tasks. Without a destructor: mapped or unmapped is at any time.
+    static STACKS: [Cell<Stack>; 16] = const { [const { Cell::new(NONE) }; 16] };
+}
+
+/// Changes the first stack that is the one.
+fn change(is_it: impl Fn(Stack) -> bool, change: impl FnOnce(&mut Stack)) -> Option<Stack> {
+    STACKS.with(|stacks| {
+        let place = stacks.iter().find(|place| is_it(place.get()))?;
+        let mut stack = place.get();
+        change(&mut stack);
+        place.set(stack);
+        Some(stack)
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mmap(
+    base: *mut c_void,
+    length: size_t,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: off_t,
+) -> *mut c_void {
+    let is_stack = flags & MAP_STACK != 0 && base.is_null();
+    let is_it = |stack: Stack| !stack.is_used && stack.length == length;
+    if is_stack && let Some(stack) = change(is_it, |stack| stack.is_used = true) {
+        return core::ptr::with_exposed_provenance_mut(stack.base);
+    }
+    // SAFETY: the caller's call.
+    let at = unsafe { libc::syscall(SYS_mmap, base, length, protection, flags, file, offset) };
+    if is_stack && at != -1 {
+        let fresh = Stack {
+            base: at as usize,
+            length,
+            is_guarded: false,
+            is_used: true,
+        };
+        change(|stack| stack == NONE, |place| *place = fresh);
+    }
+    core::ptr::with_exposed_provenance_mut(at as usize)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mprotect(base: *mut c_void, length: size_t, protection: c_int) -> c_int {
+    let is_it = |stack: Stack| stack.base == base.addr() && protection == PROT_NONE;
+    let mut was_guarded = false;
+    change(is_it, |stack| {
+        was_guarded = core::mem::replace(&mut stack.is_guarded, true);
+    });
+    if was_guarded {
+        return 0;
+    }
+    // SAFETY: the caller's call.
+    unsafe { libc::syscall(SYS_mprotect, base, length, protection) as c_int }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn munmap(base: *mut c_void, length: size_t) -> c_int {
+    let is_it = |stack: Stack| stack.base == base.addr() && stack.length == length;
+    if change(is_it, |stack| stack.is_used = false).is_some() {
+        return 0;
+    }
+    // SAFETY: the caller's call.
+    unsafe { libc::syscall(SYS_munmap, base, length) as c_int }
+}
