@@ -2,21 +2,9 @@
 //! instructions. It is that of an optimised user of the library, whatever this test was compiled with.
 #![cfg(target_arch = "x86_64")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::sync::OnceLock;
+mod compiler_support;
 
-/// The newest build of the library in the folder of this very executable, and what was read of it.
-fn library(folder: &Path) -> PathBuf {
-    let built = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        let is_it = name.starts_with("liblatchwork-") && name.ends_with(".rlib");
-        Some((entry.metadata().ok()?.modified().ok()?, entry.path())).filter(|_| is_it)
-    };
-    let entries = std::fs::read_dir(folder).unwrap();
-    let newest = entries.flatten().filter_map(built).max();
-    newest.expect("this test depends on the library").1
-}
+use std::sync::OnceLock;
 
 /// The assembly of `tests/fast_path/pairs.rs`, made once: two at a time would share names of files.
 fn assembly() -> &'static str {
@@ -25,19 +13,15 @@ fn assembly() -> &'static str {
 }
 
 fn compile() -> String {
-    let folder = std::env::current_exe().unwrap();
-    let folder = folder.parent().unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fast_path/pairs.rs");
-    let output = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
-        .args(["--edition=2024", "--crate-type=lib", "--crate-name=pairs"])
+    let output = compiler_support::rustc()
+        .args(["--crate-type=lib", "--crate-name=pairs"])
         .args([
             "-Copt-level=3",
             "-Ccodegen-units=1",
             "-Cllvm-args=-x86-asm-syntax=att",
         ])
         .args(["--emit=asm", "-o", "-"])
-        .arg(format!("-Ldependency={}", folder.display()))
-        .arg(format!("--extern=latchwork={}", library(folder).display()))
         .arg(source)
         .output()
         .unwrap();

@@ -1,3 +1,5 @@
+// error[E0277]: `std::boxed::Box<u32>` cannot be placed in a region
+
 use latchwork::region::{Region, RegionOptions, Shareable};
 
 fn main() {

@@ -1,3 +1,5 @@
+// error[E0277]: `latchwork::region::Box<'_, u32>` cannot be placed in a region
+
 use latchwork::region::{Box, Region, RegionOptions, Shareable};
 
 fn main() {

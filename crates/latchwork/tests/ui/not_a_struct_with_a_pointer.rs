@@ -1,3 +1,5 @@
+// error[E0277]: `&'static str` cannot be placed in a region
+
 use latchwork::region::Shareable;
 
 #[derive(Shareable)]

@@ -1,3 +1,5 @@
+// error: only a struct can be TornSafe: a torn enum may have the tag of one variant and the data of another
+
 use latchwork::region::TornSafe;
 
 #[derive(TornSafe)]

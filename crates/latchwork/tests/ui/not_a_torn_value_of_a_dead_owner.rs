@@ -1,3 +1,5 @@
+// error[E0599]: the method `make_consistent` exists for struct `latchwork::mutex::OwnerDied<'_, latchwork::region::Vec<Elephant>>`, but its trait bounds were not satisfied
+
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{Shareable, Vec};
 use std::pin::Pin;

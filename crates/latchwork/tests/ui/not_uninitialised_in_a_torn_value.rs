@@ -1,3 +1,5 @@
+// error[E0308]: mismatched types
+
 #![forbid(unsafe_code)]
 
 use core::mem::MaybeUninit;
