@@ -80,7 +80,9 @@ fn never(_: Spsc<'_>) -> bool {
 #[test]
 fn a_ring_passes_whole_messages_at_every_instruction() {
     let trial = Trial::begin("a_ring_passes_whole_messages_at_every_instruction");
-    let send = |ring: Spsc<'_>| ring.sender().unwrap().send(&message(5, 900)).unwrap();
+    // Composed here: in the child its instructions would be stepped through, too.
+    let sent = message(5, 900);
+    let send = |ring: Spsc<'_>| ring.sender().unwrap().send(&sent).unwrap();
     step_through(&trial, "send by a ring", 2, send, never, &[2, 3]);
     let make_room = |ring: Spsc<'_>| {
         let mut receiver = ring.receiver().unwrap();

@@ -5,6 +5,7 @@ use super::{LARGE, MAX_MESSAGE, Operation, check_capacity_of, drain, region};
 use latchwork::queue::{Queue, QueueOptions, SendError, Wait};
 use latchwork::region::{Box, Region};
 use latchwork_testkit::{Child, Trial, step};
+use std::sync::LazyLock;
 
 fn message(number: u32, length: usize) -> Vec<u8> {
     let mut message = Vec::new();
@@ -244,7 +245,10 @@ fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
         Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction");
     let region = region();
     let queue = queue(&region, 3);
-    let send = |queue: Queue<'_>| queue.urgent().send(&message(0, LARGE)).unwrap();
+    // Composed here: in the child its instructions would be places to be killed at, too.
+    static URGENT: LazyLock<Vec<u8>> = LazyLock::new(|| message(0, LARGE));
+    LazyLock::force(&URGENT);
+    let send = |queue: Queue<'_>| queue.urgent().send(&URGENT).unwrap();
     let receive = |queue: Queue<'_>| {
         queue.receive(&mut [0; MAX_MESSAGE]).unwrap();
     };

@@ -6,6 +6,18 @@ use latchwork::queue::{Queue, QueueOptions};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Trial};
 
+/// What the queue is filled with.
+pub(super) fn filling(number: u32) -> Vec<u8> {
+    let mut message = Vec::new();
+    compose(
+        &mut message,
+        0,
+        number,
+        16 + number as usize * 4500 % MAX_MESSAGE,
+    );
+    message
+}
+
 /// Kills an operation at its instructions; after each kill the queue must be whole, and hold one of
 /// the numbers of messages.
 pub(super) fn step_through(
@@ -24,19 +36,12 @@ pub(super) fn step_through(
         &QueueOptions::new(capacity, MAX_MESSAGE as u32),
     )
     .unwrap();
-    let mut message = Vec::new();
     step::each_instruction(
         trial,
         name,
         || {
             for number in 0..filled {
-                compose(
-                    &mut message,
-                    0,
-                    number,
-                    16 + number as usize * 4500 % MAX_MESSAGE,
-                );
-                queue.send(&message).unwrap();
+                queue.send(&filling(number)).unwrap();
             }
         },
         |(), span| {
@@ -69,12 +74,11 @@ pub(super) fn step_through(
 #[test]
 fn send_is_all_or_nothing_at_every_instruction() {
     let trial = Trial::begin("send_is_all_or_nothing_at_every_instruction");
+    // Composed here: in the child its instructions would be stepped through, too.
     let send = |length: usize| {
-        move |queue: Queue<'_>| {
-            let mut message = Vec::new();
-            compose(&mut message, 1, 7, length);
-            queue.send(&message).unwrap();
-        }
+        let mut message = Vec::new();
+        compose(&mut message, 1, 7, length);
+        move |queue: Queue<'_>| queue.send(&message).unwrap()
     };
     let never = |_: Queue<'_>| false;
     step_through(&trial, "send, small", 3, 1, send(64), never, &[1, 2]);
