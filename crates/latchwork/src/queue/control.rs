@@ -46,6 +46,7 @@ impl Queue<'_> {
         let fixed = &self.cells.core.fixed;
         fixed.life.store(self.life.wrapping_add(1), Relaxed);
         locked.cells.flush(task);
+        locked.cells.dismiss_waiters();
         locked.unlock(Wake::EVERYBODY);
         if waiting > 0 {
             self.tell(Misuse::DeleteAwaited { waiting }, Site::caller());

@@ -275,6 +275,7 @@ impl<'r> Queue<'r> {
         if life.load(Ordering::Relaxed) % 2 == 1 {
             // What one left that was killed in the deletion.
             locked.cells.flush(task);
+            locked.cells.dismiss_waiters();
             locked.cells.disown();
             life.store(
                 life.load(Ordering::Relaxed).wrapping_add(1),

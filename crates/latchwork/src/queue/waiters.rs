@@ -102,7 +102,8 @@ impl<'r> Cells<'r> {
 
     /// The task waits no more, and has been given nothing but a message in flight.
     pub(super) fn leave_waiters(self, inbox: &Inbox) {
-        if inbox.given.load(Relaxed) == 0 {
+        let is_counted = inbox.queue.load(Relaxed) == self.address();
+        if is_counted && inbox.given.load(Relaxed) == 0 {
             let waiting = self.core.receiving.waiting.load(Relaxed);
             self.core
                 .receiving
@@ -136,6 +137,15 @@ impl<'r> Cells<'r> {
         } else {
             Wake::NONE
         }
+    }
+
+    /// The queue is deleted: who waits and has been given nothing gets nothing of what comes, in this queue or in
+    /// one that is made of it before the task has noticed.
+    pub(super) fn dismiss_waiters(self) {
+        for (_, inbox) in self.unserved() {
+            inbox.queue.store(0, Relaxed);
+        }
+        self.core.receiving.waiting.store(0, Relaxed);
     }
 
     fn give(self, inbox: &Inbox, index: Index) {

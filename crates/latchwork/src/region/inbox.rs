@@ -7,8 +7,8 @@
 //! | address | 0 | it waits for a message of that queue |
 //! | address | cell + 1 | it has been given that cell, and need not wait |
 //!
-//! Everything here changes under the lock of the queue's receivers, which orders it: by the task itself, and from 0 to
-//! a cell by whoever gives; but for `urgency`, which whoever changes the task's priority changes at any time, and which
+//! Everything here changes under the lock of the queue's receivers, which orders it: by the task itself, from 0 to
+//! a cell by whoever gives, and from an address to 0 by whoever deletes the queue; but for `urgency`, which whoever changes the task's priority changes at any time, and which
 //! decides nothing but who is served first. `given` is also slept on.
 //!
 //! *Whose inbox is it?* Who gives has seen the task alive under that lock, and may outlive it: so the slot's next

@@ -67,6 +67,52 @@ fn a_deleted_queue_can_be_made_anew_and_old_handles_stay_dead() {
     ));
 }
 
+/// Who waits and has not noticed yet that the queue was deleted.
+#[test]
+fn who_waits_at_a_deleted_queue_gets_nothing_of_the_new_one() {
+    let trial = Trial::begin("who_waits_at_a_deleted_queue_gets_nothing_of_the_new_one");
+    let region = region();
+    for discipline in [Discipline::Racing, Discipline::Fifo, Discipline::Priority] {
+        for is_broadcast in [false, true] {
+            let old = ordered(&region, discipline);
+            let waiting = receiver(&trial, old);
+            waiting.signal(libc::SIGSTOP);
+            old.delete().unwrap();
+            let new = ordered(&region, discipline);
+            let left: &[&[u8]] = if is_broadcast {
+                assert_eq!(new.broadcast(&[1]).unwrap(), 0, "{discipline:?}");
+                &[]
+            } else {
+                new.send(&[1]).unwrap();
+                &[&[1]]
+            };
+            waiting.signal(libc::SIGCONT);
+            expect(waiting, 200);
+            assert_eq!(drained(new), left, "{discipline:?}");
+            let late = receiver(&trial, new);
+            assert_eq!(new.broadcast(&[2]).unwrap(), 1);
+            expect(late, 2);
+        }
+    }
+}
+
+/// A message in flight that is given back after the deletion, too.
+#[test]
+fn who_waits_at_a_deleted_queue_is_told_so_whatever_comes_back_to_it() {
+    let trial = Trial::begin("who_waits_at_a_deleted_queue_is_told_so_whatever_comes_back_to_it");
+    let region = region();
+    let queue = ordered(&region, Discipline::Fifo);
+    queue.send(&[1]).unwrap();
+    let held = queue.receive_held().unwrap();
+    let waiting = receiver(&trial, queue);
+    waiting.signal(libc::SIGSTOP);
+    queue.delete().unwrap();
+    held.give_back();
+    waiting.signal(libc::SIGCONT);
+    expect(waiting, 200);
+    assert!(drained(ordered(&region, Discipline::Fifo)).is_empty());
+}
+
 /// A message of the deleted queue has no place in the new one to come again to: be it given back, or its receiver dead.
 #[test]
 fn a_message_in_flight_does_not_outlive_its_queue_in_a_new_one() {
