@@ -84,6 +84,30 @@ fn an_end_inherited_across_fork_is_the_parents() {
     sender.unwrap().send(b"2").unwrap();
 }
 
+/// What was taken before the fork is the parent's, too.
+#[test]
+fn places_and_messages_inherited_across_fork_are_the_parents() {
+    let _trial = Trial::begin("places_and_messages_inherited_across_fork_are_the_parents");
+    let region = region();
+    let ring = ring(&region, 2);
+    let (mut sender, mut receiver) = (ring.sender().unwrap(), ring.receiver().unwrap());
+    let aborts = |body: &mut dyn FnMut()| {
+        assert_eq!(Child::fork(body).wait(), Exit::Signal(libc::SIGABRT));
+    };
+    let mut place = Some(sender.reserve(Wait::Not).unwrap());
+    aborts(&mut || place.take().unwrap().commit(1).unwrap());
+    assert!(ring.is_empty());
+    place.unwrap().commit(1).unwrap();
+    let mut held = Some(receiver.receive_held(Wait::Not).unwrap());
+    aborts(&mut || drop(held.take()));
+    held.unwrap().give_back();
+    let mut batch = Some(receiver.receive_batch(2, Wait::Not).unwrap());
+    aborts(&mut || drop(batch.take()));
+    batch.unwrap().receive_first(0);
+    aborts(&mut || assert_eq!(receiver.flush(), 1));
+    assert_eq!(ring.len(), 1);
+}
+
 #[test]
 fn a_task_with_an_end_cannot_leave() {
     let _trial = Trial::begin("a_task_with_an_end_cannot_leave");

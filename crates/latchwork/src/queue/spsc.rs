@@ -363,11 +363,17 @@ impl<'r> End<'r> {
     fn task(&self) -> Result<Task<'r>, AttachError> {
         let task = self.queue.inner().task()?;
         if task.owner() != self.owner {
-            crate::fatal(format_args!(
-                "an end of a ring was used by a task that does not have it (one inherited across fork is the parent's)"
-            ));
+            not_mine();
         }
         Ok(task)
+    }
+
+    /// Aborts if the end is not the calling task's. For what is done to places that were taken before.
+    #[inline]
+    fn assert_mine(&self) {
+        if !self.queue.inner().is_me(self.owner) {
+            not_mine();
+        }
     }
 
     /// How much this side has left: messages, or room for them, as far as it knows.
@@ -445,6 +451,14 @@ impl<'r> End<'r> {
         self.mine = self.mine.wrapping_add(count);
         self.queue.core.ring.advance(self.side, self.mine);
     }
+}
+
+#[cold]
+#[inline(never)]
+fn not_mine() -> ! {
+    crate::fatal(format_args!(
+        "an end of a ring was used by a task that does not have it (one inherited across fork is the parent's)"
+    ))
 }
 
 impl Drop for End<'_> {

@@ -11,6 +11,7 @@ impl Receiver<'_> {
     /// A kill has all dropped, or none.
     pub fn flush(&mut self) -> u32 {
         let end = self.end();
+        end.assert_mine();
         let count = end.look();
         if count > 0 {
             end.advance(count);

@@ -147,6 +147,7 @@ impl Deref for Held<'_, '_> {
 impl Drop for Held<'_, '_> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
+            self.receiver.0.assert_mine();
             self.receiver.0.advance(1);
         }
     }
@@ -190,6 +191,7 @@ impl HeldBatch<'_, '_> {
 impl Drop for HeldBatch<'_, '_> {
     fn drop(&mut self) {
         if !std::thread::panicking() && self.count > 0 {
+            self.receiver.0.assert_mine();
             self.receiver.0.advance(self.count);
         }
     }

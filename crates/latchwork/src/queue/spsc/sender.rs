@@ -144,6 +144,7 @@ impl Place<'_, '_> {
     pub fn commit(self, length: usize) -> Result<(), SendError> {
         self.sender.check(length)?;
         let end = &mut self.sender.0;
+        end.assert_mine();
         end.check_life()?;
         // Relaxed: published by the index.
         end.queue.length(end.mine).store(length as u32, Relaxed);
