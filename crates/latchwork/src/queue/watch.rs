@@ -16,7 +16,7 @@ use super::spsc::Spsc;
 use crate::atomic::{AtomicU32, Ordering};
 use crate::region::{AttachError, Region};
 use crate::sys::futex::{self, Sharing};
-use crate::sys::{event_fd, signals};
+use crate::sys::{event_fd, signals, thread};
 use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -49,10 +49,12 @@ pub enum WatchError {
 /// it is at work, nothing. Tasks that can wait in [`Queue::receive`] should.
 ///
 /// *Fork:* the child has the descriptor, which the parent's thread signals, and no thread: make another
-/// one there.
+/// one there. Dropping it there does nothing.
 pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// That has the thread.
+    process: u32,
 }
 
 struct Shared {
@@ -134,6 +136,7 @@ impl Watch {
         Ok(Self {
             shared,
             thread: Some(thread),
+            process: thread::process_id(),
         })
     }
 }
@@ -234,6 +237,11 @@ impl AsFd for Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        if self.process != thread::process_id() {
+            // What the handle leads to is the parent's.
+            core::mem::forget(self.thread.take());
+            return;
+        }
         // Release: pairs with the Acquire in `watch`.
         self.shared.stop.store(1, Ordering::Release);
         futex::wake(&raw const self.shared.stop, 1, Sharing::Shared);

@@ -172,3 +172,14 @@ fn flush_wakes_senders_and_no_receivers() {
     senders.into_iter().for_each(Child::succeed);
     assert_eq!(drained(queue), [b"3", b"3"]);
 }
+
+#[test]
+fn a_watch_that_a_fork_inherited_is_dropped_without_its_thread() {
+    let trial = Trial::begin("a_watch_that_a_fork_inherited_is_dropped_without_its_thread");
+    let region = region();
+    let queue = queue(&region, 4);
+    let mut watch = Some(queue.watch().unwrap());
+    Child::fork(|| drop(watch.take())).succeed();
+    queue.send(b"1").unwrap();
+    trial.wait_until(|| is_readable(&watch.as_ref().unwrap(), 1000));
+}
