@@ -302,11 +302,15 @@ impl<'r> Queue<'r> {
             let own = task.slot.wait.standing.effective.load(Relaxed) & !BUSY;
             Inbox::urgency_of(own.min(real_time))
         };
-        let place = &task.slot.inbox.urgency;
-        place.swap(urgency(), SeqCst);
-        fence_after_update();
-        // Who changes the priority after this look finds the task waiting.
-        place.store(urgency(), Relaxed);
+        loop {
+            let now = urgency();
+            task.slot.inbox.urgency.swap(now, SeqCst);
+            fence_after_update();
+            // Who changes the priority after this look stores its own here after that.
+            if urgency() == now {
+                return;
+            }
+        }
     }
 }
 

@@ -42,7 +42,7 @@ impl Inbox {
 
     /// The task's priority has changed: should it wait, its place in an order by priority is another one.
     pub(crate) fn follow(&self, priority: u32) {
-        // Release: behind the priority itself, which the task looks at once more as it begins to wait.
+        // Release: behind the priority itself, which a task that begins to wait looks at after its own store.
         self.urgency
             .store(Self::urgency_of(priority), Ordering::Release);
     }

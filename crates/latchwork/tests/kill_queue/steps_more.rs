@@ -4,8 +4,10 @@ use super::journal::compose;
 use super::steps::{filling, step_through};
 use super::{LARGE, MAX_MESSAGE, Operation, drain, region};
 use latchwork::queue::{Discipline, Queue, QueueOptions, Wait};
-use latchwork::region::{Box, Region};
-use latchwork_testkit::{Child, Trial, step};
+use latchwork::region::{Box, Region, TaskId};
+use latchwork::semaphore::Priority;
+use latchwork_testkit::{Child, Page, Trial, step};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn never(_: Queue<'_>) -> bool {
     false
@@ -279,4 +281,83 @@ fn nobody_is_given_what_was_for_its_predecessor_at_any_instruction() {
             },
         );
     }
+}
+
+/// Whether a process sleeps as those do who wait in a region.
+fn sleeps(process: u64) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{process}/syscall")).unwrap_or_default();
+    call.starts_with(&format!("{} ", libc::SYS_futex_waitv))
+}
+
+/// A change that comes while a receiver begins to wait is not lost on its place.
+#[test]
+fn a_receiver_is_served_by_a_priority_that_was_changed_at_any_instruction() {
+    let trial =
+        Trial::begin("a_receiver_is_served_by_a_priority_that_was_changed_at_any_instruction");
+    let region = region();
+    region.join("test").unwrap();
+    let options = QueueOptions::new(4, 64).discipline(Discipline::Priority);
+    let queue = Queue::create(&region, "by priority", &options).unwrap();
+    let task_at = |own| {
+        let me = region.task_id().unwrap();
+        me.set_priority(&region, Priority::new(own).unwrap())
+            .unwrap();
+        me
+    };
+    let first_byte = || {
+        let mut buffer = [0; 64];
+        queue.receive(&mut buffer).unwrap();
+        u64::from(buffer[0])
+    };
+    // The receiver: its process, its task, and what it received.
+    let page = Page::<[AtomicU64; 3]>::new();
+    let [process, task, received] = &*page;
+    // Whether its priority was changed; and whether it was when the messages were sent.
+    let (changed, in_time) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        step::each_standstill(
+            &trial,
+            "begin to wait for a message",
+            || {
+                region.sweep().unwrap();
+                process.store(0, SeqCst);
+                changed.store(false, SeqCst);
+                let rival = Child::fork(|| {
+                    task_at(100);
+                    first_byte();
+                });
+                trial.wait_until(|| rival.is_in_futex());
+                // Once both wait.
+                let sender = scope.spawn(|| {
+                    while !sleeps(process.load(SeqCst)) {
+                        std::thread::yield_now();
+                    }
+                    in_time.store(changed.load(SeqCst), SeqCst);
+                    queue.send(&[1]).unwrap();
+                    queue.send(&[2]).unwrap();
+                });
+                (rival, sender)
+            },
+            |_, span| {
+                task.store(task_at(200).to_raw(), SeqCst);
+                let me = std::process::id().into();
+                span.run(|| {
+                    process.store(me, SeqCst);
+                    received.store(first_byte(), SeqCst);
+                });
+            },
+            |_| {
+                let task = TaskId::from_raw(task.load(SeqCst)).unwrap();
+                task.set_priority(&region, Priority::new(50).unwrap())
+                    .unwrap();
+                changed.store(true, SeqCst);
+            },
+            |(rival, sender), point| {
+                sender.join().unwrap();
+                rival.succeed();
+                let due = 2 - u64::from(in_time.load(SeqCst));
+                assert_eq!(received.load(SeqCst), due, "stopped at {point:?}");
+            },
+        );
+    });
 }
