@@ -29,7 +29,7 @@
 //! *Who dies before its refresh,* or in the midst of it, may leave another task's priority what it was: a waiter that
 //! died that of the owner too high, for example. All who wait are woken by the death, work out their own anew, and
 //! from there along the chain; a task that does not wait gets it right as it releases anything, or another refresh
-//! comes by.
+//! comes by. One that begins to wait looks whether a change of its own was left unfinished, which `BUSY` says.
 //!
 //! *Whose record is it?* A task's record is written by others under one of two locks, that of what it waits for and
 //! that of its priority, and only if the task lived when that lock was held already. The next task in the slot goes
@@ -183,9 +183,11 @@ pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
 
 /// Gives a task another priority of its own; the one that it had.
 pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
-    let before = LockedStanding::new(ground, task)?
-        .base
-        .swap(priority, SeqCst);
+    let standing = LockedStanding::new(ground, task)?;
+    // First: should the calling task be killed before it has worked out the rest, this says that it is to be done.
+    standing.effective.fetch_or(BUSY, SeqCst);
+    let before = standing.base.swap(priority, SeqCst);
+    drop(standing);
     refresh(ground, task, true);
     Some(before)
 }

@@ -180,6 +180,10 @@ pub(crate) fn wait<G: Ground>(
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
     let record = me.record;
+    // Relaxed: the dead one's, whose death was counted before the wait began, or one of the living is at work.
+    if record.standing.effective.load(Relaxed) & BUSY != 0 {
+        priority::refresh(ground, me.task, false);
+    }
     let mut looks = LOOKS;
     loop {
         // Before the look: see `park`.

@@ -513,3 +513,42 @@ fn who_waits_sets_right_what_a_killed_change_of_its_priority_left() {
         },
     );
 }
+
+/// The same of a task that does not wait yet: nobody is woken who would come by.
+#[test]
+fn who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left() {
+    let trial =
+        Trial::begin("who_begins_to_wait_sets_right_what_a_killed_change_of_its_priority_left");
+    let region = lasting_region();
+    let semaphore = counting(region, Discipline::Priority);
+    step::each_instruction(
+        &trial,
+        "set_priority of a task that is going to wait",
+        || {
+            let (told, id) = std::sync::mpsc::channel();
+            let (begin, begun) = std::sync::mpsc::channel();
+            let waiter = std::thread::spawn(move || {
+                let me = region.task_id().unwrap();
+                me.set_priority(region, priority(50)).unwrap();
+                told.send(me).unwrap();
+                begun.recv().unwrap();
+                semaphore.obtain().unwrap();
+            });
+            let id: TaskId = id.recv().unwrap();
+            (id, waiter, begin)
+        },
+        |(id, ..), span| {
+            region.join("stepped").unwrap();
+            span.run(|| id.set_priority(region, priority(7)).unwrap());
+        },
+        |_| false,
+        |(id, waiter, begin), _| {
+            region.sweep().unwrap();
+            begin.send(()).unwrap();
+            trial.wait_until(|| semaphore.waiting() == 1);
+            trial.wait_until(|| id.current_priority(region) == id.priority(region));
+            semaphore.release().unwrap();
+            waiter.join().unwrap();
+        },
+    );
+}
