@@ -80,8 +80,8 @@ pub(crate) struct Standing {
     pub(crate) mirrored: AtomicU32,
     /// The address of the latest object with a ceiling that the task has obtained. Linked by itself.
     pub(crate) ceilings: AtomicU64,
-    /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not on its list yet, or no
-    /// more; 0: none. Its own business.
+    /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not on its list yet; or that of
+    /// any semaphore that it owns and that is on its list no more; 0: none. Its own business.
     #[cfg(not(loom))]
     pub(crate) waits_at: AtomicU32,
     /// The priority that the kernel is told of while the task waits like that; 0: the one that counts. Its own

@@ -274,19 +274,11 @@ pub(crate) fn release(
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
     let word = owned::own_word(core, key, me)?;
-    let standing = &me.record.standing;
-    // From its list the semaphore must be gone before anybody else links it, the ceiling from the task not before.
-    // SeqCst: before that.
-    standing.waits_at.store(core.in_force.load(Relaxed), SeqCst);
     priority::had_ceiling(core, me);
-    let surrendered = owned::surrender(ground, core, key, me, torn || word & DIED != 0);
-    if surrendered.is_ok() {
-        // Home first: with its own priority the task might wait for this processor for long.
-        lend::depart(ground, me);
-        standing.released();
-    }
-    standing.waits_at.store(0, SeqCst);
-    surrendered?;
+    owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
+    // Home first: with its own priority the task might wait for this processor for long.
+    lend::depart(ground, me);
+    me.record.standing.released();
     priority::had_more(ground, core, me);
     Ok(())
 }

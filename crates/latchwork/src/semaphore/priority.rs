@@ -50,7 +50,7 @@ use super::wait_queue::Locked;
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
 use crate::mutex::{Acquired, RawError};
-use crate::region::wait_record::{BUSY, GRANTED, STATE, Standing, WAITING, WaitRecord};
+use crate::region::wait_record::{BUSY, STATE, Standing, WAITING, WaitRecord};
 use core::ops::Deref;
 
 /// Longer than any list of ceilings; one that is changed while it is read may seem endless.
@@ -142,8 +142,15 @@ fn in_force(core: &Core) -> u32 {
     }
 }
 
-/// The calling task is about to give up `core`, which has a ceiling.
+/// The calling task is about to give up `core`, which has a ceiling. From its list that must be gone before anybody
+/// else links it, the ceiling from the task not before.
 pub(crate) fn had_ceiling(core: &Core, me: Me<'_>) {
+    // Relaxed: published by the list, which is looked at before.
+    #[cfg(not(loom))]
+    me.record
+        .standing
+        .waits_at
+        .store(in_force(core).max(1), Relaxed);
     let next = core.next_held.load(Relaxed);
     let mut link = &me.record.standing.ceilings;
     // Mostly it is the first.
@@ -166,6 +173,11 @@ pub(crate) fn had_more<G: Ground>(ground: &G, core: &Core, me: Me<'_>) {
         return;
     }
     let standing = &me.record.standing;
+    // SeqCst: before the look.
+    #[cfg(not(loom))]
+    if kind.has_ceiling() {
+        standing.waits_at.store(0, SeqCst);
+    }
     fence_after_update();
     if standing.effective.load(SeqCst) != standing.base.load(Relaxed) {
         refresh(ground, me.task, false);
@@ -346,9 +358,9 @@ fn work_out<G: Ground>(ground: &G, task: u64, record: &WaitRecord) -> u32 {
         let _ = best;
     };
     see_ceiling(&mut best);
-    // What it was handed, and has not linked yet.
+    // What it was handed, and has not linked yet, or not even been told of.
     let object = record.object.load(Acquire);
-    if object != 0 && record.word.load(Acquire) & STATE == GRANTED {
+    if object != 0 {
         // SAFETY: as in `refresh`.
         let core = unsafe { super::core_at(object) };
         if core.form().kind() == Kind::Ceiling && is_owned(core) {

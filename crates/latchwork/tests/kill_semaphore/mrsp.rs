@@ -2,8 +2,8 @@
 
 use super::bound::{bind, bound_task, processors_of, real_time_of, thread_id, two_processors};
 use super::{priority, region};
-use latchwork::region::Region;
-use latchwork::semaphore::{MrspSemaphore, ObtainError};
+use latchwork::region::{Region, TaskId};
+use latchwork::semaphore::{BinaryOptions, BinarySemaphore, MrspSemaphore, ObtainError};
 use latchwork_testkit::step::{self, Point};
 use latchwork_testkit::{Page, Trial};
 use std::cell::RefCell;
@@ -223,26 +223,54 @@ fn who_makes_one_obtained_is_helped_from_every_instruction_on() {
     begin();
 }
 
-/// Whoever comes by works an owner's priority out.
 #[test]
 fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
     const NAME: &str = "an_owner_has_the_ceiling_at_every_instruction_of_its_release";
     let trial = Trial::begin(NAME);
-    let (region, semaphore) = semaphore();
+    let (region, shared) = semaphore();
+    let ceiling = BinaryOptions::new().ceiling(priority(50));
+    let plain = BinarySemaphore::create(region, "plain", &ceiling).unwrap();
     region.join("test").unwrap();
+    check_release(
+        &trial,
+        "release, MrsP",
+        region,
+        move || (shared.owner(), shared.waiting()),
+        move || shared.obtain().unwrap().keep(),
+        move || shared.release().unwrap(),
+    );
+    check_release(
+        &trial,
+        "release, with a ceiling",
+        region,
+        move || (plain.owner(), plain.waiting()),
+        move || plain.obtain().unwrap().keep(),
+        move || plain.release().unwrap(),
+    );
+}
+
+/// Whoever comes by works an owner's priority out, and finds the ceiling, 50. `look`: the owner, and how many wait.
+fn check_release(
+    trial: &Trial,
+    name: &str,
+    region: &'static Region,
+    look: impl Fn() -> (Option<TaskId>, u32) + Copy + Send + 'static,
+    obtain: impl Fn() + Copy + Send + 'static,
+    release: impl Fn() + Copy + Send + 'static,
+) {
     for waits in [false, true] {
         step::each_standstill(
-            &trial,
-            "release",
+            trial,
+            name,
             || {
                 region.sweep().unwrap();
                 let waiter = waits.then(|| {
                     std::thread::spawn(move || {
-                        while semaphore.owner().is_none() {
+                        while look().0.is_none() {
                             std::thread::yield_now();
                         }
-                        semaphore.obtain().unwrap().keep();
-                        semaphore.release().unwrap();
+                        obtain();
+                        release();
                     })
                 });
                 (waiter, None, None)
@@ -250,14 +278,14 @@ fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
             |_, span| {
                 let me = region.task_id().unwrap();
                 me.set_priority(region, priority(80)).unwrap();
-                semaphore.obtain().unwrap().keep();
-                while semaphore.waiting() != u32::from(waits) {
+                obtain();
+                while look().1 != u32::from(waits) {
                     std::thread::yield_now();
                 }
-                span.run(|| semaphore.release().unwrap());
+                span.run(release);
             },
             |(_, passer_by, low)| {
-                let Some(owner) = semaphore.owner() else {
+                let Some(owner) = look().0 else {
                     return;
                 };
                 let passes = std::thread::spawn(move || {
@@ -271,9 +299,10 @@ fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
                     }
                     std::thread::sleep(core::time::Duration::from_millis(1));
                 }
+                let is_done = passes.is_finished();
                 let now = owner.current_priority(region).map(|now| now.get());
                 // Of the child, or of who waited for it.
-                if semaphore.owner() == Some(owner) && now != Ok(50) {
+                if is_done && look().0 == Some(owner) && now != Ok(50) {
                     *low = now.ok();
                 }
                 *passer_by = Some(passes);
@@ -282,7 +311,7 @@ fn an_owner_has_the_ceiling_at_every_instruction_of_its_release() {
                 for other in [waiter, passer_by].into_iter().flatten() {
                     other.join().unwrap();
                 }
-                assert_eq!(low, None, "stopped at {point:?}");
+                assert_eq!(low, None, "{name}, stopped at {point:?}");
             },
         );
     }
