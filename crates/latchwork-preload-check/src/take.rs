@@ -20,6 +20,14 @@ pub(crate) fn site(address: usize) -> Site {
     Site::from_return_address(address)
 }
 
+/// Tells that a lock was taken. (The usual leaves `errno` as it is.)
+#[inline]
+pub(crate) fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+    if !hook::taken_as_usual(lock, mode, how, site) {
+        keeping_errno(|| hook::taken(lock, mode, how, site));
+    }
+}
+
 /// Takes a lock. `wait` is the program's own call; so is `attempt`, but for that it does not wait.
 #[inline]
 pub(crate) fn take(
@@ -32,7 +40,7 @@ pub(crate) fn take(
 ) -> c_int {
     let tried = attempt();
     if is_taken(tried) {
-        keeping_errno(|| hook::taken(lock, mode, How::Locked, site(at)));
+        taken(lock, mode, How::Locked, site(at));
         return tried;
     }
     if tried != libc::EBUSY {
@@ -95,7 +103,7 @@ pub(crate) fn attempt(
     if let Some(lock) = lock
         && is_taken(tried)
     {
-        keeping_errno(|| hook::taken(lock, mode, How::Tried, site(at)));
+        taken(lock, mode, How::Tried, site(at));
     }
     tried
 }
@@ -103,12 +111,18 @@ pub(crate) fn attempt(
 /// Releases a lock.
 #[inline]
 pub(crate) fn release(lock: Option<Lock>, at: usize, release: impl FnOnce() -> c_int) -> c_int {
-    if let Some(lock) = lock {
-        // What is wrong was reported; the program's call does what it does.
-        keeping_errno(|| {
-            let _ = hook::releasing(lock, site(at));
-        });
+    let Some(lock) = lock else {
+        return release();
+    };
+    if let Some(since) = hook::releasing_as_usual(lock, site(at)) {
+        let result = release();
+        since.is_over();
+        return result;
     }
+    // What is wrong was reported; the program's call does what it does.
+    keeping_errno(|| {
+        let _ = hook::releasing(lock, site(at));
+    });
     release()
 }
 

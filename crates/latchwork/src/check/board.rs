@@ -178,6 +178,14 @@ impl Board {
         Some((index, self.place(index)))
     }
 
+    /// As [`Self::lock`], if it stands where the search begins: `None` says nothing.
+    #[inline]
+    pub(super) fn lock_at_once(self, address: usize) -> Option<&'static Entry> {
+        let entry = self.entry(lock_slot(address as u64));
+        // Acquire: pairs with the Release in `enter_lock`.
+        (entry.address.load(Ordering::Acquire) == address as u64).then_some(entry)
+    }
+
     /// What is known of the lock at an address.
     #[inline]
     pub(super) fn lock(self, address: usize) -> Option<&'static Entry> {

@@ -149,23 +149,42 @@ pub(crate) struct Look<T> {
 
 /// Looks round, for a task that has published its wait.
 pub(crate) fn look<F: Field>(field: &F, me: F::Task) -> Look<F::Task> {
-    let mut circle = Circle::new();
     let mut blocker = None;
+    let circle = if leads_on(field, me, &mut blocker) {
+        look_on(field, me, &mut blocker)
+    } else {
+        None
+    };
+    Look { circle, blocker }
+}
+
+/// Whether one of those that a task waits for waits itself: mostly the holder is at work, and all is said.
+fn leads_on<F: Field>(field: &F, me: F::Task, blocker: &mut Option<F::Task>) -> bool {
+    wait_of(field.record(me)).is_some_and(|wait| {
+        field.any_that_blocks(me, wait.lock, wait.mode, &mut |other| {
+            blocker.get_or_insert(other);
+            field.record(other).wanted.waits().is_some()
+        })
+    })
+}
+
+/// Not for each wait: room for the links is made first, and that is more than all else that a wait comes to here.
+#[inline(never)]
+fn look_on<F: Field>(
+    field: &F,
+    me: F::Task,
+    blocker: &mut Option<F::Task>,
+) -> Option<Circle<F::Task>> {
+    let mut circle = Circle::new();
     for _ in 0..ROUNDS {
-        if !circle.search(field, me, &mut blocker) {
-            break;
+        if !circle.search(field, me, blocker) {
+            return None;
         }
         if circle.is_confirmed(field) {
-            return Look {
-                circle: Some(circle),
-                blocker,
-            };
+            return Some(circle);
         }
     }
-    Look {
-        circle: None,
-        blocker,
-    }
+    None
 }
 
 impl<T: Copy + PartialEq> Circle<T> {

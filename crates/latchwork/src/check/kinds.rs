@@ -18,9 +18,21 @@ pub trait Checkable: Protocol {
     fn above_ceiling(_: &Self::Fault) -> Option<(u8, u8)> {
         None
     }
+
+    /// Whether it may be free, by a load: who polls by compare-and-swap takes the line from its holder each time.
+    #[doc(hidden)]
+    fn looks_free(&self) -> bool {
+        true
+    }
 }
 
-impl<S: Sharing> Checkable for WaitWake<S> {}
+impl<S: Sharing> Checkable for WaitWake<S> {
+    #[inline]
+    fn looks_free(&self) -> bool {
+        !self.is_locked()
+    }
+}
+
 impl<S: Sharing, C: Counting> Checkable for Throughput<S, C> {}
 impl<S: Sharing> Checkable for Inherit<S> {}
 impl<S: Sharing> Checkable for InheritPlain<S> {}

@@ -10,6 +10,7 @@ use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site};
 use crate::sys::look;
+use core::cell::Cell;
 use core::ops::Range;
 
 /// What is known of a lock; makes it known first. `None` if there is no room.
@@ -171,6 +172,11 @@ fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
 /// Whether there may be a lock in a range of memory.
 #[inline]
 pub(super) fn may_be_in(range: &Range<usize>) -> bool {
+    let page = range.start & !(PAGE - 1);
+    // As most blocks of an allocator do, it lies in one page.
+    if range.end - page <= PAGE {
+        return grains_in(range, page) != 0;
+    }
     range.len() > LARGE || pages(range).any(|page| grains_in(range, page) != 0)
 }
 
@@ -219,14 +225,24 @@ pub(super) const fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Own {
+    /// Whether others can read what a place is, as far as this thread remembers.
+    #[inline]
+    pub(super) fn knows_site(&self, site: Site) -> bool {
+        !site.is_location() || self.seen(site).get() == site.0
+    }
+
     /// Sees to it that others can read what a place in a source is.
     #[inline]
     pub(super) fn know_site(&self, site: Site) {
-        let seen = &self.sites[(site.0 >> 3) as usize % self.sites.len()];
-        if site.is_location() && seen.get() != site.0 {
-            seen.set(site.0);
+        if !self.knows_site(site) {
+            self.seen(site).set(site.0);
             enter_site(site);
         }
+    }
+
+    #[inline]
+    fn seen(&self, site: Site) -> &Cell<u64> {
+        &self.sites[(site.0 >> 3) as usize % self.sites.len()]
     }
 }
 

@@ -57,10 +57,11 @@
 //! | the hook | [`hook`], `tell.rs` | what a lock, or an interposer, tells: addresses and sites |
 //! | records | `hook/record.rs`, [`layout`], `board.rs` | what each task holds and wants, where anybody can read it |
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
+//! | the usual | `quick.rs` | a known lock is taken or released, and there is nothing else to it |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
-//! | order | `order.rs`, `order_file.rs` | edges between classes, and circles of them |
+//! | order | `order.rs`, `order/search.rs`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
@@ -85,6 +86,7 @@ mod order;
 mod order_file;
 mod own;
 mod place;
+mod quick;
 mod reader;
 mod robust;
 mod rule;
@@ -158,6 +160,8 @@ pub fn begin() {
 /// release [`releasing`](hook::releasing).
 pub mod hook {
     pub use super::place::{NoLock, source_line, uses_no_lock};
+    #[doc(hidden)]
+    pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
     pub use super::tell::{
         condvar_begins, condvar_ends, destroyed, forked, freed, gave_up, has_waited, initialised,
         knows_this_thread, not_a_lock, patience, re_site, releasing, still_waits, taken, task_ends,

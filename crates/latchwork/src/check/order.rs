@@ -22,10 +22,15 @@
 //! *Fork:* edges are copied. One that was being entered in that moment by another thread is whole, or not there.
 #![allow(unsafe_code)]
 
+mod search;
+
+pub(super) use search::Circle;
+
 use super::board;
 use super::layout::Entry;
-use super::own::{Mine, Own};
+use super::own::{CHAINS, Mine, Own};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::hook::record::{READS, pack};
 use crate::hook::{Lock, Mode, Site};
 use crate::sys::board as memory;
 use core::ptr::{self, NonNull};
@@ -34,10 +39,6 @@ use core::ptr::{self, NonNull};
 pub(super) const EDGES: usize = 1 << 15;
 /// Nodes that there is room for.
 pub(super) const NODES: usize = 1 << 16;
-/// The longest circle that is looked for.
-pub(super) const LONGEST: usize = 12;
-/// How many edges a search looks at.
-const BUDGET: u32 = 20_000;
 
 const TASKS: usize = 3;
 const GATES: usize = 4;
@@ -231,6 +232,34 @@ pub(super) fn retire(node: u32) {
     }
 }
 
+/// What the thread holds and now takes, in this order, as a number: another one when a lock has become another node,
+/// or when a class was split.
+#[inline]
+fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
+    let step = |hash: u64, address: usize, node: u32, what: u32| {
+        (hash ^ address as u64 ^ u64::from(node) << 47 ^ u64::from(what & READS) << 47)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+    };
+    // Relaxed, here and below: who sees the change late notes the chain at its next turn.
+    let first = 1 + u64::from(SPLITS.load(Ordering::Relaxed));
+    let held = own.locks().fold(first, |hash, mine| {
+        step(hash, mine.address, mine.node, mine.what)
+    });
+    step(held, address, node, what) | 1
+}
+
+/// Whether the thread, which holds something, has taken these locks in this order before. (It keeps some chains.)
+#[inline]
+pub(super) fn is_known(own: &Own, address: usize, what: u32, node: u32) -> bool {
+    let chain = chain(own, address, what, node);
+    own.chains[place_of(chain)].get() == chain
+}
+
+const fn place_of(chain: u64) -> usize {
+    (chain >> 32) as usize % CHAINS
+}
+
 /// The calling task wants, or has just got, a lock by a call that may wait: notes the order, and returns a
 /// circle that is one edge longer now.
 #[inline]
@@ -245,19 +274,9 @@ pub(super) fn note(
     if own.is_free() || !lock.kind.has_owner() {
         return None;
     }
-    let step = |hash: u64, address: usize, node: u32, mode: Mode| {
-        (hash ^ address as u64 ^ u64::from(node) << 47 ^ (mode as u64) << 63)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(23)
-    };
-    // Relaxed, here and below: who sees the change late notes the chain at its next turn.
-    let first = 1 + u64::from(SPLITS.load(Ordering::Relaxed));
-    let chain = own.locks().fold(first, |hash, mine| {
-        step(hash, mine.address, mine.node, mine.lock().1)
-    });
     let node = entry.node.load(Ordering::Relaxed);
-    let chain = step(chain, lock.address, node, mode) | 1;
-    let known = &own.chains[(chain >> 32) as usize % own.chains.len()];
+    let chain = chain(own, lock.address, pack(lock, mode), node);
+    let known = &own.chains[place_of(chain)];
     if known.get() == chain {
         return None;
     }
@@ -304,7 +323,7 @@ fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> 
         let circle = board::alone(|_| {
             let graph = graph(true)?;
             new.enter(graph, own)
-                .then(|| search(graph, new.from, new.to))
+                .then(|| search::search(graph, new.from, new.to))
                 .flatten()
         });
         found = found.or(circle.flatten());
@@ -389,7 +408,7 @@ impl New {
             edge.wanted
                 .store(self.lock.address as u64, Ordering::Relaxed);
             edge.held_what.store(self.mine.what, Ordering::Relaxed);
-            let what = crate::hook::record::pack(self.lock, self.mode);
+            let what = pack(self.lock, self.mode);
             edge.wanted_what.store(what, Ordering::Relaxed);
             for (place, task_name) in edge.name.iter().zip(&own.record().name) {
                 place.store(task_name.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -461,148 +480,5 @@ impl Edge {
             eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
         }
         name
-    }
-}
-
-/// Edges of which each begins where the last one ends, in a circle; with a task for each.
-#[derive(Clone, Copy)]
-pub(super) struct Circle {
-    edges: [usize; LONGEST],
-    tasks: [u32; LONGEST],
-    length: usize,
-}
-
-impl Circle {
-    /// The edges, with a task that has made each.
-    pub(super) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
-        let graph = graph(false);
-        let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
-        pairs.filter_map(move |(edge, task)| Some((graph?.slot(*edge), *task)))
-    }
-}
-
-/// A circle through an edge that is not harmless. Under the lock.
-fn search(graph: Graph, from: u32, to: u32) -> Option<Circle> {
-    let number = graph.head().searches.fetch_add(1, Ordering::Relaxed) + 1;
-    let (Some(first), _) = graph.find(u64::from(from) << 32 | u64::from(to)) else {
-        return None;
-    };
-    let mut search = Search {
-        graph,
-        number,
-        goal: from,
-        budget: BUDGET,
-        path: [0; LONGEST],
-        length: 1,
-        result: None,
-    };
-    search.path[0] = first;
-    search.go(to);
-    search.result
-}
-
-struct Search {
-    graph: Graph,
-    number: u32,
-    goal: u32,
-    budget: u32,
-    path: [usize; LONGEST],
-    length: usize,
-    result: Option<Circle>,
-}
-
-impl Search {
-    /// Goes on from a node; whether the goal lies behind it at all.
-    fn go(&mut self, at: u32) -> bool {
-        if at == self.goal {
-            self.result = self.judge();
-            return true;
-        }
-        let node = self.graph.node(at);
-        if node.dead.load(Ordering::Relaxed) == self.number
-            || self.graph.has(at, SPLIT | RETIRED)
-            || self.length == LONGEST
-        {
-            return false;
-        }
-        let mut leads = false;
-        let mut next = node.first.load(Ordering::Relaxed);
-        while next != 0 && self.budget > 0 && self.result.is_none() {
-            self.budget -= 1;
-            let index = next as usize - 1;
-            let edge = self.graph.slot(index);
-            let to = edge.ends().1;
-            let is_on_path = self.path[..self.length]
-                .iter()
-                .any(|known| self.graph.slot(*known).ends().0 == to && to != self.goal);
-            if !is_on_path {
-                self.path[self.length] = index;
-                self.length += 1;
-                leads |= self.go(to);
-                self.length -= 1;
-            }
-            next = edge.next.load(Ordering::Relaxed);
-        }
-        if !leads && self.budget > 0 && self.length < LONGEST / 2 {
-            node.dead.store(self.number, Ordering::Relaxed);
-        }
-        leads
-    }
-
-    /// The path as a circle, unless it is harmless.
-    fn judge(&self) -> Option<Circle> {
-        let edges = || {
-            self.path[..self.length]
-                .iter()
-                .map(|index| self.graph.slot(*index))
-        };
-        let first = edges().next()?;
-        let gate = |gate: u64| {
-            gate != 0
-                && edges().all(|edge| {
-                    edge.gates
-                        .iter()
-                        .any(|other| other.load(Ordering::Relaxed) == gate)
-                })
-        };
-        if first
-            .gates
-            .iter()
-            .any(|one| gate(one.load(Ordering::Relaxed)))
-        {
-            return None;
-        }
-        let next = edges().skip(1).chain(edges().take(1));
-        // At each lock: wanted by the one in a mode that the other's hold excludes.
-        let excludes = edges().zip(next).all(|(edge, next)| {
-            let wanted_alone = edge.modes.load(Ordering::Relaxed) & 0b0101 != 0;
-            let held_alone = next.modes.load(Ordering::Relaxed) & 0b0011 != 0;
-            wanted_alone || held_alone
-        });
-        let mut circle = Circle {
-            edges: self.path,
-            tasks: [0; LONGEST],
-            length: self.length,
-        };
-        (excludes && self.assign(&mut circle.tasks, 0)).then_some(circle)
-    }
-
-    /// Finds a task for each edge, no two the same.
-    fn assign(&self, tasks: &mut [u32; LONGEST], at: usize) -> bool {
-        if at == self.length {
-            return true;
-        }
-        let edge = self.graph.slot(self.path[at]);
-        for task in edge.tasks() {
-            if !tasks[..at].contains(&task) {
-                tasks[at] = task;
-                if self.assign(tasks, at + 1) {
-                    return true;
-                }
-            }
-        }
-        // There are others, whose names were not kept.
-        tasks[at] = 0;
-        edge.has_many_tasks() && self.assign(tasks, at + 1)
     }
 }

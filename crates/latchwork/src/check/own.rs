@@ -14,8 +14,8 @@ use super::board::{self, Board};
 use super::layout::{Entry, MORE, Place};
 use super::settings;
 use super::waits::{self, Wait};
-use crate::atomic::Ordering;
-use crate::hook::record::{DEEPER, pack, unpack};
+use crate::atomic::{Ordering, compiler_fence};
+use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
 use crate::sys::{board as sys, clock, scheduling, thread};
@@ -25,6 +25,9 @@ use core::ptr::{self, NonNull};
 
 /// Locks of one thread that are checked at a time.
 pub(super) const MOST: usize = HELD + MORE;
+
+/// Chains of held locks that a thread keeps.
+pub(super) const CHAINS: usize = 256;
 
 /// Bytes of an [`Own`]: two pages.
 const BYTES: usize = 8192;
@@ -46,7 +49,7 @@ pub(super) struct Mine {
 }
 
 impl Mine {
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         address: 0,
         what: 0,
         depth: 0,
@@ -61,6 +64,12 @@ impl Mine {
     pub(super) fn lock(&self) -> (Lock, Mode) {
         unpack(self.address as u64, self.what)
     }
+
+    /// Whether it is held as one of several readers.
+    #[inline]
+    pub(super) fn reads(&self) -> bool {
+        self.what & READS != 0
+    }
 }
 
 /// See the head of this file. Zero is nobody's.
@@ -68,19 +77,21 @@ pub(super) struct Own {
     pub(super) thread: Cell<u32>,
     process: Cell<u32>,
     place: Cell<Option<&'static Place>>,
+    /// That place's.
+    pub(super) board: Cell<Option<Board>>,
     pub(super) index: Cell<u32>,
     busy: Cell<bool>,
-    /// Entries of `held` in use, empty ones among them included.
-    count: Cell<usize>,
+    /// Entries of `held` in use, empty ones among them included; the last one is not empty.
+    pub(super) count: Cell<usize>,
     /// Locks that found no room there.
     pub(super) unseen: Cell<u32>,
     /// When the wait began that is under way, to the nanosecond, and for what.
     pub(super) wait_began: Cell<u64>,
     pub(super) wanted: Cell<usize>,
     pub(super) wait: Cell<Option<Wait>>,
-    held: [Cell<Mine>; MOST],
+    pub(super) held: [Cell<Mine>; MOST],
     /// Chains of held locks that are known to be in order, by hash.
-    pub(super) chains: [Cell<u64>; 256],
+    pub(super) chains: [Cell<u64>; CHAINS],
     /// Places in sources that stand on the board.
     pub(super) sites: [Cell<u64>; 32],
 }
@@ -101,6 +112,8 @@ pub(super) struct Busy(&'static Own);
 impl Drop for Busy {
     #[inline]
     fn drop(&mut self) {
+        // A signal handler of this thread sees all that was done, or that something is being done.
+        compiler_fence(Ordering::SeqCst);
         self.0.busy.set(false);
     }
 }
@@ -123,12 +136,27 @@ impl Own {
             Some(own) => own,
             None => Self::begin()?,
         };
-        (!own.busy.replace(true)).then_some(Busy(own))
+        own.become_busy()
     }
 
     /// As [`Self::enter`], of a thread that is known already.
+    #[inline]
     pub(super) fn enter_if_known() -> Option<Busy> {
-        (Me::whoever().checked() != 0).then(Self::enter).flatten()
+        let known = Me::whoever().checked();
+        // SAFETY: as above.
+        let own: &'static Self = unsafe { (known as *const Self).as_ref() }?;
+        own.become_busy()
+    }
+
+    #[inline]
+    fn become_busy(&'static self) -> Option<Busy> {
+        if self.busy.get() {
+            return None;
+        }
+        self.busy.set(true);
+        // As in `Busy::drop`.
+        compiler_fence(Ordering::SeqCst);
+        Some(Busy(self))
     }
 
     #[cold]
@@ -171,6 +199,7 @@ impl Own {
         own.thread.set(me.tid());
         own.index.set(index as u32);
         own.place.set(Some(place));
+        own.board.set(board);
         let priority = scheduling::own_priority().unwrap_or(0).into();
         waits::saw_priority(priority);
         place
@@ -220,24 +249,28 @@ impl Own {
 
     #[inline]
     pub(super) fn place(&self) -> &'static Place {
-        // Set before anybody gets an `Own`.
-        self.place.get().unwrap_or_else(|| unreachable!())
+        // SAFETY: set before anybody gets an `Own`.
+        unsafe { self.place.get().unwrap_unchecked() }
     }
 
     /// Does something to each published copy.
     #[inline]
     pub(super) fn publish(&self, change: impl Fn(&TaskRecord)) {
         change(self.record());
-        let me = Me::whoever();
-        if me.first_attachment().is_some() {
-            for attachment in me.attachments() {
-                let record = region::check_record(&attachment);
-                // Relaxed: written by this thread.
-                if record.thread.load(Ordering::Relaxed) != self.thread.get() {
-                    self.begin_copy(record);
-                }
-                change(record);
+        if Me::whoever().first_attachment().is_some() {
+            self.publish_in_regions(change);
+        }
+    }
+
+    #[inline(never)]
+    fn publish_in_regions(&self, change: impl Fn(&TaskRecord)) {
+        for attachment in Me::whoever().attachments() {
+            let record = region::check_record(&attachment);
+            // Relaxed: written by this thread.
+            if record.thread.load(Ordering::Relaxed) != self.thread.get() {
+                self.begin_copy(record);
             }
+            change(record);
         }
     }
 

@@ -10,7 +10,7 @@ use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::tag::Tag;
 use super::waits::Wait;
-use super::{board, found, totals};
+use super::{board, found, quick, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
@@ -185,6 +185,14 @@ pub fn still_waits() {
 /// The calling task has taken a lock.
 #[inline]
 pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+    if !quick::taken_as_usual(lock, mode, how, site) {
+        taken_slowly(lock, mode, how, site);
+    }
+}
+
+/// The long way, which is the whole of it.
+#[inline(never)]
+fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     let Some(own) = Own::enter() else { return };
     if own.wanted.get() == lock.address {
         end_wait(&own);
@@ -249,6 +257,16 @@ fn end_wait(own: &Own) {
 /// The calling task is about to release a lock.
 #[inline]
 pub fn releasing(lock: Lock, site: Site) -> Verdict {
+    match quick::releasing_as_usual(lock, site) {
+        Some(since) => since.is_over(),
+        None => return releasing_slowly(lock, site),
+    }
+    Verdict::Go
+}
+
+/// As for [`taken_slowly`].
+#[inline(never)]
+pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
     let Some(own) = Own::enter() else {
         return Verdict::Go;
     };
@@ -258,7 +276,7 @@ pub fn releasing(lock: Lock, site: Site) -> Verdict {
             own.know_site(site);
             own.pop(place);
             totals::held_for(clock::coarse().saturating_sub(mine.since));
-            if mine.lock().1 == Mode::Exclusive {
+            if !mine.reads() {
                 forget_holder(&own, &mine, site);
             }
         }
@@ -273,9 +291,17 @@ fn forget_holder(own: &Own, mine: &Mine, site: Site) {
     if let Some(entry) = mine.entry
         && entry.holder.load(Ordering::Relaxed) == own.index.get() + 1
     {
+        own.note_release(entry, mine.site, site);
+    }
+}
+
+impl Own {
+    /// The task releases a lock that it holds alone, at `site`; it has taken it at `taken`.
+    #[inline]
+    pub(super) fn note_release(&self, entry: &Entry, taken: Site, site: Site) {
         // Relaxed: the release that follows orders it.
-        entry.waiters.store(own.thread.get(), Ordering::Relaxed);
-        entry.mutex.store(mine.site.0, Ordering::Relaxed);
+        entry.waiters.store(self.thread.get(), Ordering::Relaxed);
+        entry.mutex.store(taken.0, Ordering::Relaxed);
         entry.released.store(site.0, Ordering::Relaxed);
         entry.holder.store(0, Ordering::Relaxed);
     }

@@ -82,6 +82,8 @@ pub struct TaskRecord {
     pub(crate) held: [HeldLock; HELD],
 }
 
+/// In [`HeldLock::what`]: as one of several readers.
+pub(crate) const READS: u32 = 1 << 16;
 /// In [`HeldLock::what`] of a wait: it ends at a deadline.
 pub(crate) const TIMED: u32 = 1 << 17;
 /// The lock was taken by a call that never waits.
@@ -100,7 +102,7 @@ pub(crate) const fn pack(lock: Lock, mode: Mode) -> u32 {
 pub(crate) fn unpack(address: u64, what: u32) -> (Lock, Mode) {
     let traits = Traits::from_bits_truncate((what >> 8) as u8);
     let lock = Lock::new(address as usize, Kind::from_number(what as u8)).with(traits);
-    let mode = if what >> 16 & 1 != 0 {
+    let mode = if what & READS != 0 {
         Mode::Shared
     } else {
         Mode::Exclusive
