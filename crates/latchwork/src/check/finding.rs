@@ -47,6 +47,8 @@ pub struct TaskText {
     pub name: Text<16>,
     /// Its real-time priority; 0: none.
     pub priority: u32,
+    /// The priority that its region has recorded for it, 1 being the highest, where that has decided; else 0.
+    pub recorded: u32,
     /// What it holds that matters here.
     pub holds: Option<Use>,
     /// What it waits for, or asked for.

@@ -8,6 +8,7 @@ use super::order;
 use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::sink::report;
+use super::waits::Rank;
 use super::words;
 use crate::atomic::Ordering;
 use crate::hook::record::unpack;
@@ -20,6 +21,22 @@ struct WhoIs<'a>(&'a TaskText);
 impl fmt::Display for WhoIs<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.write_who(to)
+    }
+}
+
+/// A task's priority.
+struct Priority<'a>(&'a TaskText);
+
+impl fmt::Display for Priority<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            TaskText {
+                recorded: 0,
+                priority,
+                ..
+            } => write!(to, "priority {priority}"),
+            TaskText { recorded, .. } => write!(to, "recorded priority {recorded}"),
+        }
     }
 }
 
@@ -212,6 +229,7 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
                 thread,
                 name,
                 priority: 0,
+                recorded: 0,
                 holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
                 wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
                 does: Text::EMPTY,
@@ -248,18 +266,22 @@ pub(super) fn inversion(
 ) {
     report(Rule::NoInversion, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, mode, site);
-        me.priority = blocker.mine;
+        let mut other = blocker.text();
+        // What has decided is told: what the kernel knows, or what it does not.
+        if blocker.mine.kernel == blocker.theirs.kernel {
+            me.recorded = blocker.mine.recorded.0;
+            other.recorded = blocker.theirs.recorded.0;
+        }
+        me.priority = blocker.mine.kernel;
         if let Some(wants) = &mut me.wants {
             wants.nanoseconds = nanoseconds;
         }
-        let other = blocker.text();
+        let (high, low) = (Priority(&me), Priority(&other));
         let _ = write!(
             finding.summary,
-            "{} of priority {} waits for {} of priority {}",
+            "{} of {high} waits for {} of {low}",
             WhoIs(&me),
-            me.priority,
-            WhoIs(&other),
-            other.priority
+            WhoIs(&other)
         );
         finding.note = Text::new(format_args!(
             "for {} µs so far, and the lock's protocol neither lends its holder a priority nor has a ceiling",
@@ -302,9 +324,9 @@ pub(super) fn long_wait(
 pub(super) struct Blocker {
     pub(super) process: u32,
     pub(super) thread: u32,
-    /// The waiter's priority, and the other's.
-    pub(super) mine: u32,
-    pub(super) priority: u32,
+    /// The waiter's priority, and the other's, when they were in the wrong order.
+    pub(super) mine: Rank,
+    pub(super) theirs: Rank,
     pub(super) lock: Lock,
     pub(super) mode: Mode,
     /// Where it took the lock, and when.
@@ -313,6 +335,11 @@ pub(super) struct Blocker {
 }
 
 impl Blocker {
+    /// Whether the waiter was seen above it.
+    pub(super) fn is_below(&self) -> bool {
+        self.mine > self.theirs
+    }
+
     fn text(&self) -> TaskText {
         let Self {
             lock,
@@ -325,7 +352,12 @@ impl Blocker {
             process: self.process,
             thread: self.thread,
             name: words::thread_name(self.process, self.thread),
-            priority: self.priority,
+            priority: if self.is_below() {
+                self.theirs.kernel
+            } else {
+                0
+            },
+            recorded: 0,
             holds: Some(words::use_of(self.process, lock, mode, site, since)),
             wants: None,
             does: words::doing(self.process, self.thread),

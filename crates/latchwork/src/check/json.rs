@@ -8,7 +8,7 @@ use crate::hook::Mode;
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field does.
-pub const SCHEMA: &str = "latchwork-finding-2";
+pub const SCHEMA: &str = "latchwork-finding-3";
 
 /// A finding, to be written as JSON.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ fn comma(to: &mut impl Write, index: usize) -> fmt::Result {
 fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {
     write!(
         to,
-        "{{\"pid\":{},\"tid\":{},\"priority\":{}",
-        task.process, task.thread, task.priority
+        "{{\"pid\":{},\"tid\":{},\"priority\":{},\"recorded_priority\":{}",
+        task.process, task.thread, task.priority, task.recorded
     )?;
     field(to, "name", &task.name)?;
     field(to, "does", &task.does)?;

@@ -62,6 +62,9 @@ impl TaskText {
         if self.priority != 0 {
             write!(to, ", priority {}", self.priority)?;
         }
+        if self.recorded != 0 {
+            write!(to, ", recorded priority {}", self.recorded)?;
+        }
         if !self.does.is_empty() {
             write!(to, ", {}", self.does)?;
         }

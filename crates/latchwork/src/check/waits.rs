@@ -1,9 +1,12 @@
 //! Waits that last, and waits for a task of lower priority.
 //!
-//! Priorities are those that the kernel has at the beginning of a wait, where any task is known to be a
-//! real-time one, and again when the wait has lasted for the limit: so a change of priority meanwhile, of
-//! either task, is seen. To ask for them costs a system call each, which short waits of ordinary tasks do not
-//! pay.
+//! Priorities are looked at when a wait begins, where the waiter has one or any task is known to be a real-time one,
+//! and again when the wait has lasted for the limit: so a change of priority meanwhile, of either task, is seen. To
+//! ask the kernel costs a system call each, which short waits of ordinary tasks do not pay.
+//!
+//! The kernel's priorities decide who runs. Where those of two tasks are the same, it knows of no order that their
+//! region has recorded for them (of tasks that are not mirrored, or that share the lowest real-time priority): then
+//! what is recorded decides. A thread that is a task of no region counts as what it would be at first.
 
 use super::far;
 use super::field::Who;
@@ -12,11 +15,38 @@ use super::own::Own;
 use super::settings;
 use crate::atomic::{AtomicBool, Ordering};
 use crate::hook::{Lock, Mode, Site, Traits};
-use crate::region;
+use crate::region::{self, wait_record};
 use crate::sys::{clock, look};
+use core::cmp::Reverse;
 
 /// Some task of this process has, or had, a real-time priority.
 static REAL_TIME: AtomicBool = AtomicBool::new(false);
+
+/// The priority of a task, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Rank {
+    /// The kernel's; 0: none.
+    pub(super) kernel: u32,
+    /// Its region's, in which 1 is the highest.
+    pub(super) recorded: Reverse<u32>,
+}
+
+impl Rank {
+    /// Above all others.
+    const UNKNOWN: Self = Self {
+        kernel: u32::MAX,
+        recorded: Reverse(0),
+    };
+
+    fn of(thread: u32) -> Option<Self> {
+        let kernel = look::priority_of(thread)?;
+        let recorded = region::recorded_priority(thread);
+        Some(Self {
+            kernel: kernel.into(),
+            recorded: Reverse(recorded.unwrap_or_else(|| wait_record::recorded(kernel))),
+        })
+    }
+}
 
 /// A wait that is under way.
 #[derive(Clone, Copy)]
@@ -54,8 +84,8 @@ impl Wait {
             Some(Blocker {
                 process: who.process,
                 thread: who.thread,
-                mine: 0,
-                priority: 0,
+                mine: Rank::UNKNOWN,
+                theirs: Rank::UNKNOWN,
                 lock,
                 mode: held.mode,
                 site: held.site,
@@ -72,7 +102,10 @@ impl Wait {
             told_long: false,
             looks_far: lock.is_shared() && !region::contains(lock.address),
         };
-        if REAL_TIME.load(Ordering::Relaxed) {
+        let has_priority = || {
+            region::own_recorded_priority().is_some_and(|priority| priority < wait_record::LOWEST)
+        };
+        if REAL_TIME.load(Ordering::Relaxed) || has_priority() {
             wait.look_at_priorities(own);
         }
         wait
@@ -83,14 +116,16 @@ impl Wait {
         let Some(blocker) = &mut self.blocker else {
             return false;
         };
-        let mine = look::priority_of(own.thread.get()).map_or(0, u32::from);
-        let theirs = look::priority_of(blocker.thread).map_or(u32::MAX, u32::from);
-        own.publish(|record| record.priority.store(mine, Ordering::Relaxed));
-        saw_priority(mine);
+        let Some(mine) = Rank::of(own.thread.get()) else {
+            return blocker.is_below();
+        };
+        let theirs = Rank::of(blocker.thread).unwrap_or(Rank::UNKNOWN);
+        own.publish(|record| record.priority.store(mine.kernel, Ordering::Relaxed));
+        saw_priority(mine.kernel);
         if mine > theirs {
-            (blocker.mine, blocker.priority) = (mine, theirs);
+            (blocker.mine, blocker.theirs) = (mine, theirs);
         }
-        blocker.mine > blocker.priority
+        blocker.is_below()
     }
 
     /// Nanoseconds on CLOCK_MONOTONIC at which there will be something to say; `None` if never.
@@ -98,9 +133,7 @@ impl Wait {
         let lends = self.lock.traits.contains(Traits::LENDS);
         let inverted = !self.told_inversion
             && !lends
-            && self
-                .blocker
-                .is_some_and(|blocker| blocker.mine > blocker.priority);
+            && self.blocker.is_some_and(|blocker| blocker.is_below());
         let inversion = inverted.then(settings::inversion);
         let long = (!self.told_long).then(settings::long_wait);
         let far = self.looks_far.then_some(far::AFTER);

@@ -136,6 +136,33 @@ pub(crate) fn join_at(address: usize) {
     }
 }
 
+/// The priority that is recorded for a thread, of any process, as a task of the regions that this process has, and
+/// that counts: its best one, 1 being the highest. `None` if it is a task of none of them.
+pub(crate) fn recorded_priority(thread: u32) -> Option<u32> {
+    let priorities = registry::all().filter_map(|region| {
+        let used = usize::from(region.slots_used());
+        let slot = region.slots()[..used]
+            .iter()
+            .find(|slot| matches!(slot.life(), Life::Alive(tid) if tid == thread))?;
+        Some(recorded_in(slot))
+    });
+    priorities.min()
+}
+
+/// The same of the calling thread, without a look at others.
+pub(crate) fn own_recorded_priority() -> Option<u32> {
+    let attachments = Me::whoever().attachments();
+    attachments
+        // SAFETY: as in `check_record`.
+        .map(|attachment| recorded_in(unsafe { attachment.slot.cast().as_ref() }))
+        .min()
+}
+
+fn recorded_in(slot: &Slot) -> u32 {
+    // Relaxed: it may be another one at once.
+    slot.wait.standing.effective.load(Ordering::Relaxed) & !wait_record::BUSY
+}
+
 /// Whether an address lies in a region of this process.
 pub(crate) fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
