@@ -232,6 +232,37 @@ fn a_checked_program_says_since_when_and_where() {
 }
 
 #[test]
+fn a_checked_program_says_what_it_has_reported_newest_first() {
+    let actor = Actor::role("reported", "");
+    let look = seen(&actor, |look| {
+        look.0["reports"]
+            .as_array()
+            .is_some_and(|all| all.len() == 2)
+    });
+    let reports = &look.0["reports"];
+    for (report, number, rule, verdict) in [
+        (&reports[0], 2, "no-double-unlock", "MISUSE"),
+        (&reports[1], 1, "one-order", "POTENTIAL DEADLOCK"),
+    ] {
+        assert_eq!(report["number"], number, "{report:#}");
+        assert_eq!(report["rule"], rule, "{report:#}");
+        assert_eq!(report["verdict"], verdict, "{report:#}");
+        let text = report["text"].as_str().unwrap();
+        let id = report["id"].as_str().unwrap();
+        assert!(
+            text.starts_with(&format!("== latchwork: {verdict} [{rule}] {id}\n"))
+                && text.ends_with(&format!("to suppress: {rule} {id}\n")),
+            "{text}"
+        );
+        assert!(
+            text.contains(report["summary"].as_str().unwrap()),
+            "{report:#}"
+        );
+    }
+    assert_eq!(reports[1]["summary"], "order right -> left -> right");
+}
+
+#[test]
 fn a_circle_through_one_of_several_readers_is_found() {
     let actor = Actor::role("readers", "");
     let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
@@ -261,9 +292,23 @@ fn a_board_on_which_anything_stands_is_read_to_its_end() {
         &["locks", "--all"],
         &["ps"],
         &["top", "--once", "--all", "--pane", "tasks"],
+        &[
+            "top", "--once", "--pane", "findings", "--filter", &pid, "--size", "200x90",
+        ],
     ] {
         let output = run(args);
         assert_eq!(output.status.code(), Some(0), "{args:?} {output:?}");
+        let text = stdout(&output);
+        // JSON is for programs.
+        let speaks = |letter: char| letter.is_control() && letter != '\n';
+        assert!(
+            args.contains(&"--json") || !text.contains(speaks),
+            "{args:?} {text:?}"
+        );
+        assert!(
+            !args.contains(&"findings") || text.matches(&pid).count() > 20,
+            "{text}"
+        );
     }
     assert!(actor.finish());
 }

@@ -1,7 +1,7 @@
 //! What checked programs say of themselves: on the board of their process, and in the slots of regions.
 
 use super::gather::{Gathering, Subject};
-use super::picture::{Hold, Key, Kind, Lock, Place, Role, Spot, Waiter};
+use super::picture::{Hold, Key, Kind, Lock, Place, Report, Role, Spot, Waiter};
 use super::regions::Tables;
 use super::word::State;
 use latchwork::check::hook::{self, Held, Mode, Site, TaskView, Traits};
@@ -30,6 +30,15 @@ impl Gathering {
             return;
         };
         self.picture.findings.push((subject.pid, board.findings()));
+        let process = subject.tasks.first().map(|task| &self.picture.tasks[*task]);
+        let process = process.map_or(String::new(), |task| task.process.clone());
+        let reports = board.reports().into_iter().map(|finding| Report {
+            pid: subject.pid,
+            process: process.clone(),
+            age: since(finding.told_at),
+            finding,
+        });
+        self.picture.reports.extend(reports);
         for BoardTask { view, held, .. } in board.tasks() {
             let known = self.threads.get(&(subject.namespace, view.thread)).copied();
             let Some(task) = known.filter(|task| subject.tasks.contains(task)) else {

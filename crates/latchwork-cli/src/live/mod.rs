@@ -38,7 +38,7 @@ mod word;
 
 #[cfg(test)]
 pub(crate) use picture::Waiter;
-pub(crate) use picture::{Key, Kind, Lock, Picture, Place, Role, Spot, State, Task};
+pub(crate) use picture::{Key, Kind, Lock, Picture, Place, Report, Role, Spot, State, Task};
 pub(crate) use symbols::Symbols;
 
 /// Looks at the whole system, as far as the caller may.

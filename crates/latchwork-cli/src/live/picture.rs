@@ -2,7 +2,7 @@
 
 use super::thread::Schedule;
 pub(crate) use super::word::{Kind, Role, State};
-use latchwork::check::BoardFindings;
+use latchwork::check::{BoardFindings, BoardReport};
 use latchwork::region::inspect::RegionReport;
 use std::time::Duration;
 
@@ -16,10 +16,23 @@ pub(crate) struct Picture {
     pub(crate) cycles: Vec<Vec<(usize, usize)>>,
     /// What checked processes have reported so far.
     pub(crate) findings: Vec<(u32, BoardFindings)>,
+    /// The last of these, newest first.
+    pub(crate) reports: Vec<Report>,
     /// Processes that the caller may not trace.
     pub(crate) hidden_processes: usize,
     /// Processes whose descriptors the caller may not see: anonymous regions of theirs are missing.
     pub(crate) hidden_descriptors: usize,
+}
+
+/// What a checked process has reported.
+#[derive(Clone, Debug)]
+pub(crate) struct Report {
+    pub(crate) pid: u32,
+    /// The name of the process.
+    pub(crate) process: String,
+    /// How long ago.
+    pub(crate) age: Duration,
+    pub(crate) finding: BoardReport,
 }
 
 /// A thread, or what a region's table says of one that is not seen.
@@ -283,8 +296,11 @@ impl Picture {
         held
     }
 
-    /// Leaves what the tasks of these processes wait for and have, and whom that leads to.
+    /// Leaves what the tasks of these processes wait for and have, and whom that leads to; and what the processes
+    /// themselves have reported.
     pub(crate) fn narrow_to(&mut self, pids: &[u32]) {
+        self.findings.retain(|(pid, _)| pids.contains(pid));
+        self.reports.retain(|report| pids.contains(&report.pid));
         let mut tasks: Vec<bool> = self
             .tasks
             .iter()

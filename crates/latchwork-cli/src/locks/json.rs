@@ -1,6 +1,6 @@
 //! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are places in these lists.
 
-use crate::live::{Key, Lock, Picture, Place, Role, Spot, State, Task};
+use crate::live::{self, Key, Lock, Picture, Place, Role, Spot, State, Task};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,6 +13,8 @@ struct Report<'a> {
     hidden_processes: usize,
     /// What checked processes have reported so far.
     findings: Vec<Findings>,
+    /// The last of these of each process, newest first.
+    reports: Vec<ReportEntry<'a>>,
     /// Circles of waits, each task with the lock that it waits for, which the next one has.
     cycles: Vec<Vec<Step>>,
     tasks: Vec<TaskEntry<'a>>,
@@ -27,6 +29,22 @@ struct Findings {
     long_waits: u32,
     inversions: u32,
     misuse: u32,
+}
+
+#[derive(Serialize)]
+struct ReportEntry<'a> {
+    pid: u32,
+    /// Which one of the process it is, from 1 on.
+    number: u32,
+    age_ms: u64,
+    rule: &'static str,
+    verdict: &'static str,
+    /// Of the finding, as in suppressions.
+    id: String,
+    /// In a line.
+    summary: &'a str,
+    /// As it was reported, or its beginning.
+    text: &'a str,
 }
 
 #[derive(Serialize)]
@@ -194,9 +212,24 @@ fn report(picture: &Picture) -> Report<'_> {
                 misuse: found.misuse,
             })
             .collect(),
+        reports: picture.reports.iter().map(report_entry).collect(),
         cycles: cycles.collect(),
         tasks,
         locks,
+    }
+}
+
+fn report_entry(report: &live::Report) -> ReportEntry<'_> {
+    let finding = &report.finding;
+    ReportEntry {
+        pid: report.pid,
+        number: finding.number,
+        age_ms: milliseconds(report.age),
+        rule: finding.rule.name(),
+        verdict: finding.verdict(),
+        id: format!("{:016x}", finding.id),
+        summary: &finding.summary,
+        text: &finding.text,
     }
 }
 

@@ -4,6 +4,7 @@ use super::panes::{self, Pane};
 use super::sheet::Sheet;
 use super::watch::View;
 use crate::live::Key;
+use crate::style::printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ pub(super) struct App {
     pub(super) shows_all: bool,
     pub(super) is_paused: bool,
     pub(super) shows_help: bool,
+    /// A row that is shown as a whole, instead of the pane.
+    pub(super) opened: Option<Opened>,
     pub(super) view: Option<View>,
     pub(super) history: History,
     choices: [Choice; Pane::ALL.len()],
@@ -29,6 +32,14 @@ pub(super) struct App {
     /// The columns that are shown.
     pub(super) shown: Vec<usize>,
     is_done: bool,
+}
+
+/// A row as it was when it was opened.
+pub(super) struct Opened {
+    pub(super) title: String,
+    pub(super) lines: Vec<String>,
+    /// How many lines, as they are drawn, stand above the first that is shown.
+    pub(super) above: usize,
 }
 
 /// What is chosen in a pane.
@@ -94,6 +105,7 @@ impl App {
             shows_all,
             is_paused: false,
             shows_help: false,
+            opened: None,
             view: None,
             history: History::default(),
             choices: Default::default(),
@@ -145,11 +157,13 @@ impl App {
             KeyCode::Char('c') if control => self.is_done = true,
             _ if self.is_typing => self.type_filter(key.code),
             _ if self.shows_help => self.shows_help = false,
+            code if self.opened.is_some() => self.read_on(code),
             KeyCode::Char('q') => self.is_done = true,
             KeyCode::Char('?' | 'h') | KeyCode::F(1) => self.shows_help = true,
             KeyCode::Char('/') => self.is_typing = true,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Char('a') => self.shows_all = !self.shows_all,
+            KeyCode::Enter => self.open(),
             KeyCode::Char(' ' | 'p') => self.is_paused = !self.is_paused,
             KeyCode::Char('r') => {
                 let (column, descending) = self.order();
@@ -194,22 +208,69 @@ impl App {
         self.choice().sort = Some((column, self.pane.columns()[column].is_number));
     }
 
-    fn scroll(&mut self, code: KeyCode) {
-        let page = self.page.max(1);
-        let table = &mut self.choice().table;
-        let now = table.selected().unwrap_or(0);
-        // What is too far is set right when it is drawn.
-        let next = match code {
-            KeyCode::Down | KeyCode::Char('j') => now.saturating_add(1),
-            KeyCode::Up | KeyCode::Char('k') => now.saturating_sub(1),
-            KeyCode::PageDown => now.saturating_add(page),
-            KeyCode::PageUp => now.saturating_sub(page),
-            KeyCode::Home | KeyCode::Char('g') => 0,
-            KeyCode::End | KeyCode::Char('G') => usize::MAX,
-            _ => return,
+    /// Shows all of the chosen row, and of the report that it stands for.
+    fn open(&mut self) {
+        let sheet = self.sheet();
+        let chosen = self.choice().table.selected().unwrap_or(0);
+        let Some(row) = sheet
+            .rows
+            .get(chosen.min(sheet.rows.len().saturating_sub(1)))
+        else {
+            return;
         };
-        table.select(Some(next));
+        let report = row.iter().find_map(|value| value.report);
+        let report = report.and_then(|report| self.view.as_ref()?.picture.reports.get(report));
+        let lines = match report {
+            Some(report) => report.finding.text.lines().map(printable).collect(),
+            None => {
+                let values = sheet.columns.iter().zip(row);
+                values
+                    .filter(|(_, value)| !value.text.is_empty())
+                    .map(|(column, value)| format!(" {:14} {}", column.title, value.text))
+                    .collect()
+            }
+        };
+        let title = row.iter().map(|value| value.text.as_str());
+        let title: Vec<_> = title.filter(|text| !text.is_empty()).take(3).collect();
+        self.opened = Some(Opened {
+            title: title.join("  "),
+            lines,
+            above: 0,
+        });
     }
+
+    fn read_on(&mut self, code: KeyCode) {
+        let page = self.page;
+        match (code, &mut self.opened) {
+            (KeyCode::Enter | KeyCode::Esc | KeyCode::Char('q'), opened) => *opened = None,
+            (code, Some(opened)) => {
+                opened.above = moved(code, opened.above, page).unwrap_or(opened.above);
+            }
+            _ => {}
+        }
+    }
+
+    fn scroll(&mut self, code: KeyCode) {
+        let page = self.page;
+        let table = &mut self.choice().table;
+        if let Some(next) = moved(code, table.selected().unwrap_or(0), page) {
+            table.select(Some(next));
+        }
+    }
+}
+
+/// Where a key leads from a line; what is too far is set right when it is drawn.
+fn moved(code: KeyCode, now: usize, page: usize) -> Option<usize> {
+    let page = page.max(1);
+    Some(match code {
+        KeyCode::Down | KeyCode::Char('j') => now.saturating_add(1),
+        KeyCode::Up | KeyCode::Char('k') => now.saturating_sub(1),
+        KeyCode::PageDown => now.saturating_add(page),
+        KeyCode::PageUp => now.saturating_sub(page),
+        KeyCode::Home | KeyCode::Char('g') => 0,
+        KeyCode::End | KeyCode::Char('G') => usize::MAX,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::app::App;
 use super::panes::{BAD, DOUBTFUL, Pane};
-use super::sheet::{Sheet, cut};
+use super::sheet::{Sheet, cut, wrapped};
 use crate::style;
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -25,6 +25,7 @@ const HELP: &[(&str, &str)] = &[
     ("/", "show only what contains a text; Esc ends that"),
     ("a", "show all tasks and waits, or those that matter"),
     ("↑ ↓ PgUp PgDn g G", "move"),
+    ("Enter", "open a row: all of a finding; Esc goes back"),
     ("Space", "stand still, go on"),
     ("q", "quit"),
     ("", ""),
@@ -43,7 +44,11 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
     let sheet = app.sheet();
     frame.render_widget(Paragraph::new(summary_line(app, summary.width)), summary);
     frame.render_widget(Paragraph::new(tab_line(app, &sheet)), tabs);
-    pane(frame, app, &sheet, table);
+    if app.opened.is_some() {
+        open_row(frame, app, table);
+    } else {
+        pane(frame, app, &sheet, table);
+    }
     frame.render_widget(Paragraph::new(key_line(app)), keys);
     if app.shows_help {
         help(frame);
@@ -110,9 +115,18 @@ fn count_waiting(picture: &crate::live::Picture) -> usize {
 fn tab_line(app: &App, sheet: &Sheet) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, pane) in Pane::ALL.into_iter().enumerate() {
-        let text = format!(" {} {} ", index + 1, pane.title());
         let style = if pane == app.pane { CHOSEN } else { FAINT };
-        spans.push(Span::styled(text, style));
+        spans.push(Span::styled(
+            format!(" {} {} ", index + 1, pane.title()),
+            style,
+        ));
+        let told = app
+            .view
+            .as_ref()
+            .map_or(0, |view| view.picture.reports.len());
+        if pane == Pane::Findings && told > 0 {
+            spans.push(Span::styled(format!("({told})"), BAD));
+        }
     }
     let rows = style::count(sheet.rows.len(), "row", "rows");
     spans.push(Span::raw(format!("  {rows}")));
@@ -186,6 +200,9 @@ fn key_line(app: &App) -> Line<'static> {
             Span::styled(" ", CHOSEN),
         ]);
     }
+    if app.opened.is_some() {
+        return keys_line(&[("Esc", "back"), ("↑ ↓ PgUp PgDn g G", "move")]);
+    }
     let keys = [
         ("q", "quit"),
         ("?", "help"),
@@ -193,19 +210,44 @@ fn key_line(app: &App) -> Line<'static> {
         ("s", "sort"),
         ("r", "reverse"),
         ("/", "filter"),
-        ("a", "all"),
+        ("Enter", "open"),
         ("Space", "pause"),
+        ("a", "all"),
     ];
     let mut spans = Vec::new();
     // First, since what does not fit is cut off.
     if !app.filter.is_empty() {
         spans.push(Span::styled(format!("only “{}”  ", app.filter), DOUBTFUL));
     }
-    for (key, what) in keys {
-        spans.push(Span::styled(key, TITLE));
-        spans.push(Span::styled(format!(" {what}  "), FAINT));
-    }
+    spans.extend(keys_line(&keys));
     Line::from(spans)
+}
+
+fn keys_line(keys: &[(&'static str, &str)]) -> Line<'static> {
+    let spans = keys.iter().flat_map(|(key, what)| {
+        let what = Span::styled(format!(" {what}  "), FAINT);
+        [Span::styled(*key, TITLE), what]
+    });
+    spans.collect()
+}
+
+/// All of a row, in as many lines as it takes.
+fn open_row(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
+    let Some(opened) = &mut app.opened else {
+        return;
+    };
+    let block = Block::bordered().title(format!(" {} ", opened.title));
+    let inner = block.inner(area);
+    let lines = opened
+        .lines
+        .iter()
+        .flat_map(|line| wrapped(line, inner.width));
+    let lines: Vec<_> = lines.map(Line::from).collect();
+    app.page = usize::from(inner.height);
+    opened.above = opened.above.min(lines.len().saturating_sub(app.page));
+    let shown = lines.into_iter().skip(opened.above).take(app.page);
+    let text = Paragraph::new(shown.collect::<Vec<_>>()).block(block);
+    frame.render_widget(text, area);
 }
 
 fn help(frame: &mut Frame<'_>) {

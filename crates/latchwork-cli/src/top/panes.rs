@@ -6,6 +6,7 @@ use super::watch::View;
 use crate::live::{Kind, Lock, Picture, State, Task};
 use crate::locks::text;
 use crate::style;
+use latchwork::check::Severity;
 use latchwork::region::inspect::{RegionReport, TaskState};
 use ratatui::style::{Color, Modifier, Style};
 
@@ -90,9 +91,11 @@ const COPROCS: &[Column] = &[
 ];
 
 const FINDINGS: &[Column] = &[
-    Column::text("WHAT", 14, 0, 0),
+    Column::text("WHAT", 11, 0, 0),
+    Column::number("AGO", 7, 0),
     Column::text("WHERE", 16, 1, 0),
-    Column::text("WHO", 40, 3, 0),
+    Column::text("RULE", 12, 1, 1),
+    Column::text("WHAT HAPPENED", 40, 4, 0),
 ];
 
 impl Pane {
@@ -140,7 +143,9 @@ impl Pane {
             Self::Locks => (5, true),
             Self::Queues => (4, true),
             Self::Regions => (1, true),
-            Self::Coprocs | Self::Findings => (0, false),
+            Self::Coprocs => (0, false),
+            // What is so now, and then the newest.
+            Self::Findings => (1, false),
         }
     }
 }
@@ -394,12 +399,19 @@ fn coprocs(view: &View) -> Vec<Vec<Value>> {
 }
 
 fn findings(picture: &Picture) -> Vec<Vec<Value>> {
-    let row = |what: &str, place: &str, who: String| {
+    let row = |what: &str, age: Value, place: &str, rule: &str, text: &str| {
+        let what = Value::text(what).styled(BAD);
         vec![
-            Value::text(what).styled(BAD),
+            what,
+            age,
             Value::text(place),
-            Value::text(who),
+            Value::text(rule).styled(FAINT),
+            Value::text(text),
         ]
+    };
+    let now = |what: &str, place: &str, who: String| {
+        let age = Value::number(0.0, "now").styled(BAD);
+        row(what, age, place, "", &who)
     };
     let mut rows = Vec::new();
     for cycle in &picture.cycles {
@@ -413,7 +425,7 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
         let place = cycle
             .first()
             .map_or("", |(_, lock)| picture.locks[*lock].name.as_str());
-        rows.push(row("DEADLOCK", place, names.join(" → ")));
+        rows.push(now("DEADLOCK", place, names.join(" → ")));
     }
     for lock in &picture.locks {
         if lock.flags.inversion {
@@ -422,31 +434,52 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
                 text::owner_text(picture, lock),
                 text::waiters(picture, lock)
             );
-            rows.push(row("inversion", &lock.name, who));
+            rows.push(now("inversion", &lock.name, who));
         }
         if lock.flags.owner_dead {
             let waiting = style::count(lock.waiters.len(), "task waits", "tasks wait");
-            rows.push(row("owner dead", &lock.name, waiting));
+            rows.push(now("owner dead", &lock.name, waiting));
         }
     }
+    let process = |name: &str, pid: u32| format!("{name} {pid}");
+    for (index, report) in picture.reports.iter().enumerate() {
+        let finding = &report.finding;
+        let age = Value::number(report.age.as_secs_f64(), text::duration(report.age));
+        let place = process(&report.process, report.pid);
+        let what = name_of(finding.rule.severity());
+        let mut row = row(what, age, &place, finding.rule.name(), &finding.summary);
+        row[0] = std::mem::take(&mut row[0]).of_report(index);
+        rows.push(row);
+    }
+    // Those of which no more is kept than that they were.
     for (pid, found) in &picture.findings {
-        let process = picture.tasks.iter().find(|task| task.pid == *pid);
-        let place = process.map_or(String::new(), |task| format!("{} {pid}", task.process));
-        let counts = [
-            ("deadlock", found.deadlocks),
-            ("wrong order", found.potential_deadlocks),
-            ("long wait", found.long_waits),
-            ("inversion", found.inversions),
-            ("misuse", found.misuse),
+        let told = [
+            found.deadlocks,
+            found.potential_deadlocks,
+            found.long_waits,
+            found.inversions,
+            found.misuse,
         ];
-        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            let reported = style::count(count as usize, "report", "reports");
-            rows.push(row(
-                what,
-                &place,
-                format!("{reported} by the process itself"),
-            ));
+        let told = told.into_iter().fold(0_u32, u32::saturating_add);
+        let shown = picture.reports.iter().filter(|report| report.pid == *pid);
+        let older = (told as usize).saturating_sub(shown.count());
+        if older > 0 {
+            let task = picture.tasks.iter().find(|task| task.pid == *pid);
+            let place = process(task.map_or("", |task| &task.process), *pid);
+            let last = Value::number(f64::INFINITY, "");
+            let count = style::count(older, "older report", "older reports");
+            rows.push(row("…", last, &place, "", &count));
         }
     }
     rows
+}
+
+fn name_of(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Deadlock => "deadlock",
+        Severity::Potential => "wrong order",
+        Severity::LongWait => "long wait",
+        Severity::Inversion => "inversion",
+        _ => "misuse",
+    }
 }

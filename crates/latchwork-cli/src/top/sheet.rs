@@ -46,6 +46,8 @@ pub(super) struct Value {
     /// By what it is sorted, if not by its text.
     number: Option<f64>,
     pub(super) style: Style,
+    /// Which of the picture's reports its row is.
+    pub(super) report: Option<usize>,
 }
 
 impl Value {
@@ -78,6 +80,11 @@ impl Value {
 
     pub(super) fn styled(mut self, style: Style) -> Self {
         self.style = style;
+        self
+    }
+
+    pub(super) fn of_report(mut self, report: usize) -> Self {
+        self.report = Some(report);
         self
     }
 
@@ -169,6 +176,31 @@ impl Sheet {
     }
 }
 
+/// A text in lines of a width, each behind the first with more room before it.
+pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width.max(1));
+    let before = text.chars().take_while(|space| *space == ' ').count() + 3;
+    let before = if before < width / 2 { before } else { 0 };
+    let mut lines = Vec::new();
+    let mut rest = text;
+    loop {
+        let indent = if lines.is_empty() { 0 } else { before };
+        let end = rest.char_indices().nth(width - indent);
+        let Some((end, _)) = end else {
+            lines.push(format!("{:indent$}{rest}", ""));
+            return lines;
+        };
+        // At a space, if there is one in the second half.
+        let at = rest[..end].rfind(' ').filter(|at| *at > end / 2);
+        let (line, more) = match at {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => rest.split_at(end),
+        };
+        lines.push(format!("{:indent$}{line}", ""));
+        rest = more;
+    }
+}
+
 /// A text cut to a width, with a mark where something is missing.
 pub(super) fn cut(text: &str, width: u16) -> String {
     let width = usize::from(width);
@@ -229,6 +261,21 @@ mod tests {
         let mut found = sheet();
         found.filter("B");
         assert_eq!(names(&found), ["b"]);
+    }
+
+    #[test]
+    fn a_text_is_wrapped_at_spaces_and_loses_nothing() {
+        assert_eq!(
+            wrapped(" holds a lock, and more", 12),
+            [" holds a", "    lock,", "    and more"]
+        );
+        assert_eq!(wrapped("äöüß", 3), ["äöü", "ß"]);
+        for text in ["", "x", "                              x"] {
+            for width in [0, 1, 7, 80] {
+                let letters: String = wrapped(text, width).concat();
+                assert_eq!(letters.trim(), text.trim(), "{width}");
+            }
+        }
     }
 
     #[test]

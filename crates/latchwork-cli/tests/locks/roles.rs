@@ -194,6 +194,7 @@ fn role() {
     match role.as_str() {
         "own" => own(),
         "checked" => checked(),
+        "reported" => reported(),
         "readers" => readers(),
         "module" => super::traps::module(&name),
         "board" => super::traps::board(),
@@ -382,6 +383,8 @@ fn readers() {
 /// Locks, allocates and sends, until it is told to end. Its locks are checked, and nothing is found.
 fn busy(name: &str) {
     static ROUNDS: AtomicU64 = AtomicU64::new(0);
+    // However slow the machine is.
+    check::set_long_wait(std::time::Duration::ZERO);
     let checked = ["outer", "inner"].map(|name| {
         let lock = Checked::<WaitWake>::named(name, WaitWake::new());
         Mutex::from_raw(lock, 0u64)
@@ -430,6 +433,28 @@ fn busy_with(name: &str, nest: impl Fn()) {
         assert_eq!(queue.receive(&mut [0; 8]).unwrap(), 1);
         nest();
     }
+}
+
+/// Has reported two orders of locks, and then a release of nothing.
+fn reported() {
+    check::set_text(false);
+    type Lock = Mutex<(), Checked<WaitWake>>;
+    static LEFT: Lock = Mutex::from_raw(Checked::named("left", WaitWake::new()), ());
+    static RIGHT: Lock = Mutex::from_raw(Checked::named("right", WaitWake::new()), ());
+    let in_turn = |name: &str, first: &'static Lock, second: &'static Lock| {
+        let thread = std::thread::Builder::new().name(name.into());
+        let nest = || drop((first.lock(), second.lock()));
+        thread.spawn(nest).unwrap().join().unwrap();
+    };
+    in_turn("one", &LEFT, &RIGHT);
+    in_turn("two", &RIGHT, &LEFT);
+    let nothing = 0_u64;
+    let address = std::ptr::from_ref(&nothing).addr();
+    let lock = hook::Lock::new(address, hook::Kind::Mutex);
+    let site = hook::Site::caller();
+    hook::initialised(lock, Some("no\x1b[31mthing"), site);
+    assert_eq!(hook::releasing(lock, site), hook::Verdict::NotHeld);
+    until_the_end();
 }
 
 /// A hundred tasks and a thousand locks, held, waited for, with a circle among them, queues of all depths, coprocs.

@@ -344,6 +344,60 @@ fn keys_choose_sort_and_filter_what_the_terminal_shows() {
     }
 }
 
+/// The number of the first line that contains this.
+fn line_with(text: &str, part: &str) -> Option<usize> {
+    text.lines().position(|line| line.contains(part))
+}
+
+#[test]
+fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
+    let actor = Actor::role("reported", "");
+    let pid = actor.pid().to_string();
+    for size in [(80, 24), (200, 50)] {
+        let args = ["--interval", "0.2", "--pane", "findings", "--filter", &pid];
+        let terminal = Terminal::open(size, Control::Signal, &args);
+        let list = terminal.until(|text| {
+            text.contains("order right -> left -> right")
+                && text.contains("unlocks what nobody holds")
+                && text.contains("6 Findings (")
+        });
+        assert!(
+            line_with(&list, "misuse") < line_with(&list, "wrong order"),
+            "{list}"
+        );
+        terminal.press(b"\r");
+        terminal.until(|text| {
+            text.contains("== latchwork: MISUSE [no-double-unlock]")
+                && text.contains("no?[31mthing")
+        });
+        // Its end, however long it is.
+        terminal.press(b"G");
+        terminal.until_shown("to suppress: no-double-unlock");
+        terminal.press(b"g");
+        terminal.until_shown("== latchwork: MISUSE");
+        terminal.press(b"\x1b");
+        terminal.until(|text| text.contains("AGO") && !text.contains("== latchwork"));
+        terminal.press(b"j\r");
+        terminal.until(|text| {
+            text.contains("== latchwork: POTENTIAL DEADLOCK [one-order]")
+                && text.contains("order right -> left -> right")
+        });
+        terminal.press(b"\x1b[F");
+        terminal.until_shown("to suppress: one-order");
+        // What ends the program otherwise ends the reading.
+        terminal.press(b"q");
+        terminal.until_shown("AGO");
+        // A row of any pane.
+        terminal.press(b"\x1b1\r");
+        terminal.until_shown("│ NAME ");
+        terminal.press(b"\r");
+        terminal.until(|text| !text.contains("│ NAME "));
+        terminal.press(b"q");
+        assert!(terminal.end().success());
+    }
+    assert!(actor.finish());
+}
+
 #[test]
 fn a_terminal_of_any_size_that_changes_is_drawn_on() {
     let args = ["--interval", "0.05", "--all"];

@@ -9,13 +9,15 @@
 //! address, last; nothing is ever taken out, but a lock that is gone gives its place to another one.
 #![allow(unsafe_code)]
 
+use super::finding::{Confidence, Finding};
 use super::layout::{
-    BOARD, BYTES, Entry, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, PROBES, Place,
-    TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, text_slot,
+    BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, PROBES,
+    Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT,
+    VERSION, lock_slot, text_slot,
 };
-use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::mutex::{RawLock, WaitWake};
-use crate::sys::{board as sys, thread};
+use crate::sys::{board as sys, clock, thread};
 use crate::text::whole_characters;
 use core::ptr::{self, NonNull};
 
@@ -301,13 +303,38 @@ impl Board {
     /// Enters a text under a key, unless there is no room. Under the lock.
     pub(super) fn enter_text(self, key: u64, text: core::fmt::Arguments<'_>) {
         if let (None, Some(place)) = self.find_text(key) {
-            let _ = core::fmt::write(&mut Writer { place, at: 0 }, text);
+            let bytes = &place.bytes;
+            let _ = core::fmt::write(&mut Writer { bytes, at: 0 }, text);
             // Release: pairs with `find_text`.
             place.key.store(key, Ordering::Release);
             let first = ptr::from_ref(self.text(0)).addr();
             let index = (ptr::from_ref(place).addr() - first) / size_of::<Text>();
             self.use_more(&self.header().texts, USED_TEXTS_AT, index);
         }
+    }
+
+    /// Keeps a finding, and what is said of it, in the place of the oldest one.
+    pub(super) fn keep(self, finding: &Finding, text: &str) {
+        // Relaxed, here and below, where nothing is said: read by others in copies.
+        let number = self.header().reports.fetch_add(1, Ordering::Relaxed);
+        let report: &Report = self.at(REPORTS_AT + number as usize % REPORTS * size_of::<Report>());
+        // Whoever is at work here still has fallen behind by all the others: of both texts a part is shown.
+        report.number.swap(0, Ordering::Relaxed);
+        // A reader that finds part of what follows finds the 0, too.
+        fence_after_update();
+        let follows = match finding.confidence {
+            Confidence::Seen => 0,
+            Confidence::Follows => FOLLOWS,
+        };
+        let rule = finding.rule as u32 | follows;
+        report.rule.store(rule, Ordering::Relaxed);
+        report.id.store(finding.id, Ordering::Relaxed);
+        report.told_at.store(clock::monotonic(), Ordering::Relaxed);
+        put(&report.summary, &finding.summary);
+        put(&report.text, text);
+        // Release: who finds the number finds the rest.
+        let number = number.wrapping_add(1).max(1);
+        report.number.store(number, Ordering::Release);
     }
 
     /// Copies what a parent's board says of texts and locks.
@@ -336,9 +363,17 @@ impl Board {
     }
 }
 
+/// Writes a text to a place where one was before.
+fn put(place: &[AtomicU8], text: &str) {
+    let text = whole_characters(text, place.len()).bytes();
+    for (place, byte) in place.iter().zip(text.chain(core::iter::once(0))) {
+        place.store(byte, Ordering::Relaxed);
+    }
+}
+
 /// Writes a text to its place.
 struct Writer {
-    place: &'static Text,
+    bytes: &'static [AtomicU8; TEXT_BYTES],
     at: usize,
 }
 
@@ -346,7 +381,7 @@ impl core::fmt::Write for Writer {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         for byte in whole_characters(text, TEXT_BYTES - self.at).bytes() {
             // Relaxed: published by the key.
-            self.place.bytes[self.at].store(byte, Ordering::Relaxed);
+            self.bytes[self.at].store(byte, Ordering::Relaxed);
             self.at += 1;
         }
         Ok(())

@@ -113,9 +113,13 @@ impl Finding {
     /// What a report begins with.
     #[must_use]
     pub fn verdict(&self) -> &'static str {
-        match (self.rule, self.confidence) {
-            (Rule::NoDeadlock, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
-            _ => self.severity().verdict(),
-        }
+        verdict(self.rule, self.confidence)
+    }
+}
+
+pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
+    match (rule, confidence) {
+        (Rule::NoDeadlock, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        _ => rule.severity().verdict(),
     }
 }

@@ -73,6 +73,10 @@ unsafe impl Plain for Entered {}
 unsafe impl Plain for Entry {}
 // SAFETY: as above.
 unsafe impl Plain for super::layout::Place {}
+// SAFETY: as above.
+unsafe impl Plain for super::layout::Report {}
+// SAFETY: as above.
+unsafe impl Plain for crate::atomic::AtomicU32 {}
 
 pub(super) fn read<T: Plain>(file: &OwnedFd, offset: usize) -> Option<T> {
     let mut value = MaybeUninit::<T>::zeroed();

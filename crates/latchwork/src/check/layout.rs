@@ -10,6 +10,7 @@
 //! | [`Entry`] × [`LOCKS`] | [`LOCKS_AT`] | the locks, by address: a hash table, probed linearly |
 //! | `u32` × [`LOCKS`] | [`USED_AT`] | which of these are in use, in the order of their coming: the first [`Header::locks`] |
 //! | `u32` × [`TEXTS`] | [`USED_TEXTS_AT`] | the same for texts: the first [`Header::texts`] |
+//! | [`Report`] × [`REPORTS`] | [`REPORTS_AT`] | the last findings: a ring, of which [`Header::reports`] counts all |
 //!
 //! The file is sparse: a page takes memory when something is written to it. A reader trusts nothing: all
 //! positions follow from the constants, and any string of bytes is a value of each type.
@@ -25,7 +26,7 @@ pub const BOARD: &str = "latchwork-board";
 /// What a board begins with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwboard\0");
 /// Changes with every change of what the bytes mean.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Threads that a board has room for.
 pub const PLACES: usize = 4096;
@@ -37,6 +38,12 @@ pub const TEXTS: usize = 8192;
 pub const TEXT_BYTES: usize = 120;
 /// Locks that it has room for: fewer in fact, as each must find a place within [`PROBES`] of its first one.
 pub const LOCKS: usize = 1 << 18;
+/// Findings that it has room for: later ones take the places of the first.
+pub const REPORTS: usize = 64;
+/// Bytes of a finding in a line.
+pub const SUMMARY_BYTES: usize = 384;
+/// Bytes of a finding's text: most are shorter; others are cut off.
+pub const REPORT_BYTES: usize = 7784;
 /// So far a search in one of the hash tables goes.
 pub const PROBES: usize = 256;
 
@@ -50,8 +57,10 @@ pub const LOCKS_AT: usize = TEXTS_AT + TEXTS * size_of::<Text>();
 pub const USED_AT: usize = LOCKS_AT + LOCKS * size_of::<Entry>();
 /// See [`PLACES_AT`].
 pub const USED_TEXTS_AT: usize = USED_AT + LOCKS * size_of::<AtomicU32>();
+/// See [`PLACES_AT`].
+pub const REPORTS_AT: usize = USED_TEXTS_AT + TEXTS * size_of::<AtomicU32>();
 /// Bytes of the whole file.
-pub const BYTES: usize = USED_TEXTS_AT + TEXTS * size_of::<AtomicU32>();
+pub const BYTES: usize = REPORTS_AT + REPORTS * size_of::<Report>();
 
 /// The beginning of a board.
 #[repr(C)]
@@ -74,6 +83,8 @@ pub struct Header {
     /// Findings that were reported so far, by how bad they are: deadlocks, potential ones, long waits,
     /// inversions, misuse.
     pub findings: [AtomicU32; 5],
+    /// How many of them were given a place among the [`Report`]s so far.
+    pub reports: AtomicU32,
 }
 
 /// A thread's place.
@@ -129,12 +140,35 @@ pub struct Entry {
     pub released: AtomicU64,
 }
 
+/// A finding that was reported.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Report {
+    /// Which one it is, from 1 on; 0 if there is none, or while it is being written. Read twice around the rest it
+    /// says that this belongs together.
+    pub number: AtomicU32,
+    /// The rule's number, and [`FOLLOWS`].
+    pub rule: AtomicU32,
+    /// The finding's own.
+    pub id: AtomicU64,
+    /// When, in nanoseconds on CLOCK_MONOTONIC.
+    pub told_at: AtomicU64,
+    /// UTF-8, up to the first 0: the finding in a line.
+    pub summary: [AtomicU8; SUMMARY_BYTES],
+    /// UTF-8, up to the first 0: what the report said.
+    pub text: [AtomicU8; REPORT_BYTES],
+}
+
+/// In [`Report::rule`]: the finding follows from what was seen, in another order of events.
+pub const FOLLOWS: u32 = 1 << 8;
+
 /// In [`Entry::what`]: it was destroyed, or its memory given back.
 pub const GONE: u32 = 1 << 24;
 /// It was made by the interface: its initialisation was seen.
 pub const MADE: u32 = 1 << 25;
 
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
+const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(64));
 
 impl Text {
     /// The text, as far as it is one.
@@ -154,6 +188,15 @@ impl Text {
         }
         text
     }
+}
+
+/// What stands there of a text, up to the first 0.
+pub(super) fn text_in(bytes: &[AtomicU8]) -> String {
+    // Relaxed: a copy in memory of the reader's own.
+    let bytes = bytes.iter().map(|byte| byte.load(Ordering::Relaxed));
+    let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
+    let chunks = bytes.utf8_chunks();
+    chunks.map(|chunk| chunk.valid()).collect()
 }
 
 /// Where the search for a lock begins in the table of locks.

@@ -106,7 +106,7 @@ pub use finding::{Confidence, Finding, LockText, PlaceText, Released, TASKS, Tas
 pub use json::Json;
 pub use kinds::Checkable;
 pub use order_file::{CannotOpen, save_order};
-pub use reader::{BoardFindings, BoardLock, BoardReader, BoardTask};
+pub use reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
 #[cfg(feature = "check")]
 pub(crate) use robust::told;
 pub use rule::{Rule, Severity};

@@ -1,8 +1,12 @@
 //! A board, as seen from outside: for who looks at a process that hangs, or goes on.
 
+use super::finding::{Confidence, verdict};
 use super::foreign::{find_lock, find_text, open, read};
-use super::layout::{GONE, Header, PLACES, PLACES_AT, Place};
-use crate::atomic::Ordering;
+use super::layout::{
+    FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
+};
+use super::rule::Rule;
+use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Held, Site, TaskView};
 use rustix::fd::OwnedFd;
 
@@ -59,6 +63,34 @@ pub struct BoardFindings {
     pub misuse: u32,
 }
 
+/// A finding that a process has reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BoardReport {
+    /// Which one of the process it is, from 1 on.
+    pub number: u32,
+    /// The rule that was broken.
+    pub rule: Rule,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// As in [`Finding`](super::Finding).
+    pub id: u64,
+    /// When it was reported, in nanoseconds on CLOCK_MONOTONIC.
+    pub told_at: u64,
+    /// What happened, in a line. It may be any text, as may be the next one.
+    pub summary: String,
+    /// The report, as far as there was room for it.
+    pub text: String,
+}
+
+impl BoardReport {
+    /// What the report begins with.
+    #[must_use]
+    pub fn verdict(&self) -> &'static str {
+        verdict(self.rule, self.confidence)
+    }
+}
+
 impl BoardReader {
     /// The board of a process; `None` if it has none, or its descriptors are not to be seen.
     #[must_use]
@@ -102,6 +134,39 @@ impl BoardReader {
     #[must_use]
     pub fn text(&self, key: u64) -> Option<String> {
         Some(find_text(&self.0, key)?.text())
+    }
+
+    /// The last findings that were reported, newest first.
+    #[must_use]
+    pub fn reports(&self) -> Vec<BoardReport> {
+        let header = read::<Header>(&self.0, 0);
+        let count = header.map_or(0, |header| header.reports.load(Ordering::Relaxed) as usize);
+        let all = (0..count.min(REPORTS)).filter_map(|index| self.report(index));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_key(|report| core::cmp::Reverse(report.number));
+        all
+    }
+
+    /// What stands in a place for findings, if it belongs together.
+    fn report(&self, index: usize) -> Option<BoardReport> {
+        let at = REPORTS_AT + index * size_of::<Report>();
+        let report = read::<Report>(&self.0, at)?;
+        let number = report.number.load(Ordering::Relaxed);
+        let again = read::<AtomicU32>(&self.0, at)?.load(Ordering::Relaxed);
+        let rule = report.rule.load(Ordering::Relaxed);
+        (number != 0 && number == again).then_some(())?;
+        Some(BoardReport {
+            number,
+            rule: *Rule::ALL.get((rule & !FOLLOWS) as usize)?,
+            confidence: match rule & FOLLOWS {
+                0 => Confidence::Seen,
+                _ => Confidence::Follows,
+            },
+            id: report.id.load(Ordering::Relaxed),
+            told_at: report.told_at.load(Ordering::Relaxed),
+            summary: text_in(&report.summary),
+            text: text_in(&report.text),
+        })
     }
 
     /// What was reported so far.

@@ -97,6 +97,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
         if let Some(count) = counts.get(finding.severity() as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+        board.keep(finding, render(text, format_args!("{finding}")));
     }
     // Acquire: pairs with `set_reporter`.
     let reporter = REPORTER.load(Ordering::Acquire);
@@ -135,10 +136,16 @@ impl Write for Buffer<'_> {
     }
 }
 
-fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
+/// As much of a text as there is room for.
+fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
     let mut buffer = Buffer { room, length: 0 };
     let _ = fmt::write(&mut buffer, text);
-    look::write(descriptor, &buffer.room[..buffer.length]);
+    // Whole characters only were put in.
+    str::from_utf8(&buffer.room[..buffer.length]).unwrap_or_default()
+}
+
+fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
+    look::write(descriptor, render(room, text).as_bytes());
 }
 
 /// Says on standard error what could not be done.
