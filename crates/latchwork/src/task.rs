@@ -360,19 +360,39 @@ impl Drop for AtExit {
             return;
         }
         let me = Me { record };
-        crate::hook::task_ends();
+        let is_watched = crate::hook::task_ends();
         // A record that was wiped by a fork has nothing attached.
         while let Some(attachment) = me.attachments().last() {
             // SAFETY: the attachment was made by this thread and is undone once.
             unsafe { (attachment.detach)(attachment.context, attachment.slot) };
         }
-        // Destructors that run after this one may still lock: they get a record of their own.
+        // Destructors that run after this one may still lock: they get a record of their own, if they do not keep this.
+        if is_watched {
+            record.is_ending.set(true);
+        } else {
+            me.end_record();
+        }
+    }
+}
+
+/// Ends the calling thread's record, if it has kept it beyond its thread-locals.
+pub(crate) fn end_late_record() {
+    let record = record();
+    if is_own(record) && record.is_ending.get() {
+        Me { record }.end_record();
+    }
+}
+
+impl Me {
+    /// The thread is nobody from now on.
+    fn end_record(self) {
+        let record = self.record;
         own_record::set(own_record::nobody());
         // A list head of the record's own, with locks on it, is for the kernel to walk.
         let page = core::ptr::from_ref(record).addr();
         let lies_in_it =
             |head: NonNull<Head>| (page..page + size_of::<Record>()).contains(&head.addr().get());
-        if record.head.get().is_some_and(lies_in_it) && me.head().links().next().is_some() {
+        if record.head.get().is_some_and(lies_in_it) && self.head().links().next().is_some() {
             return;
         }
         // SAFETY: the record was this thread's, and nothing leads to it any more.

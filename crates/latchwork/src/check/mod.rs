@@ -64,6 +64,7 @@
 //! | order | `order.rs`, `order/search.rs`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
+//! | ends of threads | `end.rs` | what is held when all destructors have run |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
@@ -71,6 +72,7 @@
 mod board;
 mod checked;
 pub(crate) mod circle;
+mod end;
 mod far;
 mod few;
 mod field;
@@ -143,7 +145,7 @@ pub fn begin() {
         ended: tell::ended,
         misused: tell::misused,
         freed: |range| tell::freed(range, Site::UNKNOWN),
-        task_ends: || tell::task_ends(Site::UNKNOWN),
+        task_ends: end::task_ends,
     };
     crate::hook::listen(&HOOKS);
 }

@@ -85,6 +85,8 @@ pub(super) struct Own {
     pub(super) count: Cell<usize>,
     /// Locks that found no room there.
     pub(super) unseen: Cell<u32>,
+    /// How often the thread was seen to end, with something held.
+    pub(super) ends: Cell<u32>,
     /// When the wait began that is under way, to the nanosecond, and for what.
     pub(super) wait_began: Cell<u64>,
     pub(super) wanted: Cell<usize>,
@@ -408,6 +410,13 @@ impl Own {
     pub(super) fn end_wait(&self) {
         if self.wanted.replace(0) != 0 {
             self.publish(|record| record.wanted.end());
+        }
+    }
+
+    /// The thread leaves its regions: only its process goes on to see what it holds.
+    pub(super) fn end_copies(&self) {
+        for attachment in Me::whoever().attachments() {
+            region::check_record(&attachment).end();
         }
     }
 

@@ -497,7 +497,7 @@ pub fn has_waited(_object: Lock) {
     }
 }
 
-/// The calling thread is about to end.
+/// The calling thread is about to end, now, with all that it holds.
 pub fn task_ends(site: Site) {
     let Some(own) = Own::enter_if_known() else {
         return;

@@ -27,8 +27,9 @@ pub(crate) struct Hooks {
     pub(crate) misused: fn(Lock, Misuse, Site),
     /// Memory is about to be given back.
     pub(crate) freed: fn(Range<usize>),
-    /// The calling thread is about to end.
-    pub(crate) task_ends: fn(),
+    /// The end of the calling thread has begun, and it leaves its regions; whether the listener is to know it until it
+    /// ends the thread's record itself.
+    pub(crate) task_ends: fn() -> bool,
 }
 
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
@@ -61,11 +62,9 @@ pub(crate) fn freed(range: impl FnOnce() -> Range<usize>) {
     }
 }
 
-/// The calling thread is about to end.
-pub(crate) fn task_ends() {
-    if let Some(hooks) = listener() {
-        (hooks.task_ends)();
-    }
+/// The end of the calling thread has begun; see [`Hooks`].
+pub(crate) fn task_ends() -> bool {
+    listener().is_some_and(|hooks| (hooks.task_ends)())
 }
 
 /// A wait for an object without an owner, for as long as this lives.

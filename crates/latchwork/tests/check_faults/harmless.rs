@@ -6,11 +6,14 @@ use crate::misuse::rwlock;
 use crate::run::{Row, harmless, thread};
 use latchwork::check::{self, Checked};
 use latchwork::condvar::Condvar;
-use latchwork::mutex::{LockError, Mutex, Protocol, RecursiveMutex, Robust, Throughput, WaitWake};
+use latchwork::mutex::{
+    LockError, Mutex, MutexGuard, Protocol, RecursiveMutex, Robust, Throughput, WaitWake,
+};
 use latchwork::region::RegionOptions;
 use latchwork::sharing::Shared;
 use latchwork::time::Deadline;
 use latchwork_testkit::Child;
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::pin::{Pin, pin};
 use std::sync::Barrier;
@@ -372,6 +375,44 @@ fn other_rows() -> Vec<Row> {
                 drop((a, b));
             };
             in_turn(&[&both, &both]);
+        }),
+        harmless("a guard in a thread-local that outlives all others", || {
+            static LOCK: Mutex<(), Plain> = Mutex::from_raw(Plain::new(WaitWake::new()), ());
+            type Guard = MutexGuard<'static, (), Plain>;
+            thread_local! {
+                static KEPT: RefCell<Option<Guard>> = const { RefCell::new(None) };
+            }
+            for _ in 0..3 {
+                std::thread::spawn(|| {
+                    // Before the thread's first lock, so that its destructor is the last.
+                    KEPT.with(|kept| assert!(kept.borrow().is_none()));
+                    let guard = LOCK.lock();
+                    KEPT.with(|kept| *kept.borrow_mut() = Some(guard));
+                })
+                .join()
+                .unwrap();
+            }
+            drop(LOCK.lock());
+        }),
+        harmless("a lock that the destructor of a key releases", || {
+            static LOCK: Plain = Plain::new(WaitWake::new());
+            extern "C" fn release(_: *mut libc::c_void) {
+                // SAFETY: by the thread that took it.
+                unsafe { LOCK.release() };
+            }
+            let mut key = 0;
+            // SAFETY: a place for the key, and a function that stays.
+            assert_eq!(
+                unsafe { libc::pthread_key_create(&raw mut key, Some(release)) },
+                0
+            );
+            let body = move || {
+                let _ = LOCK.acquire();
+                // SAFETY: a key, and a value that nobody reads.
+                unsafe { libc::pthread_setspecific(key, (&raw const LOCK).cast()) };
+            };
+            std::thread::spawn(body).join().unwrap();
+            nest(&[&LOCK]);
         }),
     ]
 }
