@@ -83,35 +83,42 @@ fn every_planted_fault_is_found_and_nothing_else() {
     assert!(faults >= 30, "{faults}");
 }
 
+/// One of those that use everything.
+fn uses(name: &str, for_what: &str) -> Option<(PathBuf, Leftover)> {
+    let source = format!("../latchwork-preload/tests/programs/{name}.c");
+    compile(&source, &format!("{name}-{for_what}"))
+}
+
 #[test]
 fn a_program_goes_on_as_it_would() {
-    let source = "../latchwork-preload/tests/programs/uses.c";
-    let Some((program, _leftover)) = compile(source, "uses") else {
-        return;
-    };
-    let output = run(&program, &[], "quiet");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    assert!(errors.is_empty(), "{errors}");
+    for name in ["mutexes", "conditions", "surroundings"] {
+        let Some((program, _leftover)) = uses(name, "on") else {
+            return;
+        };
+        let output = run(&program, &[], "quiet");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{name}: {}: {errors}",
+            output.status
+        );
+        assert!(errors.is_empty(), "{name}: {errors}");
+    }
 }
 
 #[test]
 fn a_program_without_a_fault_has_no_findings() {
-    let source = "../latchwork-preload/tests/programs/uses.c";
-    let Some((program, _leftover)) = compile(source, "uses-clean") else {
-        return;
-    };
-    for case in [
-        "conds",
-        "many",
-        "cancel",
-        "passed_on",
-        "forks",
-        "signals",
-        "semaphores",
+    for (name, cases) in [
+        ("conditions", &["conds", "many", "cancel", "passed_on"][..]),
+        ("surroundings", &["forks", "signals", "semaphores"]),
     ] {
-        let found = findings(&program, case);
-        assert!(found.is_empty(), "{case}: {found:?}");
+        let Some((program, _leftover)) = uses(name, "clean") else {
+            return;
+        };
+        for case in cases {
+            let found = findings(&program, case);
+            assert!(found.is_empty(), "{case}: {found:?}");
+        }
     }
 }
 

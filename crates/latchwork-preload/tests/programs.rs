@@ -32,22 +32,28 @@ fn run(program: &Path, arguments: &[&str], mutex: &str, late: &Path) -> Output {
     output_of(child)
 }
 
+/// Each uses all that its name says.
+const USES: [&str; 3] = ["mutexes", "conditions", "surroundings"];
+
 fn all_is_as_with_glibc(mutex: &str) {
-    let Some((program, _leftover)) = compile("uses.c", &format!("uses-{mutex}"), &[]) else {
-        return;
-    };
     let shared = ["-shared", "-fPIC"];
     let Some((late, _late)) = compile("late.c", &format!("late-{mutex}.so"), &shared) else {
         return;
     };
-    let output = run(&program, &[], mutex, &late);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{mutex}: {}: {errors}",
-        output.status
-    );
-    assert!(errors.is_empty(), "{mutex}: {errors}");
+    for uses in USES {
+        let name = format!("{uses}-{mutex}");
+        let Some((program, _leftover)) = compile(&format!("{uses}.c"), &name, &[]) else {
+            return;
+        };
+        let output = run(&program, &[], mutex, &late);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{name}: {}: {errors}",
+            output.status
+        );
+        assert!(errors.is_empty(), "{name}: {errors}");
+    }
 }
 
 #[test]
@@ -72,7 +78,7 @@ fn a_program_goes_on_as_it_would_where_nothing_is_replaced() {
 
 #[test]
 fn an_unknown_lock_is_said_and_replaces_nothing() {
-    let Some((program, _leftover)) = compile("uses.c", "uses-unknown", &[]) else {
+    let Some((program, _leftover)) = compile("surroundings.c", "uses-unknown", &[]) else {
         return;
     };
     let output = run(&program, &["c11"], "magic", Path::new(""));
@@ -101,10 +107,10 @@ fn mutexes_and_condition_variables_conform_as_glibcs_do() {
     }
 }
 
-/// The negative twin of what `uses.c` asks of cancelled waits.
+/// The negative twin of what `conditions.c` asks of cancelled waits.
 #[test]
 fn a_wait_that_is_wrong_when_cancelled_is_found_out() {
-    let Some((program, _leftover)) = compile("uses.c", "uses-wrong", &[]) else {
+    let Some((program, _leftover)) = compile("conditions.c", "uses-wrong", &[]) else {
         return;
     };
     let shared = ["-shared", "-fPIC"];
