@@ -329,7 +329,10 @@ static inline int arch_down_interruptible(struct arch_semaphore *sem)
 }
 static inline int arch_down_trylock(struct arch_semaphore *sem) { return lw__down_trylock(&sem->lw_sem); }
 static inline void arch_up(struct arch_semaphore *sem) { lw__up(&sem->lw_sem); }
-static inline int arch_sem_is_locked(struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem) == 0; }
+static inline int arch_sem_is_locked(const struct arch_semaphore *sem)
+{
+	return lw__sema_count(&sem->lw_sem) == 0;
+}
 static inline int arch_sema_count(const struct arch_semaphore *sem) { return lw__sema_count(&sem->lw_sem); }
 
 /* ---- completions ---- */

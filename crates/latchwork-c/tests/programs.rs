@@ -196,7 +196,7 @@ fn a_call_that_does_not_fit_its_type_is_refused_with_a_reason() {
             let said = refused(how, &text);
             assert!(said.contains(reason), "{}: {said}", how.compiler);
         }
-        // An arch_ call takes nothing else, and a lock call no semaphore.
+        // An arch_ call takes nothing else, and a lock call no semaphore; and what is const is only looked at.
         refused(
             how,
             "#include \"migrate.h\"\nDEFINE_MUTEX(m);\nvoid f(void) { arch_down(&m); }\n",
@@ -205,6 +205,20 @@ fn a_call_that_does_not_fit_its_type_is_refused_with_a_reason() {
             how,
             "#include \"latchwork.h\"\nLW_DEFINE_SEM(s, 1);\nvoid f(void) { lw_mutex_lock(&s); }\n",
         );
+        for call in [
+            "mutex_lock(m)",
+            "mutex_init(m)",
+            "down(s)",
+            "sema_init(s, 1)",
+        ] {
+            refused(
+                how,
+                &format!(
+                    "#include \"migrate.h\"\nvoid f(const struct mutex *, const struct semaphore *);\n\
+                     void f(const struct mutex *m, const struct semaphore *s) {{ (void)m; (void)s; {call}; }}\n"
+                ),
+            );
+        }
     }
 }
 

@@ -2,31 +2,34 @@
 #ifndef LATCHWORK_GENERIC_H
 #define LATCHWORK_GENERIC_H
 
-#define LW__BY_KIND(m, op)                                                                            \
+#define LW__BY_KIND_OF(qualifier, m, op)                                                              \
 	_Generic((m),                                                                                 \
-		lw_mutex_t *: lw_mutex_##op,                                                          \
-		lw_shared_mutex_t *: lw_shared_mutex_##op,                                            \
-		lw_tp_mutex_t *: lw_tp_mutex_##op,                                                    \
-		lw_shared_tp_mutex_t *: lw_shared_tp_mutex_##op,                                      \
-		lw_pi_mutex_t *: lw_pi_mutex_##op,                                                    \
-		lw_shared_pi_mutex_t *: lw_shared_pi_mutex_##op,                                      \
-		lw_plain_pi_mutex_t *: lw_plain_pi_mutex_##op,                                        \
-		lw_shared_plain_pi_mutex_t *: lw_shared_plain_pi_mutex_##op,                          \
-		lw_pp_mutex_t *: lw_pp_mutex_##op,                                                    \
-		lw_shared_pp_mutex_t *: lw_shared_pp_mutex_##op,                                      \
-		lw_recursive_mutex_t *: lw_recursive_mutex_##op,                                      \
-		lw_robust_mutex_t *: lw_robust_mutex_##op,                                            \
-		lw_robust_tp_mutex_t *: lw_robust_tp_mutex_##op,                                      \
-		lw_robust_pi_mutex_t *: lw_robust_pi_mutex_##op,                                      \
-		lw_robust_pp_mutex_t *: lw_robust_pp_mutex_##op,                                      \
-		lw_spin_t *: lw_spin_##op)
+		qualifier lw_mutex_t *: lw_mutex_##op,                                                \
+		qualifier lw_shared_mutex_t *: lw_shared_mutex_##op,                                  \
+		qualifier lw_tp_mutex_t *: lw_tp_mutex_##op,                                          \
+		qualifier lw_shared_tp_mutex_t *: lw_shared_tp_mutex_##op,                            \
+		qualifier lw_pi_mutex_t *: lw_pi_mutex_##op,                                          \
+		qualifier lw_shared_pi_mutex_t *: lw_shared_pi_mutex_##op,                            \
+		qualifier lw_plain_pi_mutex_t *: lw_plain_pi_mutex_##op,                              \
+		qualifier lw_shared_plain_pi_mutex_t *: lw_shared_plain_pi_mutex_##op,                \
+		qualifier lw_pp_mutex_t *: lw_pp_mutex_##op,                                          \
+		qualifier lw_shared_pp_mutex_t *: lw_shared_pp_mutex_##op,                            \
+		qualifier lw_recursive_mutex_t *: lw_recursive_mutex_##op,                            \
+		qualifier lw_robust_mutex_t *: lw_robust_mutex_##op,                                  \
+		qualifier lw_robust_tp_mutex_t *: lw_robust_tp_mutex_##op,                            \
+		qualifier lw_robust_pi_mutex_t *: lw_robust_pi_mutex_##op,                            \
+		qualifier lw_robust_pp_mutex_t *: lw_robust_pp_mutex_##op,                            \
+		qualifier lw_spin_t *: lw_spin_##op)
+#define LW__BY_KIND(m, op) LW__BY_KIND_OF(, m, op)
+/* Of one that may be const: the function only looks. */
+#define LW__LOOK_BY_KIND(m, op) LW__BY_KIND_OF(const, (const __typeof__(*(m)) *)(m), op)
 #define lw_mutex_destroy(m) LW__BY_KIND(m, destroy)(m)
 #define lw_mutex_lock(m) LW__BY_KIND(m, lock)(m)
 #define lw_mutex_trylock(m) LW__BY_KIND(m, trylock)(m)
 #define lw_mutex_timedlock(m, time) LW__BY_KIND(m, timedlock)(m, time)
 #define lw_mutex_clocklock(m, clock, time) LW__BY_KIND(m, clocklock)(m, clock, time)
 #define lw_mutex_unlock(m) LW__BY_KIND(m, unlock)(m)
-#define lw_mutex_is_locked(m) LW__BY_KIND(m, is_locked)(m)
+#define lw_mutex_is_locked(m) LW__LOOK_BY_KIND(m, is_locked)(m)
 #define lw_mutex_consistent(m)                                                                        \
 	_Generic((m),                                                                                 \
 		lw_robust_mutex_t *: lw_robust_mutex_consistent,                                      \

@@ -26,10 +26,19 @@ static inline void lw__wrong_type(const void *object, ...) { (void)object; }
 		LW__ONLY_IF(LW__IS(x, struct mutex) || LW__IS(x, struct mutex_debug) ||               \
 				    LW__IS(x, struct semaphore) || LW__IS(x, struct arch_semaphore),  \
 			    call " takes a pointer to a semaphore")
+/* A const object would go to the function for what does not belong together. */
+#define LW__CHANGES(x, call)                                                                          \
+	LW__ONLY_IF(_Generic((x),                                                                     \
+			     const struct mutex *: 0,                                                 \
+			     const struct mutex_debug *: 0,                                           \
+			     const struct semaphore *: 0,                                             \
+			     const struct arch_semaphore *: 0,                                        \
+			     default: 1),                                                             \
+		    call " changes its object, and this is a pointer to a const one")
 #define LW__HERE __FILE__, __LINE__
 
 #define LW__MUTEX_CALL(x, call, plain, debug)                                                         \
-	(LW__NEEDS_MUTEX(x, call),                                                                    \
+	(LW__NEEDS_MUTEX(x, call), LW__CHANGES(x, call),                                              \
 	 _Generic((x), struct mutex *: plain, struct mutex_debug *: debug, default: lw__wrong_type)(x, LW__HERE))
 #define mutex_lock(x) LW__MUTEX_CALL(x, "mutex_lock()", lw__mutex_lock, lw__debug_lock)
 #define mutex_unlock(x) LW__MUTEX_CALL(x, "mutex_unlock()", lw__mutex_unlock, lw__debug_unlock)
@@ -45,12 +54,12 @@ static inline void lw__wrong_type(const void *object, ...) { (void)object; }
 		 const struct mutex_debug *: mutex_debug_is_locked,                                   \
 		 default: lw__wrong_type)(x))
 #define mutex_init(x)                                                                                 \
-	(LW__NEEDS_MUTEX(x, "mutex_init()"),                                                          \
+	(LW__NEEDS_MUTEX(x, "mutex_init()"), LW__CHANGES(x, "mutex_init()"),                          \
 	 _Generic((x), struct mutex *: lw__mutex_init, struct mutex_debug *: lw__debug_init,          \
 		  default: lw__wrong_type)(x, #x, LW__HERE))
 
 #define LW__SEMAPHORE_CALL(x, call, plain, arch, debug)                                               \
-	(LW__NEEDS_SEMAPHORE(x, call),                                                                \
+	(LW__NEEDS_SEMAPHORE(x, call), LW__CHANGES(x, call),                                          \
 	 _Generic((x),                                                                                \
 		 struct semaphore *: plain,                                                           \
 		 struct arch_semaphore *: arch,                                                       \
@@ -68,12 +77,15 @@ static inline void lw__wrong_type(const void *object, ...) { (void)object; }
 	(LW__NEEDS_SEMAPHORE(x, "sema_count()"),                                                      \
 	 _Generic((x),                                                                                \
 		 struct semaphore *: lw__sem_count,                                                   \
+		 const struct semaphore *: lw__sem_count,                                             \
 		 struct arch_semaphore *: lw__arch_count,                                             \
+		 const struct arch_semaphore *: lw__arch_count,                                       \
 		 struct mutex_debug *: lw__debug_count,                                               \
+		 const struct mutex_debug *: lw__debug_count,                                         \
 		 default: lw__wrong_type)(x))
 #define sem_is_locked(x) (sema_count(x) == 0)
 #define sema_init(x, count)                                                                           \
-	(LW__NEEDS_SEMAPHORE(x, "sema_init()"),                                                       \
+	(LW__NEEDS_SEMAPHORE(x, "sema_init()"), LW__CHANGES(x, "sema_init()"),                        \
 	 _Generic((x),                                                                                \
 		 struct semaphore *: lw__sem_sema_init,                                               \
 		 struct arch_semaphore *: lw__arch_sema_init,                                         \

@@ -63,6 +63,38 @@ static void arguments_are_evaluated_once(void)
 	CHECK_IS(asked, 5);
 }
 
+/* Who only looks may have a pointer to const. */
+#define LOCKED(name, ...)                                                                             \
+	do {                                                                                          \
+		name##_t mutex = __VA_ARGS__;                                                         \
+		const name##_t *look = &mutex;                                                        \
+		CHECK(!lw_mutex_is_locked(look));                                                     \
+		CHECK_IS(lw_mutex_lock(&mutex), 0);                                                   \
+		CHECK(lw_mutex_is_locked(look) && lw_mutex_is_locked(&mutex));                        \
+		CHECK_IS(lw_mutex_unlock(&mutex), 0);                                                 \
+	} while (0)
+static void a_look_needs_nothing_that_can_be_changed(void)
+{
+	static DEFINE_MUTEX(plain);
+	static DEFINE_MUTEX_DEBUG(debug);
+	static DECLARE_MUTEX(sem);
+	static DECLARE_ARCH_MUTEX(arch);
+	const struct mutex *look = &plain;
+	const struct mutex_debug *look_debug = &debug;
+	const struct semaphore *look_sem = &sem;
+	const struct arch_semaphore *look_arch = &arch;
+	LOCKED(lw_mutex, LW_MUTEX_INITIALIZER);
+	LOCKED(lw_shared_tp_mutex, LW_SHARED_TP_MUTEX_INITIALIZER);
+	LOCKED(lw_pi_mutex, LW_PI_MUTEX_INITIALIZER);
+	LOCKED(lw_recursive_mutex, LW_RECURSIVE_MUTEX_INITIALIZER);
+	LOCKED(lw_robust_mutex, LW_ROBUST_MUTEX_INITIALIZER);
+	LOCKED(lw_spin, LW_SPIN_INITIALIZER);
+	CHECK(!mutex_is_locked(look) && !mutex_is_locked(look_debug));
+	CHECK(!sem_is_locked(look_sem) && !sem_is_locked(look_arch) && !sem_is_locked(look_debug));
+	CHECK(sema_count(look_sem) == 1 && sema_count(look_arch) == 1 && sema_count(look_debug) == 1);
+	CHECK(!arch_sem_is_locked(look_arch) && arch_sema_count(look_arch) == 1);
+}
+
 /* <sys/param.h> has an HZ of its own, for times(). */
 static void a_second_has_as_many_jiffies_as_it_lasts_milliseconds(void)
 {
@@ -109,6 +141,7 @@ int main(void)
 {
 	told_of_a_death_whatever_the_time();
 	arguments_are_evaluated_once();
+	a_look_needs_nothing_that_can_be_changed();
 	a_second_has_as_many_jiffies_as_it_lasts_milliseconds();
 	a_time_that_is_not_zero_never_becomes_for_ever();
 	one_of_many_initialisations_is_the_first();
