@@ -5,7 +5,8 @@
 #     crates/latchwork-c/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
 # Without --static-library it is built, with `cargo build --release`. The shared library is linked from it
-# with $CC, or cc. What was installed stands in PREFIX/share/latchwork/installed, by which it is removed.
+# with $CC, or cc. What was installed stands in PREFIX/share/latchwork/installed, by which it is removed. PREFIX
+# may have spaces: pkg-config then gives flags for a makefile, or a shell's eval.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/usr/local destdir= library= uninstall= man=yes
@@ -16,13 +17,22 @@ while [ $# -gt 0 ]; do
         --static-library) library=$2; shift 2 ;;
         --no-man) man=; shift ;;
         --uninstall) uninstall=yes; shift ;;
-        *) sed -n '2,8p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+        *) sed -n '2,9p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
     esac
 done
+case $prefix in
+    /*) ;;
+    *) echo "install.sh: --prefix $prefix: not an absolute path" >&2; exit 2 ;;
+esac
+case $prefix in
+    *[\"\'\$\\\`\#\|\&]* | *"
+"*) echo "install.sh: --prefix $prefix: pkg-config's file cannot have this path, for its special characters" >&2
+        exit 2 ;;
+esac
 list=$destdir$prefix/share/latchwork/installed
 if [ -n "$uninstall" ]; then
     [ -f "$list" ] || { echo "nothing is installed in $destdir$prefix" >&2; exit 1; }
-    while read -r file; do rm -f "$destdir$file"; done < "$list"
+    while IFS= read -r file; do rm -f "$destdir$file"; done < "$list"
     rm -f "$list"
     rmdir "$destdir$prefix/include/latchwork" "$destdir$prefix/share/latchwork" 2>/dev/null || true
     exit 0

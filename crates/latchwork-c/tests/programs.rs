@@ -434,9 +434,10 @@ fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
 fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
     let destination = scratch().join("removed");
     let library = support::static_library();
+    // As careful as it must be, a shell finds its way through a space.
     let prefix = [
         "--prefix",
-        "/opt/latchwork",
+        "/opt/latch work",
         "--destdir",
         destination.to_str().unwrap(),
     ];
@@ -446,31 +447,49 @@ fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
     ]
     .concat();
     support::install(&with_library);
-    assert!(
-        destination
-            .join("opt/latchwork/lib/liblatchwork.so.0.1")
-            .exists()
-    );
-    assert!(
-        destination
-            .join("opt/latchwork/include/latchwork/mutex.h")
-            .exists()
-    );
+    let root = destination.join("opt/latch work");
+    assert!(root.join("lib/liblatchwork.so.0.1").exists());
+    assert!(root.join("include/latchwork/mutex.h").exists());
+    if has("pkg-config") && GCC.is_there() {
+        let build = "eval \"gcc -o '$PROGRAM' '$SOURCE' $(pkg-config --cflags --libs latchwork)\" && \"$PROGRAM\"";
+        let mut command = Command::new("sh");
+        command.args(["-c", build]);
+        command.env("PROGRAM", scratch().join("by-pkg-config"));
+        command.env(
+            "SOURCE",
+            support::repository().join("examples/locks/queue.c"),
+        );
+        command.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
+        command.env("PKG_CONFIG_SYSROOT_DIR", &destination);
+        command.env("LD_LIBRARY_PATH", root.join("lib"));
+        assert!(!run(command).is_empty());
+    } else {
+        eprintln!("skipped: pkg-config or gcc is not installed");
+    }
     support::install(&[&["--uninstall"], &prefix[..]].concat());
     let left: Vec<_> = walk(&destination);
     assert!(left.is_empty(), "{left:?}");
-    if !has("pkg-config") {
-        eprintln!("skipped: pkg-config is not installed");
-        return;
+}
+
+#[test]
+fn a_prefix_that_pkg_config_cannot_say_is_refused() {
+    for (prefix, reason) in [
+        ("latchwork", "not an absolute path"),
+        ("/tmp/latch\"work", "special characters"),
+        ("/tmp/$latchwork", "special characters"),
+        ("/tmp/latch\nwork", "special characters"),
+        ("/tmp/latch&work", "special characters"),
+        ("/tmp/latch\\work", "special characters"),
+    ] {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
+        let output = Command::new(script)
+            .args(["--prefix", prefix, "--static-library", "/none"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{prefix}: {said}");
+        assert!(said.contains(reason), "{prefix}: {said}");
     }
-    let mut command = Command::new("pkg-config");
-    command.env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"));
-    command.args(["--cflags", "--libs", "latchwork"]);
-    let flags = run(command);
-    assert!(
-        flags.contains("-llatchwork") && flags.contains("/include"),
-        "{flags}"
-    );
 }
 
 /// The files below a folder.
