@@ -5,6 +5,7 @@
  *                                                  std::unique_lock, std::scoped_lock, std::condition_variable_any
  *     lw::robust_mutex, ...                        the same; lock() throws lw::owner_died, with the lock taken
  *     lw::rwlock, ...                              SharedTimedLockable: for std::shared_lock, too
+ *     lw::robust_rwlock                            the same; throws as robust mutexes do
  *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once
  *
  * Each has the C type as its only member, native(), so C, C++ and Rust may share one object. Errors are
@@ -50,6 +51,13 @@ inline bool check_but(int error, int expected)
 		return false;
 	check(error);
 	return true;
+}
+
+inline uint32_t checked_ceiling(int ceiling)
+{
+	if (ceiling < 1 || ceiling > 99)
+		check(EINVAL);
+	return static_cast<uint32_t>(ceiling);
 }
 
 /* Longer than any machine runs; nanoseconds have hardly room for more. */
@@ -150,12 +158,7 @@ using spin = basic_mutex<lw_spin_t>;
 template <class Native>
 class basic_pp_mutex : public basic_mutex<Native> {
 public:
-	explicit basic_pp_mutex(int ceiling)
-	{
-		if (ceiling < 1 || ceiling > 99)
-			throw std::system_error(EINVAL, std::generic_category(), "latchwork");
-		this->native_.lw_gate = static_cast<uint32_t>(ceiling);
-	}
+	explicit basic_pp_mutex(int ceiling) { this->native_.lw_gate = detail::checked_ceiling(ceiling); }
 };
 using pp_mutex = basic_pp_mutex<lw_pp_mutex_t>;
 using shared_pp_mutex = basic_pp_mutex<lw_shared_pp_mutex_t>;
@@ -174,6 +177,11 @@ using robust_mutex = basic_robust_mutex<lw_robust_mutex_t>;
 using robust_tp_mutex = basic_robust_mutex<lw_robust_tp_mutex_t>;
 using robust_pi_mutex = basic_robust_mutex<lw_robust_pi_mutex_t>;
 
+class robust_pp_mutex : public basic_robust_mutex<lw_robust_pp_mutex_t> {
+public:
+	explicit robust_pp_mutex(int ceiling) { native_.lw_extra = detail::checked_ceiling(ceiling); }
+};
+
 template <class Native>
 class LW_CAPABILITY("rwlock") basic_rwlock {
 public:
@@ -181,6 +189,8 @@ public:
 	using native_handle_type = Native *;
 
 	constexpr basic_rwlock() noexcept = default;
+	/* From an initialiser of the C header. */
+	constexpr explicit basic_rwlock(const Native &native) noexcept : native_(native) {}
 	basic_rwlock(const basic_rwlock &) = delete;
 	basic_rwlock &operator=(const basic_rwlock &) = delete;
 
@@ -229,13 +239,26 @@ public:
 	}
 	native_handle_type native_handle() noexcept { return &native_; }
 
-private:
+protected:
 	Native native_ = Native();
 };
 using rwlock = basic_rwlock<lw_rwlock_t>;
 using shared_rwlock = basic_rwlock<lw_shared_rwlock_t>;
 using rf_rwlock = basic_rwlock<lw_rf_rwlock_t>;
 using shared_rf_rwlock = basic_rwlock<lw_shared_rf_rwlock_t>;
+
+/*
+ * Between processes. After lw::owner_died the caller holds it as a writer, whatever it asked for; what then becomes
+ * of it is as with robust mutexes.
+ */
+class robust_rwlock : public basic_rwlock<lw_robust_rwlock_t> {
+public:
+	constexpr robust_rwlock() noexcept
+		: basic_rwlock<lw_robust_rwlock_t>(lw_robust_rwlock_t LW_ROBUST_RWLOCK_INITIALIZER)
+	{
+	}
+	void consistent() { detail::check(lw_robust_rwlock_consistent(&native_)); }
+};
 
 /* For std::unique_lock of any mutex of this header. */
 template <class Native>

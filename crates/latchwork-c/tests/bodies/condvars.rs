@@ -97,15 +97,21 @@ conformance! {
     c_mutex: Of<C, 0, false>;
     c_shared_mutex: Of<C, 1, true>;
     c_tp_mutex: Of<C, 2, false>;
+    c_shared_tp_mutex: Of<C, 3, true>;
     c_pi_mutex: Of<C, 4, false>;
     c_plain_pi_mutex: Of<C, 6, false>;
     c_pp_mutex: Of<C, 8, false>;
     c_recursive_mutex: Of<C, 10, false>;
     c_robust_mutex: Of<C, 11, true>;
+    c_robust_tp_mutex: Of<C, 12, true>;
     c_robust_pi_mutex: Of<C, 13, true>;
     cpp_mutex: Of<Cpp, 0, false>;
     cpp_shared_mutex: Of<Cpp, 1, true>;
+    cpp_tp_mutex: Of<Cpp, 2, false>;
+    cpp_shared_tp_mutex: Of<Cpp, 3, true>;
     cpp_pi_mutex: Of<Cpp, 4, false>;
     cpp_recursive_mutex: Of<Cpp, 10, false>;
     cpp_robust_mutex: Of<Cpp, 11, true>;
+    cpp_robust_tp_mutex: Of<Cpp, 12, true>;
+    cpp_robust_pi_mutex: Of<Cpp, 13, true>;
 }

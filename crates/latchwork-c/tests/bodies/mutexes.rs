@@ -85,11 +85,16 @@ conformance! {
     cpp_mutex: Of<Cpp, 0, false>;
     cpp_shared_mutex: Of<Cpp, 1, true>;
     cpp_tp_mutex: Of<Cpp, 2, false>;
+    cpp_shared_tp_mutex: Of<Cpp, 3, true>;
     cpp_pi_mutex: Of<Cpp, 4, false>;
+    cpp_shared_pi_mutex: Of<Cpp, 5, true>;
     cpp_plain_pi_mutex: Of<Cpp, 6, false>;
+    cpp_shared_plain_pi_mutex: Of<Cpp, 7, true>;
     cpp_pp_mutex: Of<Cpp, 8, false>;
+    cpp_shared_pp_mutex: Of<Cpp, 9, true>;
     cpp_recursive_mutex: Of<Cpp, 10, false>;
     cpp_robust_mutex: Of<Cpp, 11, true>;
     cpp_robust_tp_mutex: Of<Cpp, 12, true>;
     cpp_robust_pi_mutex: Of<Cpp, 13, true>;
+    cpp_robust_pp_mutex: Of<Cpp, 14, true>;
 }

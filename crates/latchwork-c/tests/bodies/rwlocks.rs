@@ -123,4 +123,12 @@ every_lock! {
         readers_that_wait_for_a_writer_enter_when_it_gives_up
         a_writer_gets_in_between_readers_that_overlap a_reader_gets_in_between_writers
     }
+    mod cpp_readers_first = Of<Cpp, 1> {
+        a_writer_is_alone who_holds_it_keeps_others_out
+    }
+    mod cpp_robust = Of<Cpp, 4> {
+        a_writer_is_alone readers_are_inside_together who_holds_it_keeps_others_out
+        readers_that_wait_for_a_writer_enter_when_it_gives_up
+        a_writer_gets_in_between_readers_that_overlap
+    }
 }

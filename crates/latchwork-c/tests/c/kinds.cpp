@@ -104,7 +104,6 @@ constexpr rwlock_kind of_rwlock()
 
 } // namespace
 
-/* Ceilings of robust locks, and robust reader/writer locks, have no class. */
 const struct mutex_kind mutex_kinds[] = {
 	of<lw::mutex, lw::condition>(),
 	of<lw::shared_mutex, lw::shared_condition>(),
@@ -120,6 +119,7 @@ const struct mutex_kind mutex_kinds[] = {
 	of<lw::robust_mutex, lw::shared_condition>(),
 	of<lw::robust_tp_mutex, lw::shared_condition>(),
 	of<lw::robust_pi_mutex, lw::shared_condition>(),
+	of<lw::robust_pp_mutex, lw::shared_condition>(),
 };
 
 const struct rwlock_kind rwlock_kinds[] = {
@@ -127,4 +127,5 @@ const struct rwlock_kind rwlock_kinds[] = {
 	of_rwlock<lw::rf_rwlock>(),
 	of_rwlock<lw::shared_rwlock>(),
 	of_rwlock<lw::shared_rf_rwlock>(),
+	of_rwlock<lw::robust_rwlock>(),
 };

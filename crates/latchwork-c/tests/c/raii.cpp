@@ -135,6 +135,32 @@ int main()
 		field->consistent();
 		field->unlock();
 	}
+	auto *shelf = new (share(4096)) lw::robust_rwlock();
+	child = fork();
+	if (child == 0) {
+		shelf->lock();
+		raise(SIGKILL);
+	}
+	CHECK_IS(exit_of(child), 1000 + SIGKILL);
+	try {
+		std::shared_lock<lw::robust_rwlock> reading(*shelf);
+		CHECK(false);
+	} catch (const lw::owner_died &) {
+		// Who asked to read is the writer now.
+		std::thread([&] { CHECK(!shelf->try_lock_shared()); }).join();
+		shelf->consistent();
+		shelf->unlock_shared();
+	}
+	CHECK(shelf->try_lock());
+	shelf->unlock();
+	for (int ceiling : {0, 100}) {
+		try {
+			lw::robust_pp_mutex none(ceiling);
+			CHECK(false);
+		} catch (const std::system_error &error) {
+			CHECK(error.code() == std::errc::invalid_argument);
+		}
+	}
 	// A thread that is cancelled in a wait: its frames are unwound.
 	pthread_t thread = start(wait_for_ever, nullptr);
 	sleep_ms(2);
