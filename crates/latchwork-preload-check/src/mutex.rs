@@ -40,7 +40,7 @@ unsafe fn take_by(
 ) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        let Some(lock) = object::mutex(mutex) else {
+        let Some(lock) = object::mutex_to_take(mutex) else {
             return wait();
         };
         // It may say no to its holder, and then there is nothing to be told.
@@ -67,7 +67,7 @@ unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
 unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(object::mutex(mutex), Mode::Exclusive, at, || {
+        attempt(object::mutex_to_take(mutex), Mode::Exclusive, at, || {
             real::pthread_mutex_trylock(mutex)
         })
     }
@@ -111,7 +111,7 @@ unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usiz
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         make(
-            || object::mutex(mutex),
+            || object::mutex_to_take(mutex),
             at,
             || real::pthread_mutex_init(mutex, attributes),
         )
@@ -136,7 +136,13 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
 
 unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
-    unsafe { make(|| object::mutex(mutex), at, || real::mtx_init(mutex, kind)) }
+    unsafe {
+        make(
+            || object::mutex_to_take(mutex),
+            at,
+            || real::mtx_init(mutex, kind),
+        )
+    }
 }
 
 unsafe extern "C" fn c11_end(mutex: *mut Mutex, at: usize) {

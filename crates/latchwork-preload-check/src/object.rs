@@ -2,14 +2,33 @@
 #![allow(unsafe_code)]
 
 use crate::{start, sum};
-use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use latchwork::check::hook::{Kind, Lock, Traits};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use latchwork::check::hook::{self, Kind, Lock, Traits};
+use latchwork_interpose::errno::keeping_errno;
 use latchwork_interpose::mutexes::kind;
 
 /// Something of the program's that is watched at this address; `None`: in a thread that is not.
 #[inline]
 pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
     start::watches().then(|| Lock::new(object.addr(), kind))
+}
+
+/// In bytes of an object that glibc leaves alone, but for its initialisation: what is without it was made anew since it
+/// was used last, by a constructor or an assignment, of which nobody tells.
+#[repr(transparent)]
+struct Mark(AtomicU64);
+
+impl Mark {
+    /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
+    #[inline]
+    fn look(&self, lock: Lock) {
+        // The address: copies are other objects.
+        let mark = lock.address as u64 ^ 0x6b72_616d_0000_0000;
+        // Relaxed: the same for all who use the object.
+        if self.0.load(Ordering::Relaxed) != mark {
+            keeping_errno(|| hook::unmarked(lock, &self.0, mark));
+        }
+    }
 }
 
 /// A `pthread_mutex_t`, or an `mtx_t`.
@@ -19,7 +38,10 @@ pub struct Mutex {
     owner: AtomicU32,
     users: u32,
     kind: AtomicU32,
-    rest: [u32; 5],
+    spins: u32,
+    /// A link of the robust list, of which only robust mutexes are members.
+    mark: Mark,
+    rest: u64,
 }
 
 impl Mutex {
@@ -68,12 +90,29 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     Some(lock.with(traits))
 }
 
+/// The same, of one that is about to be taken, or was just made.
+///
+/// # Safety
+/// There is one.
+#[inline]
+pub(crate) unsafe fn mutex_to_take(it: *const Mutex) -> Option<Lock> {
+    // SAFETY: by the contract.
+    let lock = unsafe { mutex(it) }?;
+    if !lock.traits.contains(Traits::ROBUST) {
+        // SAFETY: as above.
+        unsafe { (*it).mark.look(lock) };
+    }
+    Some(lock)
+}
+
 /// A `pthread_rwlock_t`.
 #[repr(C, align(8))]
 pub struct RwLock {
     words: [u32; 7],
     shared: AtomicU32,
-    rest: [u32; 4],
+    rest: u64,
+    /// Padding.
+    mark: Mark,
     flags: AtomicU8,
     end: [u8; 7],
 }
@@ -99,6 +138,19 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
     let mut traits = Traits::empty();
     traits.set(Traits::WRITERS_FIRST, flags == WRITERS_FIRST);
     Some(lock.with(traits))
+}
+
+/// The same, of one that is about to be taken, or was just made.
+///
+/// # Safety
+/// There is one.
+#[inline]
+pub(crate) unsafe fn rwlock_to_take(it: *const RwLock) -> Option<Lock> {
+    // SAFETY: by the contract.
+    let lock = unsafe { rwlock(it) }?;
+    // SAFETY: as above.
+    unsafe { (*it).mark.look(lock) };
+    Some(lock)
 }
 
 const _: () = assert!(size_of::<Mutex>() == 40 && size_of::<RwLock>() == 56);

@@ -82,6 +82,36 @@ static void *ab_timed(void *x) {
 }
 static void order_timed(void) { apart(ab_timed, 0), apart(ba, 0); }
 
+/* In a frame of the same place each time, as C++'s std::mutex: nobody is told of its beginning and end. */
+struct frame { pthread_mutex_t mutex; pthread_rwlock_t rw; };
+static void *frame_a(void *x) { return pair(&((struct frame *)x)->mutex, &a), x; }
+static void *a_frame(void *x) {
+    struct frame *frame = x;
+    pthread_mutex_lock(&a), pthread_mutex_lock(&frame->mutex), pthread_mutex_unlock(&frame->mutex), pthread_mutex_unlock(&a);
+    return x;
+}
+static void *frame_rw_a(void *x) {
+    struct frame *frame = x;
+    pthread_rwlock_wrlock(&frame->rw), pthread_mutex_lock(&a), pthread_mutex_unlock(&a), pthread_rwlock_unlock(&frame->rw);
+    return x;
+}
+static void *a_frame_rw(void *x) {
+    struct frame *frame = x;
+    pthread_mutex_lock(&a), pthread_rwlock_wrlock(&frame->rw), pthread_rwlock_unlock(&frame->rw), pthread_mutex_unlock(&a);
+    return x;
+}
+__attribute__((noinline)) static void *in_frame(void *(*body)(void *), void *(*other)(void *)) {
+    static void *volatile place;
+    struct frame frame = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER};
+    if (place != NULL && place != &frame) abort();
+    place = &frame;
+    apart(body, &frame);
+    if (other != NULL) apart(other, &frame);
+    return place;
+}
+static void order_on_stack(void) { in_frame(frame_a, a_frame); }
+static void order_on_stack_rwlock(void) { in_frame(frame_rw_a, a_frame_rw); }
+
 static void *circle(void *number) {
     pthread_mutex_t *each[] = {&a, &b};
     long i = (long)number;
@@ -151,6 +181,13 @@ static void destroy_held(void) { pthread_mutex_lock(&a), pthread_mutex_destroy(&
 static void *destroy_a(void *x) { pthread_mutex_destroy(&a); return x; }
 static void destroy_others(void) { pthread_mutex_lock(&a), apart(destroy_a, 0), pthread_mutex_unlock(&a); }
 static void init_held(void) { pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
+
+static void *overwrite_a(void *x) {
+    memset(&a, 0, sizeof a);
+    pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
+    return x;
+}
+static void overwrite_held(void) { pthread_mutex_lock(&a), apart(overwrite_a, 0), pthread_mutex_unlock(&a); }
 
 static void *lock_a(void *x) { pthread_mutex_lock(&a); return x; }
 static void *lock_and_exit(void *x) { pthread_mutex_lock(&a), pthread_exit(x); }
@@ -230,20 +267,34 @@ static void fine_freed(void) {
     }
 }
 
+static void fine_reused(void) { in_frame(frame_a, NULL), in_frame(a_frame, NULL); }
+static void fine_reused_rwlock(void) { in_frame(frame_rw_a, NULL), in_frame(a_frame_rw, NULL); }
+static void fine_assigned(void) {
+    struct frame *heap = calloc(1, sizeof *heap);
+    heap->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER, apart(frame_a, heap);
+    heap->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER, apart(a_frame, heap);
+    memset(&heap->mutex, 0, sizeof heap->mutex), apart(frame_a, heap);
+    /* A copy of a lock is another one. */
+    struct frame *copy = calloc(1, sizeof *copy);
+    apart(a_frame, copy), memcpy(&copy->mutex, &heap->mutex, sizeof copy->mutex), apart(frame_a, copy);
+}
+
 #define CASE(name, rule) {#name, rule, name}
 static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(order, "one-order"), CASE(order_of_three, "one-order"), CASE(order_rwlock, "one-order"), CASE(order_reader, "one-order"),
     CASE(order_recursive, "one-order"), CASE(order_c11, "one-order"), CASE(order_spin, "one-order"), CASE(order_timed, "one-order"),
+    CASE(order_on_stack, "one-order"), CASE(order_on_stack_rwlock, "one-order"),
     CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
     CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
     CASE(foreign, "owner-unlocks"), CASE(foreign_checked, "owner-unlocks"), CASE(foreign_write, "owner-unlocks"),
     CASE(twice, "no-double-unlock"), CASE(never, "no-double-unlock"), CASE(twice_read, "no-double-unlock"),
     CASE(destroy_held, "not-remade-while-held"), CASE(destroy_others, "not-remade-while-held"), CASE(init_held, "not-remade-while-held"),
+    CASE(overwrite_held, "one-holder"),
     CASE(end_holding, "no-exit-holding"), CASE(exit_holding, "no-exit-holding"), CASE(end_reading, "no-exit-holding"),
     CASE(free_held, "no-free-holding"), CASE(unmap_held, "no-free-holding"),
     CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
-    CASE(fine_error_check, ""), CASE(fine_freed, ""),
+    CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_assigned, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -61,7 +61,7 @@ static void forks(void) {
     pthread_mutex_unlock(&forked.mutex);
     join(waiter);
     pid_t child = fork();
-    if (child == 0) execl("/proc/self/exe", "again", "c11", NULL), _exit(3);
+    if (child == 0) execl("/proc/self/exe", "again", "signals", NULL), _exit(3);
     int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 }

@@ -59,6 +59,7 @@
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
 //! | the usual | `quick.rs` | a known lock is taken or released, and there is nothing else to it |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
+//! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
 //! | order | `order.rs`, `order/search.rs`, `order_file.rs` | edges between classes, and circles of them |
@@ -69,6 +70,7 @@
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
+mod anew;
 mod board;
 mod checked;
 pub(crate) mod circle;
@@ -161,6 +163,7 @@ pub fn begin() {
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
+    pub use super::anew::unmarked;
     pub use super::place::{NoLock, source_line, uses_no_lock};
     #[doc(hidden)]
     pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
