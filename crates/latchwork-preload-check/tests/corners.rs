@@ -70,6 +70,46 @@ fn findings_go_to_no_file_of_the_programs() {
     goes_well("closed", None);
 }
 
+/// What a case has on standard error, as its text is not asked to be left out.
+fn said(case: &str) -> Option<String> {
+    let (program, _leftover) = compile("corners.c", &format!("said-{case}"), &[])?;
+    let test = std::env::current_exe().unwrap();
+    let child = Command::new(&program)
+        .arg(case)
+        .env(
+            "LD_PRELOAD",
+            test.with_file_name("liblatchwork_preload_check.so"),
+        )
+        .env("LATCHWORK_CHECK", "long=0")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = output_of(child);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success(),
+        "{case}: {}: {errors}",
+        output.status
+    );
+    Some(errors)
+}
+
+#[test]
+fn text_of_findings_goes_to_what_standard_error_was_and_to_no_file_of_the_programs() {
+    for (case, is_told) in [("replaced", true), ("left", true), ("none_left", false)] {
+        let Some(errors) = said(case) else { return };
+        assert_eq!(errors.contains("one-order"), is_told, "{case}: {errors}");
+    }
+}
+
+#[test]
+fn text_that_nobody_reads_ends_no_program() {
+    let Some(errors) = said("unread") else { return };
+    assert_eq!(errors, "");
+}
+
 #[test]
 fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
     goes_well("nothing", Some("early.c"));

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,42 @@ static void closed(void) {
     CHECK(fstat(fileno(file), &status) == 0 && status.st_size == 0);
 }
 
+/* Standard error is closed, and its number a file's, which has what the program has written. */
+static void find_beside(FILE *file, int first) {
+    struct stat status;
+    CHECK(file != NULL);
+    take_in_thread(NULL, NULL);
+    for (int number = first; number < 1024; number++)
+        if (number != fileno(file)) number < 3 ? dup2(fileno(file), number) : close(number);
+    take_in_thread(NULL, &other);
+    CHECK(fstat(fileno(file), &status) == 0 && status.st_size == 0);
+}
+static void replaced(void) {
+    struct stat status;
+    FILE *file = tmpfile();
+    CHECK(file != NULL);
+    take_in_thread(NULL, NULL);
+    CHECK(dup2(fileno(file), 2) == 2);
+    take_in_thread(NULL, &other);
+    CHECK(fstat(2, &status) == 0 && status.st_size == 0);
+}
+/* It has closed all that it does not know; and standard error, too. */
+static void left(void) { find_beside(tmpfile(), 3); }
+static void none_left(void) { find_beside(tmpfile(), 2); }
+/* Nobody reads what is said. */
+static void unread(void) {
+    int ends[2];
+    CHECK(pipe(ends) == 0 && close(ends[0]) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        dup2(ends[1], 2);
+        execl("/proc/self/exe", "corners", "told_of_order", NULL);
+    }
+    wait_for_child(child);
+}
+static void told_of_order(void) { take_in_thread(NULL, NULL), take_in_thread(NULL, &other); }
+
 /* What the libraries loaded before it do is enough. */
 static void nothing(void) {
     void *volatile memory = malloc(100);
@@ -130,7 +167,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"closed", closed}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told},
+        {"times", times}, {"small", small}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

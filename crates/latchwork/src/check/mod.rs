@@ -67,7 +67,7 @@
 //! | waits for nobody | `lone.rs` | what no other task can end |
 //! | ends of threads | `end.rs` | what is held when all destructors have run |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
-//! | reports | `text.rs`, `json.rs`, `sink.rs`, `settings.rs` | for people and programs; suppressions |
+//! | reports | `text.rs`, `json.rs`, `sink.rs`, `kept.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
 mod anew;
@@ -82,6 +82,7 @@ mod finding;
 mod foreign;
 mod found;
 mod json;
+mod kept;
 mod kinds;
 mod known;
 pub mod layout;

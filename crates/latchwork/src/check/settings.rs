@@ -15,6 +15,7 @@
 //! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
 
+use super::kept::Kept;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::{board as memory, look};
 use core::ptr;
@@ -33,11 +34,7 @@ const READ: u32 = 1 << 31;
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
-/// Descriptor + 1.
-static JSON: AtomicU32 = AtomicU32::new(0);
-/// Which file that is: device and inode. A program may close all descriptors, and get the same number for a file of
-/// its own.
-static JSON_FILE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static JSON: Kept = Kept::new();
 /// Suppressed IDs, in an arena, as many as fit.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -60,6 +57,9 @@ pub(super) fn read() {
         look::with_variable(c"LATCHWORK_CHECK", |list| {
             list.split(',').map(str::trim).for_each(apply);
         });
+        if !has(OFF) && (has(FATAL) || !has(QUIET)) {
+            super::sink::keep_errors();
+        }
     }
 }
 
@@ -80,12 +80,7 @@ fn apply(word: &str) {
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
         "json" => match look::append_to(value) {
-            Some(descriptor) => {
-                for (known, now) in JSON_FILE.iter().zip(look::identity(descriptor)) {
-                    known.store(now, Ordering::Relaxed);
-                }
-                JSON.store(descriptor + 1, Ordering::Relaxed);
-            }
+            Some(descriptor) => JSON.keep(descriptor),
             None => super::sink::complain(format_args!(
                 "LATCHWORK_CHECK: cannot append findings to {value}"
             )),
@@ -203,12 +198,7 @@ pub(super) fn order_path() -> Option<&'static str> {
 
 /// The descriptor that JSON goes to.
 pub(super) fn json() -> Option<u32> {
-    let known = JSON_FILE
-        .each_ref()
-        .map(|word| word.load(Ordering::Relaxed));
-    JSON.load(Ordering::Relaxed)
-        .checked_sub(1)
-        .filter(|descriptor| look::identity(*descriptor) == known)
+    JSON.get()
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.

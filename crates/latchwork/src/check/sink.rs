@@ -5,6 +5,7 @@ use super::board::board;
 use super::few::Few;
 use super::finding::{Confidence, Finding};
 use super::json::Json;
+use super::kept::Kept;
 use super::rule::Rule;
 use super::settings;
 use super::words;
@@ -12,8 +13,8 @@ use crate::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sys::{board as memory, look};
 use core::fmt::{self, Write};
 
-/// Standard error.
-const ERRORS: u32 = 2;
+/// What standard error was when the checker began.
+static ERRORS: Kept = Kept::new();
 /// Room for a finding, and for its text, which is written in one piece.
 const BYTES: usize = size_of::<Finding>().next_multiple_of(64) + TEXT;
 const TEXT: usize = 32 << 10;
@@ -111,14 +112,15 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
     }
     let fatal = settings::has(settings::FATAL);
     if fatal || !settings::has(settings::QUIET) {
-        write(ERRORS, text, format_args!("{finding}"));
+        write_errors(text, format_args!("{finding}"));
     }
     if fatal {
-        crate::fatal(format_args!(
-            "LATCHWORK_CHECK=fatal: {} [{}]",
-            finding.verdict(),
-            finding.rule
-        ));
+        let (verdict, rule) = (finding.verdict(), finding.rule);
+        write_errors(
+            text,
+            format_args!("latchwork: LATCHWORK_CHECK=fatal: {verdict} [{rule}]\n"),
+        );
+        std::process::abort();
     }
 }
 
@@ -148,8 +150,27 @@ fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
     look::write(descriptor, render(room, text).as_bytes());
 }
 
+/// The program's.
+const STANDARD_ERROR: u32 = 2;
+
+/// Has reports go to what standard error is now, whatever the program makes of that descriptor later.
+pub(super) fn keep_errors() {
+    if !ERRORS.is_set() {
+        ERRORS.keep(look::duplicate(STANDARD_ERROR).unwrap_or(STANDARD_ERROR));
+    }
+}
+
+fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+    keep_errors();
+    // The program may have closed the duplicate, and left its own.
+    let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
+    if let Some(descriptor) = ERRORS.get().or_else(own) {
+        write(descriptor, room, text);
+    }
+}
+
 /// Says on standard error what could not be done.
 pub(super) fn complain(text: fmt::Arguments<'_>) {
     let mut room = [0; 256];
-    write(ERRORS, &mut room, format_args!("latchwork: {text}\n"));
+    write_errors(&mut room, format_args!("latchwork: {text}\n"));
 }

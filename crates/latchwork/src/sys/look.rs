@@ -1,6 +1,7 @@
 //! A look round for reports, without memory of the allocator's.
 #![allow(unsafe_code)]
 
+use super::signals;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::{self, Write};
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd};
@@ -227,8 +228,20 @@ pub(crate) fn append_to(path: &str) -> Option<u32> {
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
     let file = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, mode).ok()?;
-    let high = rustix::io::fcntl_dupfd_cloexec(&file, 900);
+    let high = rustix::io::fcntl_dupfd_cloexec(&file, HIGH);
     Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
+}
+
+/// Where what is kept open is out of a program's way.
+const HIGH: i32 = 900;
+
+/// Another descriptor of what is open there, out of the program's way; `None` if nothing is, or it may not have so many.
+/// It stays open.
+pub(crate) fn duplicate(descriptor: u32) -> Option<u32> {
+    // SAFETY: looked at only, and an error if nothing is open there.
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
+    let high = rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok()?;
+    Some(high.into_raw_fd().cast_unsigned())
 }
 
 /// Which file is open there: device and inode; zeros if none is.
@@ -244,8 +257,13 @@ pub(crate) fn close(descriptor: u32) {
     drop(unsafe { rustix::fd::OwnedFd::from_raw_fd(descriptor.cast_signed()) });
 }
 
-/// Writes all of it, or as much as can be.
-pub(crate) fn write(descriptor: u32, mut bytes: &[u8]) {
+/// Writes all of it, or as much as can be. (A pipe that nobody reads any more is no reason for the program to end by
+/// a signal.)
+pub(crate) fn write(descriptor: u32, bytes: &[u8]) {
+    signals::without_broken_pipe(|| write_all(descriptor, bytes).err() == Some(rustix::io::Errno::PIPE));
+}
+
+fn write_all(descriptor: u32, mut bytes: &[u8]) -> Result<()> {
     // SAFETY: a number; if nothing is open there, or something else is by now, the write fails or goes
     // where the program has put it: memory is not touched.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
@@ -253,9 +271,10 @@ pub(crate) fn write(descriptor: u32, mut bytes: &[u8]) {
         match rustix::io::write(file, bytes) {
             Ok(count) => bytes = &bytes[count..],
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
 }
 
 /// The return addresses on the calling thread's stack, innermost first; how many there are.

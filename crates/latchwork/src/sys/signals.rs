@@ -60,6 +60,55 @@ pub(crate) fn discard_pending() {
     while any_pending() && next() > 0 {}
 }
 
+/// Makes a call that may write to a pipe which nobody reads any more, and says then that it has: there is no signal
+/// for that.
+pub(crate) fn without_broken_pipe(call: impl FnOnce() -> bool) {
+    // The size of the kernel's sets.
+    const BYTES: usize = size_of::<u64>();
+    let pipe = 1_u64 << (libc::SIGPIPE - 1);
+    let (mut before, mut pending) = (0_u64, 0_u64);
+    // By bare calls, here and below: libc's wait is a cancellation point.
+    // SAFETY: the kernel reads and writes sets of this size.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_BLOCK,
+            &raw const pipe,
+            &raw mut before,
+            BYTES,
+        );
+        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, BYTES);
+    }
+    if call() && pending & pipe == 0 {
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let nothing = ptr::null_mut::<libc::siginfo_t>();
+        // SAFETY: a set, and a time that has come; nothing is written.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigtimedwait,
+                &raw const pipe,
+                nothing,
+                &raw const now,
+                BYTES,
+            );
+        }
+    }
+    // SAFETY: as above.
+    unsafe {
+        let nothing = ptr::null_mut::<u64>();
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const before,
+            nothing,
+            BYTES,
+        );
+    }
+}
+
 /// Cheaper than the wait that it saves.
 fn any_pending() -> bool {
     let mut set = 0u64;
