@@ -6,9 +6,9 @@
 //! | 4 | count | how often a recursive one is held |
 //! | 8 | owner | the holder's thread ID |
 //! | 12 | users | – |
-//! | 16 | kind | the same |
+//! | 16 | kind | the same, and whether the mutex was counted |
 //! | 20 | spins, elision | the gate of our lock |
-//! | 24 | list | the request of our lock; 28: whether the mutex was counted; 32: how much good polls do |
+//! | 24 | list | the request of our lock; 32: how much good polls do |
 //!
 //! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
 //! Debuggers find owner, kind and count where they expect them.
@@ -33,10 +33,14 @@ pub struct Mutex {
     kind: AtomicU32,
     pub(crate) gate: AtomicU32,
     pub(crate) request: AtomicU32,
-    pub(crate) seen: AtomicU32,
+    unused: u32,
     pub(crate) mood: AtomicU32,
     rest: u32,
 }
+
+/// Beside the kind: the mutex was counted. (glibc's own note that it is not to be elided, which it understands, should
+/// it ever see it.)
+const COUNTED: u32 = 0x200;
 
 /// What a mutex is for: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -65,10 +69,26 @@ impl Mutex {
         }
     }
 
+    /// Whether it is a normal one that was counted: one comparison, for most calls.
+    #[inline(always)]
+    pub(crate) fn is_known(&self) -> bool {
+        self.kind.load(Ordering::Relaxed) == COUNTED
+    }
+
+    /// Notes that it is counted, by its holder; whether it was not.
+    #[inline(always)]
+    pub(crate) fn is_new(&self) -> bool {
+        let kind = self.kind.load(Ordering::Relaxed);
+        let is_new = kind & COUNTED == 0;
+        if is_new {
+            self.kind.store(kind | COUNTED, Ordering::Relaxed);
+        }
+        is_new
+    }
+
     /// Makes it one that every call refuses, as glibc does.
     pub(crate) fn end(&self) {
         self.kind.store(u32::MAX, Ordering::Relaxed);
-        self.seen.store(0, Ordering::Relaxed);
     }
 }
 

@@ -25,16 +25,26 @@ static MODE: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// The thread that finds it out.
 static FINDER: AtomicU32 = AtomicU32::new(0);
 
-/// What a lock's word is when it is held and nobody waits: the holder's ID, or 1. `None`: the mutex is not ours,
-/// or it is not known yet whose.
+/// What a lock's word is when it is held and nobody waits: [`HOLDER`] stands for the holder's ID; 0: the mutex is not
+/// ours, or it is not known yet whose.
+static MARK: AtomicU32 = AtomicU32::new(0);
+const HOLDER: u32 = u32::MAX;
+
+/// The calling thread, with the mark that it leaves in locks.
+#[derive(Clone, Copy)]
+pub(crate) struct Me {
+    pub(crate) id: u32,
+    pub(crate) mark: u32,
+}
+
+/// `None`: mutexes are not ours, or it is not known yet whose.
 #[inline(always)]
-pub(crate) fn mark(me: u32) -> Option<u32> {
-    // Acquire: pairs with the Release in `find`.
-    match MODE.load(Ordering::Acquire) {
-        mode if mode == Mode::WaitWake as u8 => Some(1),
-        mode if mode > Mode::Glibc as u8 => Some(me),
-        _ => None,
-    }
+pub(crate) fn me() -> Option<Me> {
+    // Acquire: pairs with the Release in `find`; before that the ID has no meaning.
+    let mark = MARK.load(Ordering::Acquire);
+    let id = crate::thread::id();
+    let mark = if mark == HOLDER { id } else { mark };
+    (mark != 0).then_some(Me { id, mark })
 }
 
 #[inline(always)]
@@ -67,7 +77,14 @@ fn find() -> Mode {
     match FINDER.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => {
             let mode = crate::thread::keeping_errno(prepare);
+            let mark = match mode {
+                Mode::Glibc => 0,
+                Mode::WaitWake => 1,
+                Mode::Throughput | Mode::Inherit => HOLDER,
+            };
+            // After the mode: who has a mark may ask for that.
             MODE.store(mode as u8, Ordering::Release);
+            MARK.store(mark, Ordering::Release);
             mode
         }
         // It comes back here from its own preparations.

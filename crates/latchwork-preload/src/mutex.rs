@@ -28,15 +28,9 @@ impl Mutex {
     #[inline(always)]
     fn note_owner(&self, me: u32) {
         self.owner.store(me, Ordering::Relaxed);
-        if self.seen.load(Ordering::Relaxed) == 0 {
-            self.count_once();
+        if self.is_new() {
+            counts::replaced();
         }
-    }
-
-    #[cold]
-    fn count_once(&self) {
-        self.seen.store(1, Ordering::Relaxed);
-        counts::replaced();
     }
 
     fn is_mine(&self, me: u32) -> bool {
@@ -80,7 +74,7 @@ fn try_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
     if let Some(result) = mutex.again(me, libc::EBUSY) {
         return result;
     }
-    if mode::mark(me).is_some_and(|mark| take_free(mutex, mark))
+    if mode::me().is_some_and(|me| take_free(mutex, me.mark))
         || thread::keeping_errno(|| L::try_lock(mutex, me))
     {
         mutex.taken(me)
@@ -93,7 +87,7 @@ fn lock_inside_until<L: Inside>(mutex: &Mutex, me: u32, until: Until) -> c_int {
     if let Some(result) = mutex.again(me, libc::EDEADLK) {
         return result;
     }
-    if !mode::mark(me).is_some_and(|mark| take_free(mutex, mark)) {
+    if !mode::me().is_some_and(|me| take_free(mutex, me.mark)) {
         if !until.is_valid() {
             return libc::EINVAL;
         }
@@ -128,7 +122,7 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
     // Before the release: the mutex may be gone then.
     let owner = mutex.owner.load(Ordering::Relaxed);
     mutex.owner.store(0, Ordering::Relaxed);
-    if mode::mark(me).is_some_and(|mark| release_free(mutex, mark)) {
+    if mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
         return 0;
     }
     let result = thread::keeping_errno(|| L::release(mutex, me));
@@ -158,12 +152,11 @@ macro_rules! inside {
 pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the program's mutex, of which nothing but atomics is accessed.
     let here = unsafe { &*mutex };
-    let me = thread::id();
-    if here.purpose() == Use::Normal
-        && let Some(mark) = mode::mark(me)
-        && take_free(here, mark)
+    if here.is_known()
+        && let Some(me) = mode::me()
+        && take_free(here, me.mark)
     {
-        here.note_owner(me);
+        here.owner.store(me.id, Ordering::Relaxed);
         return 0;
     }
     // SAFETY: by the caller's contract.
@@ -173,7 +166,7 @@ pub(crate) unsafe fn lock(mutex: *mut Mutex) -> c_int {
 /// # Safety
 /// As for `pthread_mutex_lock`.
 #[inline(never)]
-unsafe fn lock_otherwise(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
     // SAFETY: as above.
     let here = unsafe { &*mutex };
     let pass = || {
@@ -184,13 +177,12 @@ unsafe fn lock_otherwise(mutex: *mut Mutex) -> c_int {
     if here.purpose() == Use::Other {
         return pass();
     }
-    let me = thread::id();
-    if let Some(mark) = mode::mark(me) {
-        if let Some(result) = here.again(me, libc::EDEADLK) {
+    if let Some(me) = mode::me() {
+        if let Some(result) = here.again(me.id, libc::EDEADLK) {
             return result;
         }
-        if take_free(here, mark) {
-            return here.taken(me);
+        if take_free(here, me.mark) {
+            return here.taken(me.id);
         }
     }
     inside!(wait_inside(here), pass())
@@ -204,12 +196,12 @@ unsafe fn lock_otherwise(mutex: *mut Mutex) -> c_int {
 pub(crate) unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: as above.
     let here = unsafe { &*mutex };
-    if here.purpose() == Use::Normal
-        && let Some(mark) = mode::mark(thread::id())
+    if here.is_known()
+        && let Some(me) = mode::me()
     {
         // Before the release: the mutex may be gone then.
         here.owner.store(0, Ordering::Relaxed);
-        if release_free(here, mark) {
+        if release_free(here, me.mark) {
             return 0;
         }
     }
@@ -220,7 +212,7 @@ pub(crate) unsafe fn unlock(mutex: *mut Mutex) -> c_int {
 /// # Safety
 /// As for `pthread_mutex_unlock`.
 #[inline(never)]
-unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
     // SAFETY: as above.
     let here = unsafe { &*mutex };
     if here.purpose() == Use::Other {
