@@ -20,13 +20,15 @@
 //! # What holds everywhere
 //!
 //! 1. The program's call is made as it is, and what it gives is given. (With `refuse`, one that would close a
-//!    circle is not made.)
+//!    circle is not made.) Of the program's memory nothing is changed but a mark in mutexes and reader/writer locks,
+//!    in bytes that glibc leaves alone: see `object.rs`.
 //! 2. A thread is watched from its first instruction in the program on, once this library was started; what
 //!    locks before, or in a thread that pthread has not made, is not. So nothing is set up inside an
 //!    allocator's lock.
 //! 3. Nothing panics; `errno` is what the call leaves.
 //!
-//! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told.
+//! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
+//! spinlock that is made anew by an assignment is taken for the one that was there before.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;

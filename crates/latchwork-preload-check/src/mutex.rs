@@ -40,7 +40,7 @@ unsafe fn take_by(
 ) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        let Some(lock) = object::mutex_to_take(mutex) else {
+        let Some(lock) = object::mutex_to_take(mutex, at) else {
             return wait();
         };
         // It may say no to its holder, and then there is nothing to be told.
@@ -67,9 +67,12 @@ unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
 unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(object::mutex_to_take(mutex), Mode::Exclusive, at, || {
-            real::pthread_mutex_trylock(mutex)
-        })
+        attempt(
+            object::mutex_to_take(mutex, at),
+            Mode::Exclusive,
+            at,
+            || real::pthread_mutex_trylock(mutex),
+        )
     }
 }
 
@@ -111,7 +114,7 @@ unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usiz
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         make(
-            || object::mutex_to_take(mutex),
+            || object::mutex_to_take(mutex, at),
             at,
             || real::pthread_mutex_init(mutex, attributes),
         )
@@ -138,7 +141,7 @@ unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_in
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         make(
-            || object::mutex_to_take(mutex),
+            || object::mutex_to_take(mutex, at),
             at,
             || real::mtx_init(mutex, kind),
         )

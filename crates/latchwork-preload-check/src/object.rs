@@ -1,6 +1,7 @@
 //! glibc's objects, as the checker is told of them.
 #![allow(unsafe_code)]
 
+use crate::take::site;
 use crate::{start, sum};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use latchwork::check::hook::{self, Kind, Lock, Traits};
@@ -21,12 +22,12 @@ struct Mark(AtomicU64);
 impl Mark {
     /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
     #[inline]
-    fn look(&self, lock: Lock) {
+    fn look(&self, lock: Lock, at: usize) {
         // The address: copies are other objects.
         let mark = lock.address as u64 ^ 0x6b72_616d_0000_0000;
         // Relaxed: the same for all who use the object.
         if self.0.load(Ordering::Relaxed) != mark {
-            keeping_errno(|| hook::unmarked(lock, &self.0, mark));
+            keeping_errno(|| hook::unmarked(lock, &self.0, mark, site(at)));
         }
     }
 }
@@ -95,12 +96,12 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
 /// # Safety
 /// There is one.
 #[inline]
-pub(crate) unsafe fn mutex_to_take(it: *const Mutex) -> Option<Lock> {
+pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> {
     // SAFETY: by the contract.
     let lock = unsafe { mutex(it) }?;
     if !lock.traits.contains(Traits::ROBUST) {
         // SAFETY: as above.
-        unsafe { (*it).mark.look(lock) };
+        unsafe { (*it).mark.look(lock, at) };
     }
     Some(lock)
 }
@@ -145,11 +146,11 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
 /// # Safety
 /// There is one.
 #[inline]
-pub(crate) unsafe fn rwlock_to_take(it: *const RwLock) -> Option<Lock> {
+pub(crate) unsafe fn rwlock_to_take(it: *const RwLock, at: usize) -> Option<Lock> {
     // SAFETY: by the contract.
     let lock = unsafe { rwlock(it) }?;
     // SAFETY: as above.
-    unsafe { (*it).mark.look(lock) };
+    unsafe { (*it).mark.look(lock, at) };
     Some(lock)
 }
 

@@ -39,7 +39,7 @@ unsafe fn take_by(
 ) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        let Some(lock) = object::rwlock_to_take(rwlock) else {
+        let Some(lock) = object::rwlock_to_take(rwlock, at) else {
             return wait();
         };
         let try_it = || match mode {
@@ -131,7 +131,7 @@ unsafe extern "C" fn clock_write(
 unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(object::rwlock_to_take(rwlock), Mode::Shared, at, || {
+        attempt(object::rwlock_to_take(rwlock, at), Mode::Shared, at, || {
             real::pthread_rwlock_tryrdlock(rwlock)
         })
     }
@@ -140,9 +140,12 @@ unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
 unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(object::rwlock_to_take(rwlock), Mode::Exclusive, at, || {
-            real::pthread_rwlock_trywrlock(rwlock)
-        })
+        attempt(
+            object::rwlock_to_take(rwlock, at),
+            Mode::Exclusive,
+            at,
+            || real::pthread_rwlock_trywrlock(rwlock),
+        )
     }
 }
 
@@ -159,7 +162,7 @@ unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: us
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         make(
-            || object::rwlock_to_take(rwlock),
+            || object::rwlock_to_take(rwlock, at),
             at,
             || real::pthread_rwlock_init(rwlock, attributes),
         )

@@ -1,8 +1,9 @@
 //! Edges that a checker of programs falls over: each a case of a C program.
 
 use latchwork_testkit::{Leftover, output_of};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Compiles a program of this directory.
 fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
@@ -70,29 +71,29 @@ fn findings_go_to_no_file_of_the_programs() {
     goes_well("closed", None);
 }
 
-/// What a case has on standard error, as its text is not asked to be left out.
-fn said(case: &str) -> Option<String> {
-    let (program, _leftover) = compile("corners.c", &format!("said-{case}"), &[])?;
+/// Runs a case of a program under the checker, alone.
+fn under_checker(program: &Path, case: &str, check: &str) -> Output {
     let test = std::env::current_exe().unwrap();
-    let child = Command::new(&program)
+    let checker = test.with_file_name("liblatchwork_preload_check.so");
+    let child = Command::new(program)
         .arg(case)
-        .env(
-            "LD_PRELOAD",
-            test.with_file_name("liblatchwork_preload_check.so"),
-        )
-        .env("LATCHWORK_CHECK", "long=0")
+        .env("LD_PRELOAD", checker)
+        .env("LATCHWORK_CHECK", check)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let output = output_of(child);
+    output_of(child)
+}
+
+/// What a case has on standard error, as its text is not asked to be left out.
+fn said(case: &str) -> Option<String> {
+    let (program, _leftover) = compile("corners.c", &format!("said-{case}"), &[])?;
+    let output = under_checker(&program, case, "long=0");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success(),
-        "{case}: {}: {errors}",
-        output.status
-    );
+    let status = output.status;
+    assert!(status.success(), "{case}: {status}: {errors}");
     Some(errors)
 }
 
@@ -146,4 +147,37 @@ fn an_old_dynamic_linker_gives_no_old_condition_variables() {
         "told",
         Some("../../../latchwork-preload/tests/programs/old.c"),
     );
+}
+
+/// What a program ends with that is in the midst of its threads' work: a status, or a signal.
+const ENDS: [(&str, Result<i32, i32>); 13] = [
+    ("exit", Ok(3)),
+    ("return", Ok(3)),
+    ("_exit", Ok(3)),
+    ("quick_exit", Ok(3)),
+    ("pthread_exit", Err(libc::SIGALRM)),
+    ("SIGTERM", Err(libc::SIGTERM)),
+    ("SIGKILL", Err(libc::SIGKILL)),
+    ("abort", Err(libc::SIGABRT)),
+    ("fork", Ok(3)),
+    ("exec", Ok(3)),
+    ("exec_in_thread", Ok(3)),
+    ("spawn", Ok(3)),
+    ("closed", Ok(3)),
+];
+
+#[test]
+fn a_program_ends_in_whatever_way_it_likes() {
+    let source = "../../../latchwork-preload/tests/programs/ends.c";
+    let Some((program, _leftover)) = compile(source, "ends", &[]) else {
+        return;
+    };
+    for (case, expected) in ENDS {
+        let output = under_checker(&program, case, "quiet,long=0");
+        let status = output.status;
+        let ended = status.code().ok_or_else(|| status.signal().unwrap());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(ended, expected, "{case}: {errors}");
+        assert!(errors.is_empty(), "{case}: {errors}");
+    }
 }

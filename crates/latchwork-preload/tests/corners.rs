@@ -1,8 +1,11 @@
 //! Edges that an interposer falls over: each a case of a C program, with each lock inside of its mutexes.
 
 use latchwork_testkit::{Leftover, output_of};
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 /// Compiles a program of this directory.
 fn compile(source: &str, name: &str, options: &[&str]) -> Option<(PathBuf, Leftover)> {
@@ -84,4 +87,73 @@ fn an_old_dynamic_linker_gives_no_old_condition_variables() {
 #[test]
 fn where_nothing_can_be_inherited_nobody_is_let_in_by_mistake() {
     goes_well("refused");
+}
+
+/// What a program ends with that is in the midst of its threads' work: a status, or a signal.
+const ENDS: [(&str, Result<i32, i32>); 13] = [
+    ("exit", Ok(3)),
+    ("return", Ok(3)),
+    ("_exit", Ok(3)),
+    ("quick_exit", Ok(3)),
+    ("pthread_exit", Err(libc::SIGALRM)),
+    ("SIGTERM", Err(libc::SIGTERM)),
+    ("SIGKILL", Err(libc::SIGKILL)),
+    ("abort", Err(libc::SIGABRT)),
+    ("fork", Ok(3)),
+    ("exec", Ok(3)),
+    ("exec_in_thread", Ok(3)),
+    ("spawn", Ok(3)),
+    ("closed", Ok(3)),
+];
+
+/// Runs `ends.c`.
+fn end(program: &Path, case: &str, mutex: &str) -> Output {
+    let test = std::env::current_exe().unwrap();
+    let child = Command::new(program)
+        .arg(case)
+        .env("LD_PRELOAD", test.with_file_name("liblatchwork_preload.so"))
+        .env("LATCHWORK_MUTEX", mutex)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    output_of(child)
+}
+
+#[test]
+fn a_program_ends_in_whatever_way_it_likes() {
+    let Some((program, _leftover)) = compile("ends.c", "ends", &[]) else {
+        return;
+    };
+    for mutex in ["glibc", "tp", "wait-wake", "pi"] {
+        for (case, expected) in ENDS {
+            let output = end(&program, case, mutex);
+            let status = output.status;
+            let ended = status.code().ok_or_else(|| status.signal().unwrap());
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(ended, expected, "{mutex}: {case}: {errors}");
+            assert!(errors.is_empty(), "{mutex}: {case}: {errors}");
+        }
+    }
+}
+
+/// The dynamic linker loads nothing into it that its caller names.
+#[test]
+fn a_program_with_the_rights_of_another_user_is_left_alone() {
+    const NOBODY: u32 = 65_534;
+    let Some((program, _leftover)) = compile("ends.c", "secure", &[]) else {
+        return;
+    };
+    let may = chown(&program, Some(NOBODY), None).is_ok();
+    // A change of owner takes the bit away.
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).unwrap();
+    let status = end(&program, "secure", "tp").status;
+    match status.code() {
+        Some(0) => {}
+        Some(20) => {
+            eprintln!("skipped: no set-user-ID programs here, or no right to make one ({may})")
+        }
+        _ => panic!("{status}"),
+    }
 }

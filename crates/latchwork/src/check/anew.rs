@@ -5,9 +5,10 @@
 use super::board;
 use super::field::Here;
 use super::known;
+use super::layout::GONE;
 use super::own::Own;
 use crate::atomic::{AtomicU64, Ordering};
-use crate::hook::Lock;
+use crate::hook::{Lock, Site};
 
 /// A lock is about to be used, or was just made, and its memory does not bear `mark` where it should: there is another
 /// lock now, and what was known of the one before counts no more. (Unless that is held: it was overwritten then, and
@@ -16,23 +17,25 @@ use crate::hook::Lock;
 /// `mark` is this address's alone, and not zero. The memory stays a lock's until the call returns.
 #[cold]
 #[inline(never)]
-pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64) {
+pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     let Some(own) = Own::enter() else { return };
+    own.know_site(site);
     let known = board::board().and_then(|board| board.lock(lock.address));
-    let is_held = known.is_some()
-        && (own.find(lock.address).is_some()
-            || Here::new(&own).is_some_and(|here| here.holder(&own, lock).is_some()));
+    // Relaxed, here and below: who finds the mark, or what comes with it, finds it under a lock of the program's, or
+    // looks under the one of what is changed here.
+    let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
+    let is_free = || {
+        let here = Here::new(&own);
+        let other = here.as_ref().and_then(|here| here.holder(&own, lock));
+        other.is_none() && own.find(lock.address).is_none()
+    };
+    let old = known.filter(|_| is_free());
     board::alone(|_| {
-        // Relaxed, here and below: who finds the mark takes the lock of the program's next, and knows its entry by
-        // what was stored under this one.
-        if place.load(Ordering::Relaxed) == mark {
-            return;
+        if place.load(Ordering::Relaxed) != mark {
+            if let Some(entry) = old {
+                known::begin_anew(entry, lock, site);
+            }
+            place.store(mark, Ordering::Relaxed);
         }
-        if let Some(entry) = known
-            && !is_held
-        {
-            known::gone(entry);
-        }
-        place.store(mark, Ordering::Relaxed);
     });
 }

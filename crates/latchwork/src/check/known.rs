@@ -106,13 +106,23 @@ pub(super) fn enter_tagged(board: Board, lock: Lock, tag: &Tag) -> Option<&'stat
 
 /// Under the lock.
 fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: Site, marks: u32) {
-    let mut class = site.0;
-    entry.name.store(0, Ordering::Relaxed);
+    let key = name.map_or(0, key_of);
     if let Some(name) = name {
-        class = key_of(name);
-        board.enter_text(class, format_args!("{name}"));
-        entry.name.store(class, Ordering::Relaxed);
+        board.enter_text(key, format_args!("{name}"));
     }
+    settle(entry, lock, key, site, marks);
+}
+
+/// Another lock is in the place of one that nobody holds. What that was called by its place, it is called. Under the
+/// lock.
+pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
+    settle(entry, lock, entry.name.load(Ordering::Relaxed), site, 0);
+}
+
+/// Under the lock; `name` is a key, or 0.
+fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
+    let class = if name == 0 { site.0 } else { name };
+    entry.name.store(name, Ordering::Relaxed);
     order::retire(entry.node.load(Ordering::Relaxed));
     let node = lock.kind.has_owner().then(|| order::node_for(class));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
