@@ -40,7 +40,7 @@ const ROUND: u32 = 1 << 16;
 /// ```
 ///
 /// It may be freed when all of its tasks have returned, not as soon as one has: who slept looks at it once
-/// more.
+/// more. A task that is killed before it arrives is waited for, for ever but by the timed wait, which withdraws.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Barrier<S: Sharing = Private> {

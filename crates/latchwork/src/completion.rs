@@ -74,7 +74,8 @@ fn taken(state: u64) -> Option<u64> {
 ///
 /// A waiter that has returned may free it, or unmap its memory, at once, though the call that let it pass
 /// has not returned, if nobody else waits and it will not be completed again. After
-/// [`Self::complete_all`] all waiters must have returned.
+/// [`Self::complete_all`] all waiters must have returned. A waiter that is killed takes no token; a task that is killed
+/// before it completes leaves the others waiting (there are deadlines).
 #[derive(Debug)]
 #[repr(C)]
 pub struct Completion<S: Sharing = Private> {

@@ -113,6 +113,8 @@ pub enum TryReceiveError {
 }
 
 /// The events of a region's tasks: a handle for sending to any of them, and for receiving one's own.
+///
+/// An example, and what signal handlers may do, a death and a fork: the [module](self).
 #[derive(Clone, Copy)]
 pub struct Events<'r> {
     region: &'r Region,

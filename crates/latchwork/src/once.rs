@@ -13,8 +13,9 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::{LockError, Mutex, Robust};
 use core::pin::Pin;
 
-/// An initialisation that survives the death of who runs it. for threads and processes; 48 bytes;
-/// it must not move: static, in a region, or pinned. (For threads alone, std's is smaller.)
+/// An initialisation that survives the death of who runs it, for threads and processes.
+///
+/// 48 bytes; it must not move: static, in a region, or pinned. (For threads alone, std's is smaller.)
 ///
 /// ```
 /// use core::pin::Pin;

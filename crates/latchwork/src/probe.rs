@@ -125,7 +125,7 @@ impl Finding {
     }
 }
 
-/// What this kernel, and this process on it, can do.
+/// What this kernel, and this process on it, can do: see the [module](self).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Features {

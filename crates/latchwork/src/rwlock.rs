@@ -91,6 +91,18 @@ impl Preference for ReadersFirst {
 
 /// Data that many tasks may read at a time, or one may change.
 ///
+/// ```
+/// use latchwork::rwlock::RwLock;
+///
+/// let limits = RwLock::new([1, 2]);
+/// {
+///     let (one, other) = (limits.read(), limits.read());
+///     assert_eq!(*one, *other);
+///     assert!(limits.try_write().is_none());
+/// }
+/// limits.write()[0] = 3;
+/// ```
+///
 /// A panic while it is held releases it; there is no poisoning. The guards of a private lock must not be
 /// dropped in the child of a fork. The death of a holder leaves it held.
 ///

@@ -24,6 +24,8 @@ const POLLS: u32 = 128;
 /// static HITS: Mutex<u32, Spin> = Mutex::from_raw(Spin::new(), 0);
 /// *HITS.lock() += 1;
 /// ```
+///
+/// For sections of a few instructions whose holder is neither preempted nor killed: see the [module](self).
 #[derive(Debug)]
 pub struct Spin {
     word: AtomicU32,

@@ -58,7 +58,7 @@ impl Options {
     }
 }
 
-/// The runtime that makes coprocs for one region.
+/// The runtime that makes coprocs for one region. An example: the [module](super).
 ///
 /// Clones refer to the same one. When the last one is dropped, the server process and the ready
 /// coprocs end; coprocs that run go on, and their handles stay valid. A coproc may make a runtime

@@ -297,9 +297,21 @@ pub unsafe trait Interruptible: Protocol {
 /// `P` is the protocol: how waiting and the death of an owner are treated; see the
 /// [module](self). With [`Robust`] the methods take a pinned reference and return a `Result`.
 ///
+/// ```
+/// use latchwork::mutex::{Mutex, Throughput};
+///
+/// static JOBS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+/// static HITS: Mutex<u64, Throughput> = Mutex::throughput(0);
+/// JOBS.lock().push(7);
+/// if let Some(mut hits) = HITS.try_lock() {
+///     *hits += 1;
+/// }
+/// ```
+///
 /// Not recursive: locking again from the task that holds it waits for ever ([`Robust`] reports it).
-/// A panic while it is held releases it; without [`Robust`] there is no poisoning. The guard of a
-/// private mutex must not be dropped in the child of a fork.
+/// A panic while it is held releases it; without [`Robust`] there is no poisoning. What the death of an
+/// owner does to it is the protocol's, too. The guard of a private mutex must not be dropped in the child of a
+/// fork, and a signal handler must not take a lock that the code it interrupts may hold.
 ///
 /// `Mutex<T>` is as large as `T` and 4 bytes; the data lies beside the word, in the same cache line
 /// when it fits. A free lock and unlock are one compare-and-swap and one swap.

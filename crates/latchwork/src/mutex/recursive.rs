@@ -46,6 +46,8 @@ use core::ops::Deref;
 /// visit(3);
 /// assert_eq!(TREE.lock().get(), 4);
 /// ```
+///
+/// A task that dies while it holds it leaves it locked; in the child of a fork a held one belongs to nobody.
 #[repr(C)]
 pub struct RecursiveMutex<T: ?Sized, P = WaitWake> {
     raw: P,

@@ -172,6 +172,15 @@ fn end() {
 
 /// A lock whose holder asks not to be preempted, if its thread may: see the [module](self).
 ///
+/// ```
+/// use latchwork::mutex::{Mutex, Sliced, Throughput, slice};
+///
+/// static HITS: Mutex<u64, Sliced<Throughput>> = Mutex::from_raw(Sliced::new(Throughput::new()), 0);
+/// // In each thread that is to ask. Where the kernel cannot do it, nothing else changes.
+/// let _ = slice::enable_for_this_thread();
+/// *HITS.lock() += 1;
+/// ```
+///
 /// As large as the lock inside, and in all else like it. It may be used by threads that did not call
 /// [`enable_for_this_thread`], and where the kernel has no such thing; they do not ask then. For
 /// processes, too, if the inner one is; each of their threads asks for itself.

@@ -201,7 +201,7 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     }
 }
 
-/// A handle on a region; clones refer to the same mapping.
+/// A handle on a region, made by [`RegionOptions`]; clones refer to the same mapping. An example: the [module](self).
 ///
 /// The mapping stays until the last handle and the last thread that used the region are gone; if the
 /// process has had containers of it in its hands (which borrow from no handle), until it ends. Every
