@@ -160,7 +160,7 @@ fn a_file_that_shrinks_and_grows_while_it_is_read_is_seen_in_some_state() {
         });
         for _ in 0..300 {
             // Here, since a process for each look would leave few of them.
-            let _ = latchwork::region::inspect::inspect_path(&named.path()).unwrap();
+            let _ = latchwork::region::inspect::inspect_path(named.path()).unwrap();
         }
         for _ in 0..10 {
             assert_eq!(run(&["ps", &named.0]).status.code(), Some(0));

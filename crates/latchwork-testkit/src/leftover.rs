@@ -26,6 +26,30 @@ impl Leftover {
         Self::with_lock(path.into(), None)
     }
 
+    /// A name of a region that nobody else has, and what lies under it in `/dev/shm`. What killed tests have left there
+    /// is removed.
+    #[must_use]
+    pub fn region(what: &str) -> (String, Self) {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let shared = Path::new("/dev/shm");
+        let maker = |entry: &Path| {
+            let name = entry.file_name()?.to_str()?;
+            let (process, _) = name.strip_prefix("latchwork-test-")?.split_once('-')?;
+            process.parse::<u32>().ok()
+        };
+        for entry in std::fs::read_dir(shared).into_iter().flatten().flatten() {
+            let maker = maker(&entry.path());
+            if maker.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                remove(&entry.path());
+            }
+        }
+        // Relaxed: only a number of its own.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("test-{}-{number}-{what}", std::process::id());
+        let file = Self::new(shared.join(format!("latchwork-{name}")));
+        (name, file)
+    }
+
     /// A new folder beside what Cargo has built. If the test is killed, the next one that makes a folder removes it.
     ///
     /// # Panics

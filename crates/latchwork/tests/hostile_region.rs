@@ -5,13 +5,12 @@
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{AttachError, Box, Region, RegionOptions};
-use latchwork_testkit::{Seed, output_of};
+use latchwork_testkit::{Leftover, Seed, output_of};
 use rustix::fs::{CWD, FileType, Mode};
 use std::os::unix::fs::{FileExt, symlink};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Where the identity's fields lie in the file: frozen, since builds tell each other apart by them.
 mod at {
@@ -26,16 +25,12 @@ mod at {
 }
 
 /// What lies under a region's name; removed on drop.
-struct Named(String);
+struct Named(String, Leftover);
 
 impl Named {
     fn new(what: &str) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        Self(format!(
-            "test-{}-{}-{what}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        ))
+        let (name, file) = Leftover::region(what);
+        Self(name, file)
     }
 
     fn file(what: &str, bytes: &[u8]) -> Self {
@@ -44,15 +39,8 @@ impl Named {
         named
     }
 
-    fn path(&self) -> PathBuf {
-        Path::new("/dev/shm").join(format!("latchwork-{}", self.0))
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let path = self.path();
-        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
+    fn path(&self) -> &Path {
+        self.1.path()
     }
 }
 

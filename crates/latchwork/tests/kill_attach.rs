@@ -13,13 +13,6 @@ fn options() -> RegionOptions {
         .max_names(16)
 }
 
-/// A name of this process's own, and what it leaves in /dev/shm.
-fn name(of: &str) -> (String, Leftover) {
-    let name = format!("kill-{of}-{}", std::process::id());
-    let leftover = Leftover::new(format!("/dev/shm/latchwork-{name}"));
-    (name, leftover)
-}
-
 /// The region of this name, if there is one; it must be a good one.
 fn visit(name: &str) -> Option<Region> {
     match options().attach(name) {
@@ -65,7 +58,7 @@ fn check_table(region: &Region, tasks: usize) {
 #[test]
 fn a_name_is_never_poisoned_by_a_killed_creator() {
     let trial = Trial::begin("a_name_is_never_poisoned_by_a_killed_creator");
-    let (name, file) = name("create");
+    let (name, file) = Leftover::region("create");
     let progress = Page::<[AtomicU64; 4]>::new();
     let work = |worker: Worker| {
         loop {
@@ -94,7 +87,7 @@ fn a_name_is_never_poisoned_by_a_killed_creator() {
 #[test]
 fn tasks_come_and_go_and_die_and_leave_no_slot_behind() {
     let trial = Trial::begin("tasks_come_and_go_and_die_and_leave_no_slot_behind");
-    let (name, _file) = name("attach");
+    let (name, _file) = Leftover::region("attach");
     drop(options().create_named(&name).unwrap());
     let progress = Page::<[AtomicU64; 4]>::new();
     let work = |worker: Worker| {
@@ -122,7 +115,7 @@ fn tasks_come_and_go_and_die_and_leave_no_slot_behind() {
 #[test]
 fn a_name_goes_with_the_last_one_who_leaves_in_good_order() {
     let trial = Trial::begin("a_name_goes_with_the_last_one_who_leaves_in_good_order");
-    let (name, file) = name("unlink");
+    let (name, file) = Leftover::region("unlink");
     let progress = Page::<[AtomicU64; 4]>::new();
     let work = |worker: Worker| {
         loop {
@@ -151,7 +144,7 @@ fn a_name_goes_with_the_last_one_who_leaves_in_good_order() {
 #[test]
 fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
     let trial = Trial::begin("making_a_named_region_is_all_or_nothing_at_every_instruction");
-    let (name, file) = name("make");
+    let (name, file) = Leftover::region("make");
     step::each_instruction(
         &trial,
         "make a named region",
@@ -177,7 +170,7 @@ fn making_a_named_region_is_all_or_nothing_at_every_instruction() {
 #[test]
 fn attaching_and_leaving_are_recoverable_at_every_instruction() {
     let trial = Trial::begin("attaching_and_leaving_are_recoverable_at_every_instruction");
-    let (name, _file) = name("steps");
+    let (name, _file) = Leftover::region("steps");
     drop(options().max_tasks(3).create_named(&name).unwrap());
     let check = |(), _| {
         let region = options().attach(&name).unwrap();

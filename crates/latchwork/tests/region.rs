@@ -4,7 +4,7 @@
 use core::pin::Pin;
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::{CreateError, ObjectError, Region, RegionOptions, Shareable};
-use latchwork_testkit::{Child, Trial};
+use latchwork_testkit::{Child, Leftover, Trial};
 
 /// A small one.
 fn region() -> Region {
@@ -85,7 +85,7 @@ fn regions_come_and_go() {
 #[test]
 fn the_name_goes_with_the_last_use_if_asked() {
     let _trial = Trial::begin("the_name_goes_with_the_last_use_if_asked");
-    let name = format!("test-last-{}", std::process::id());
+    let (name, _file) = Leftover::region("last");
     let region = RegionOptions::new()
         .max_bytes(1 << 20)
         .unlink_at_last_detach(true)

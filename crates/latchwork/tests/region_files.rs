@@ -15,13 +15,6 @@ fn options() -> RegionOptions {
     RegionOptions::new().max_bytes(1 << 20)
 }
 
-/// A name that is free, and gone after the test.
-fn name(what: &str) -> (String, Leftover) {
-    let name = format!("test-{what}-{}", std::process::id());
-    let file = Leftover::new(format!("/dev/shm/latchwork-{name}"));
-    (name, file)
-}
-
 /// A named region whose name goes with its last user.
 fn unlinked_at_last(name: &str) -> Region {
     let options = options().unlink_at_last_detach(true);
@@ -60,7 +53,7 @@ fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
             .unwrap()
     }
     isolated(|| {
-        let (name, _file) = name("passed");
+        let (name, _file) = Leftover::region("passed");
         let first = region();
         // Before the other region: in its coprocs that is not mapped.
         let coprocs = Coprocs::new(&first).unwrap();
@@ -81,7 +74,7 @@ fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
 #[test]
 fn a_descriptor_of_ones_own_is_attached_and_others_can_still_attach() {
     isolated(|| {
-        let (name, _file) = name("own");
+        let (name, _file) = Leftover::region("own");
         let ready = Page::<AtomicU32>::new();
         let other = fork(|| {
             reached(&ready, 1);
@@ -115,7 +108,7 @@ fn a_descriptor_of_something_else_is_no_region() {
 #[test]
 fn the_name_stays_while_a_fork_has_the_region() {
     isolated(|| {
-        let (name, file) = name("fork");
+        let (name, file) = Leftover::region("fork");
         let step = Page::<AtomicU32>::new();
         let visitor = visitor(&name, &step);
         let region = unlinked_at_last(&name);
@@ -142,7 +135,7 @@ fn the_name_stays_while_a_fork_has_the_region() {
 #[test]
 fn a_mapping_that_is_used_again_is_in_use() {
     isolated(|| {
-        let (name, file) = name("again");
+        let (name, file) = Leftover::region("again");
         let step = Page::<AtomicU32>::new();
         let visitor = visitor(&name, &step);
         let region = unlinked_at_last(&name);

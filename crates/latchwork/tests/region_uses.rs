@@ -3,7 +3,7 @@
 //! What ends badly if it fails runs in a child process.
 
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use latchwork::completion::Completion;
 use latchwork::mutex::{Mutex, Robust};
 use latchwork::region::{Region, RegionOptions, Vec};
@@ -21,15 +21,6 @@ fn options() -> RegionOptions {
 
 fn region() -> Region {
     options().create_anonymous().unwrap()
-}
-
-/// A name of this process's own, and what it leaves in /dev/shm.
-fn name(of: &str) -> (String, Leftover) {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, SeqCst);
-    let name = format!("uses-{of}-{}-{count}", std::process::id());
-    let leftover = Leftover::new(format!("/dev/shm/latchwork-{name}"));
-    (name, leftover)
 }
 
 static OUTSIDE: Mutex<u32, Robust> = Mutex::robust(0);
@@ -79,7 +70,7 @@ fn a_lookup_never_meets_a_region_that_is_gone() {
 fn threads_that_attach_and_drop_one_region_do_not_get_in_each_others_way() {
     let trial =
         Trial::begin("threads_that_attach_and_drop_one_region_do_not_get_in_each_others_way");
-    let (name, _file) = name("threads");
+    let (name, _file) = Leftover::region("threads");
     drop(options().create_named(&name).unwrap());
     Child::fork(|| {
         let turn = Barrier::new(3);

@@ -4,10 +4,10 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use latchwork::region::RegionOptions;
-use latchwork_testkit::output_of;
+use latchwork_testkit::{Leftover, output_of};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -20,10 +20,6 @@ pub fn unique(what: &str) -> String {
         std::process::id(),
         COUNT.fetch_add(1, Ordering::Relaxed)
     )
-}
-
-pub fn path_of(name: &str) -> PathBuf {
-    Path::new("/dev/shm").join(format!("latchwork-{name}"))
 }
 
 pub fn command() -> Command {
@@ -88,11 +84,12 @@ pub fn gc(name: &str, more: &[&str]) -> String {
 }
 
 /// Removes what lies under a region's name.
-pub struct Named(pub String);
+pub struct Named(pub String, Leftover);
 
 impl Named {
     pub fn new(what: &str) -> Self {
-        Self(unique(what))
+        let (name, file) = Leftover::region(what);
+        Self(name, file)
     }
 
     /// A file that is named like a region.
@@ -102,19 +99,12 @@ impl Named {
         named
     }
 
-    pub fn path(&self) -> PathBuf {
-        path_of(&self.0)
+    pub fn path(&self) -> &Path {
+        self.1.path()
     }
 
     pub fn exists(&self) -> bool {
         self.path().symlink_metadata().is_ok()
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        let path = self.path();
-        let _ = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir(&path));
     }
 }
 
