@@ -5,7 +5,7 @@
 //! from the inner lock when there is something to report.
 //!
 //! *Cost:* the [tag](super::tag) and the thread's own stack, each way; see [`order`](super::order) for what is done
-//! while other locks are held. *Checked by:* `tests/check.rs`, `tests/check_faults`.
+//! while other locks are held. *Checked by:* `tests/check_faults`, `tests/check_feature.rs`.
 #![allow(unsafe_code)]
 
 use super::kinds::Checkable;
