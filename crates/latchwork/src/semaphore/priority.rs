@@ -197,7 +197,8 @@ pub(crate) fn ceiling_changed<G: Ground>(ground: &G, core: &Core) {
 pub(crate) fn set_base<G: Ground>(ground: &G, task: u64, priority: u32) -> Option<u32> {
     let standing = LockedStanding::new(ground, task)?;
     // First: should the calling task be killed before it has worked out the rest, this says that it is to be done.
-    standing.effective.fetch_or(BUSY, SeqCst);
+    let effective = standing.effective.load(Relaxed);
+    standing.effective.store(effective | BUSY, Relaxed);
     let before = standing.base.swap(priority, SeqCst);
     drop(standing);
     refresh(ground, task, true);

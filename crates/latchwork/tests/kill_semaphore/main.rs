@@ -2,6 +2,7 @@
 
 #[path = "../semaphore_mrsp/bound.rs"]
 mod bound;
+mod inherited;
 mod mrsp;
 mod steps;
 mod storms;
