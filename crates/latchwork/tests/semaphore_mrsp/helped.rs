@@ -31,6 +31,81 @@ fn nap_until(condition: impl Fn() -> bool) {
     }
 }
 
+/// Two processors, a semaphore with a ceiling, and what its users have to say.
+struct Scene {
+    region: Region,
+    here: usize,
+    there: usize,
+    said: Page<[AtomicU32; 3]>,
+}
+
+impl Scene {
+    fn new([here, there]: [usize; 2]) -> Self {
+        Self {
+            region: region(),
+            here,
+            there,
+            said: Page::new(),
+        }
+    }
+
+    /// 1: there is an owner. 2: it is to release.
+    fn stage(&self) -> &AtomicU32 {
+        &self.said[0]
+    }
+
+    /// The owner's thread, once there is one.
+    fn owner(&self) -> u32 {
+        self.said[1].load(SeqCst)
+    }
+
+    /// The same of who waits.
+    fn waiter(&self) -> u32 {
+        self.said[2].load(SeqCst)
+    }
+
+    fn semaphore(&self) -> MrspSemaphore<'_> {
+        make(&self.region, "s", CEILING)
+    }
+
+    fn come_to(&self, stage: u32) {
+        nap_until(|| self.stage().load(SeqCst) == stage);
+    }
+
+    fn waiter_is_at(&self, real_time: i32) {
+        nap_until(|| self.waiter() != 0 && real_time_of(self.waiter()) == real_time);
+    }
+
+    /// Owns the semaphore here, asleep, until it is to release it; and is then as it was.
+    fn own(&self) {
+        let me = bound_task(&self.region, self.here, OWN);
+        let held = self.semaphore().obtain().unwrap();
+        self.said[1].store(thread_id(), SeqCst);
+        self.stage().store(1, SeqCst);
+        self.come_to(2);
+        assert_eq!(real_time_of(0), REAL_CEILING);
+        drop(held);
+        check_at_home(&self.region, me, self.here);
+    }
+
+    /// Waits for the semaphore as soon as it is owned, at this home.
+    fn wait(&self, home: usize) {
+        let me = bound_task(&self.region, home, OWN);
+        self.come_to(1);
+        self.said[2].store(thread_id(), SeqCst);
+        drop(self.semaphore().obtain().unwrap());
+        check_at_home(&self.region, me, home);
+    }
+}
+
+/// Plays a scene, if there are two processors for it.
+fn play(name: &'static str, scene: impl FnOnce(&Scene)) {
+    if let Some(processors) = two_processors(name) {
+        let _trial = Trial::begin(name);
+        scene(&Scene::new(processors));
+    }
+}
+
 /// The calling task is what it was before it obtained anything.
 fn check_at_home(region: &Region, me: TaskId, home: usize) {
     assert_eq!(processors_of(0), [home]);
@@ -132,180 +207,115 @@ fn an_owner_that_is_preempted_goes_on_in_the_waiters_place() {
     }
 }
 
-/// An owner at home that sleeps until it is told to release, and is then as it was.
-fn sleeping_owner(
-    region: &Region,
-    semaphore: MrspSemaphore<'_>,
-    home: usize,
-    stage: &AtomicU32,
-    thread: &AtomicU32,
-) {
-    let me = bound_task(region, home, OWN);
-    let held = semaphore.obtain().unwrap();
-    thread.store(thread_id(), SeqCst);
-    stage.store(1, SeqCst);
-    nap_until(|| stage.load(SeqCst) == 2);
-    assert_eq!(real_time_of(0), REAL_CEILING);
-    drop(held);
-    check_at_home(region, me, home);
-}
-
 #[test]
 fn a_helpers_deadline_takes_its_processor_back() {
-    const NAME: &str = "a_helpers_deadline_takes_its_processor_back";
-    let Some([here, there]) = two_processors(NAME) else {
-        return;
-    };
-    let trial = Trial::begin(NAME);
-    let region = region();
-    let semaphore = make(&region, "s", CEILING);
-    let (stage, owner) = (AtomicU32::new(0), AtomicU32::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| sleeping_owner(&region, semaphore, here, &stage, &owner));
-        scope.spawn(|| {
-            let me = bound_task(&region, there, OWN);
-            nap_until(|| stage.load(SeqCst) == 1);
+    play("a_helpers_deadline_takes_its_processor_back", |scene| {
+        let helps = || {
+            let me = bound_task(&scene.region, scene.there, OWN);
+            scene.come_to(1);
             for milliseconds in [0, 1, 5, 20] {
                 let patience = Duration::from_millis(milliseconds);
                 assert!(matches!(
-                    semaphore.obtain_for(patience),
+                    scene.semaphore().obtain_for(patience),
                     Err(ObtainError::TimedOut)
                 ));
-                check_at_home(&region, me, there);
-                assert_eq!(processors_of(owner.load(SeqCst)), [here]);
+                check_at_home(&scene.region, me, scene.there);
+                assert_eq!(processors_of(scene.owner()), [scene.here]);
             }
-            stage.store(2, SeqCst);
+            scene.stage().store(2, SeqCst);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| scene.own());
+            scope.spawn(helps);
         });
     });
-    drop(trial);
 }
 
 #[test]
 fn a_waiter_spins_one_level_below_the_owner_whose_mask_has_its_processor() {
     const NAME: &str = "a_waiter_spins_one_level_below_the_owner_whose_mask_has_its_processor";
-    let Some([here, there]) = two_processors(NAME) else {
-        return;
-    };
-    let _trial = Trial::begin(NAME);
-    let region = region();
-    let semaphore = make(&region, "s", CEILING);
-    let (stage, owner, waiter) = (AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| sleeping_owner(&region, semaphore, here, &stage, &owner));
-        scope.spawn(|| {
-            let me = bound_task(&region, there, OWN);
-            nap_until(|| stage.load(SeqCst) == 1);
-            waiter.store(thread_id(), SeqCst);
-            drop(semaphore.obtain().unwrap());
-            check_at_home(&region, me, there);
+    play(NAME, |scene| {
+        thread::scope(|scope| {
+            scope.spawn(|| scene.own());
+            scope.spawn(|| scene.wait(scene.there));
+            scene.waiter_is_at(REAL_CEILING - 1);
+            let mut both = [scene.here, scene.there];
+            both.sort_unstable();
+            assert_eq!(processors_of(scene.owner()), both);
+            assert_eq!(real_time_of(scene.owner()), REAL_CEILING);
+            assert_eq!(scene.semaphore().waiting(), 1);
+            scene.stage().store(2, SeqCst);
         });
-        nap_until(|| waiter.load(SeqCst) != 0);
-        nap_until(|| real_time_of(waiter.load(SeqCst)) == REAL_CEILING - 1);
-        let mut both = [here, there];
-        both.sort_unstable();
-        assert_eq!(processors_of(owner.load(SeqCst)), both);
-        assert_eq!(real_time_of(owner.load(SeqCst)), REAL_CEILING);
-        assert_eq!(semaphore.waiting(), 1);
-        stage.store(2, SeqCst);
+    });
+}
+
+/// An owner is bound to the other processor by other hands than the library's, at the beginning of its section or the
+/// end; who waits for it is at home at `home`.
+fn bound_elsewhere(scene: &Scene, begin: impl Fn() + Sync, end: impl Fn() + Sync, home: usize) {
+    let owns = || {
+        bound_task(&scene.region, scene.here, OWN);
+        let held = scene.semaphore().obtain().unwrap();
+        begin();
+        scene.stage().store(1, SeqCst);
+        end();
+        drop(held);
+        assert_eq!(processors_of(0), [scene.there]);
+    };
+    thread::scope(|scope| {
+        scope.spawn(owns);
+        scope.spawn(|| scene.wait(home));
     });
 }
 
 #[test]
 fn a_section_that_somebody_bound_elsewhere_stays_there() {
-    const NAME: &str = "a_section_that_somebody_bound_elsewhere_stays_there";
-    let Some([here, there]) = two_processors(NAME) else {
-        return;
-    };
-    let _trial = Trial::begin(NAME);
-    let region = region();
-    let semaphore = make(&region, "s", CEILING);
-    let stage = AtomicU32::new(0);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            bound_task(&region, here, OWN);
-            let held = semaphore.obtain().unwrap();
-            // Not what the library knows of.
-            bind(&[there]);
-            stage.store(1, SeqCst);
-            nap_until(|| semaphore.waiting() == 1);
-            drop(held);
-            assert_eq!(processors_of(0), [there]);
-        });
-        scope.spawn(|| {
-            let me = bound_task(&region, here, OWN);
-            nap_until(|| stage.load(SeqCst) == 1);
-            drop(semaphore.obtain().unwrap());
-            check_at_home(&region, me, here);
-        });
-    });
+    play(
+        "a_section_that_somebody_bound_elsewhere_stays_there",
+        |scene| {
+            let begin = || bind(&[scene.there]);
+            let end = || nap_until(|| scene.semaphore().waiting() == 1);
+            bound_elsewhere(scene, begin, end, scene.here);
+        },
+    );
 }
 
 #[test]
 fn a_section_that_somebody_bound_to_a_lent_processor_stays_there() {
     const NAME: &str = "a_section_that_somebody_bound_to_a_lent_processor_stays_there";
-    let Some([here, there]) = two_processors(NAME) else {
-        return;
-    };
-    let _trial = Trial::begin(NAME);
-    let region = region();
-    let semaphore = make(&region, "s", CEILING);
-    let stage = AtomicU32::new(0);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            bound_task(&region, here, OWN);
-            let held = semaphore.obtain().unwrap();
-            stage.store(1, SeqCst);
+    play(NAME, |scene| {
+        let end = || {
             nap_until(|| processors_of(0).len() == 2);
-            bind(&[there]);
-            drop(held);
-            assert_eq!(processors_of(0), [there]);
-        });
-        scope.spawn(|| {
-            let me = bound_task(&region, there, OWN);
-            nap_until(|| stage.load(SeqCst) == 1);
-            drop(semaphore.obtain().unwrap());
-            check_at_home(&region, me, there);
-        });
+            bind(&[scene.there]);
+        };
+        bound_elsewhere(scene, || (), end, scene.there);
     });
 }
 
 #[test]
 fn a_waiter_spins_below_an_owner_whose_priority_falls_in_mid_section() {
     const NAME: &str = "a_waiter_spins_below_an_owner_whose_priority_falls_in_mid_section";
-    let Some([here, there]) = two_processors(NAME) else {
-        return;
-    };
-    let _trial = Trial::begin(NAME);
-    let region = region();
-    let semaphore = make(&region, "s", CEILING);
-    semaphore
-        .set_ceiling(there, priority(CEILING - 20))
-        .unwrap();
-    let inner = make(&region, "inner", CEILING - 10);
-    let (stage, waiter) = (AtomicU32::new(0), AtomicU32::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let me = bound_task(&region, here, OWN);
+    play(NAME, |scene| {
+        let (semaphore, above) = (scene.semaphore(), priority(CEILING - 20));
+        semaphore.set_ceiling(scene.there, above).unwrap();
+        let inner = make(&scene.region, "inner", CEILING - 10);
+        let owns = || {
+            let me = bound_task(&scene.region, scene.here, OWN);
             let held = semaphore.obtain().unwrap();
             let section = inner.obtain().unwrap();
-            stage.store(1, SeqCst);
-            nap_until(|| stage.load(SeqCst) == 2);
+            scene.stage().store(1, SeqCst);
+            scene.come_to(2);
             drop(section);
             assert_eq!(real_time_of(0), REAL_CEILING);
-            nap_until(|| real_time_of(waiter.load(SeqCst)) == REAL_CEILING - 1);
+            scene.waiter_is_at(REAL_CEILING - 1);
             drop(held);
-            check_at_home(&region, me, here);
+            check_at_home(&scene.region, me, scene.here);
+        };
+        thread::scope(|scope| {
+            scope.spawn(owns);
+            scope.spawn(|| scene.wait(scene.there));
+            scene.waiter_is_at(REAL_CEILING + 9);
+            scene.stage().store(2, SeqCst);
         });
-        scope.spawn(|| {
-            let me = bound_task(&region, there, OWN);
-            nap_until(|| stage.load(SeqCst) == 1);
-            waiter.store(thread_id(), SeqCst);
-            drop(semaphore.obtain().unwrap());
-            check_at_home(&region, me, there);
-        });
-        nap_until(|| waiter.load(SeqCst) != 0);
-        nap_until(|| real_time_of(waiter.load(SeqCst)) == REAL_CEILING + 9);
-        stage.store(2, SeqCst);
     });
 }
 
@@ -320,26 +330,24 @@ fn who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home() {
     bind(&[here]);
     for kills_owner in [false, true] {
         for _ in 0..trial.times(3) {
-            let region = region();
-            let semaphore = make(&region, "s", CEILING);
-            let stage = Page::<AtomicU32>::new();
-            let thread = Page::<AtomicU32>::new();
-            let owner = Child::fork(|| sleeping_owner(&region, semaphore, here, &stage, &thread));
-            trial.wait_until(|| stage.load(SeqCst) == 1);
+            let scene = Scene::new([here, there]);
+            let (region, semaphore) = (&scene.region, scene.semaphore());
+            let owner = Child::fork(|| scene.own());
+            trial.wait_until(|| scene.stage().load(SeqCst) == 1);
             let waits = |dies: bool, of: u8| {
                 // Another may spin there already, ahead of ordinary tasks.
                 assert!(try_real_time(ABOVE));
-                let me = bound_task(&region, there, of);
+                let me = bound_task(region, there, of);
                 let held = semaphore.obtain().unwrap();
                 assert!(!dies);
                 assert_eq!(held.owner_died(), kills_owner);
                 drop(held);
-                check_at_home(&region, me, there);
+                check_at_home(region, me, there);
             };
             let mut victims = Vec::new();
             let mut survivors = Vec::new();
             let first = Child::fork(|| waits(!kills_owner, OWN));
-            trial.wait_until(|| processors_of(thread.load(SeqCst)).len() == 2);
+            trial.wait_until(|| processors_of(scene.owner()).len() == 2);
             if kills_owner {
                 survivors.push(first);
                 victims.push(owner);
@@ -352,7 +360,7 @@ fn who_waits_behind_a_killed_helper_or_owner_is_served_and_at_home() {
             for mut victim in victims {
                 victim.kill();
             }
-            stage.store(2, SeqCst);
+            scene.stage().store(2, SeqCst);
             survivors.into_iter().for_each(Child::succeed);
             assert!(semaphore.owner().is_none());
             trial.progress();
