@@ -116,7 +116,9 @@ fn what_a_waiter_lends_is_not_lost_wherever_it_stands_still() {
         },
         |(owner, other), _| {
             owner.join().unwrap();
-            other.map(|other| other.join().unwrap());
+            if let Some(other) = other {
+                other.join().unwrap();
+            }
         },
     );
 }

@@ -316,3 +316,123 @@ fn check_release(
         );
     }
 }
+
+/// The calling thread's processors and real-time priority.
+fn place() -> (Vec<usize>, i32) {
+    place_of(0)
+}
+
+fn place_of(thread: u32) -> (Vec<usize>, i32) {
+    (processors_of(thread), real_time_of(thread))
+}
+
+fn at_home(home: usize) -> (Vec<usize>, i32) {
+    (vec![home], 100 - i32::from(OWN))
+}
+
+#[test]
+fn an_owner_is_at_home_wherever_its_helper_stands_still() {
+    const NAME: &str = "an_owner_is_at_home_wherever_its_helper_stands_still";
+    let Some([here, there]) = two_processors(NAME) else {
+        return;
+    };
+    let trial = Trial::begin(NAME);
+    let (region, semaphore) = semaphore();
+    region.join("test").unwrap();
+    bind(&[here]);
+    let helper = Page::<AtomicU32>::new();
+    step::each_standstill(
+        &trial,
+        "lend a processor, and take it back",
+        || {
+            region.sweep().unwrap();
+            let (told, owns) = std::sync::mpsc::channel();
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let owner = std::thread::spawn(move || {
+                bound_task(region, here, OWN);
+                semaphore.obtain().unwrap().keep();
+                told.send(()).unwrap();
+                let _ = released.recv();
+                semaphore.release().unwrap();
+                place()
+            });
+            owns.recv().unwrap();
+            (owner, Some(release))
+        },
+        |_, span| {
+            bound_task(region, there, OWN);
+            helper.store(thread_id(), SeqCst);
+            let patience = core::time::Duration::from_micros(1);
+            span.run(|| drop(semaphore.obtain_for(patience)));
+        },
+        |(owner, release)| {
+            drop(release.take());
+            // It may have to wait for the one that stands still.
+            for _ in 0..5 {
+                if owner.is_finished() {
+                    break;
+                }
+                std::thread::sleep(core::time::Duration::from_millis(1));
+            }
+        },
+        |(owner, release), point| {
+            drop(release);
+            assert_eq!(owner.join().unwrap(), at_home(here), "stopped at {point:?}");
+            let helper = helper.load(SeqCst);
+            assert_eq!(place_of(helper), at_home(there), "stopped at {point:?}");
+            assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+        },
+    );
+}
+
+#[test]
+fn a_helper_leaves_an_owner_at_home_wherever_that_stands_still() {
+    const NAME: &str = "a_helper_leaves_an_owner_at_home_wherever_that_stands_still";
+    let Some([here, there]) = two_processors(NAME) else {
+        return;
+    };
+    let trial = Trial::begin(NAME);
+    let (region, semaphore) = semaphore();
+    region.join("test").unwrap();
+    bind(&[here]);
+    let owner = Page::<AtomicU32>::new();
+    step::each_standstill(
+        &trial,
+        "obtain and release",
+        || {
+            region.sweep().unwrap();
+            None
+        },
+        |_, span| {
+            bound_task(region, here, OWN);
+            owner.store(thread_id(), SeqCst);
+            span.run(|| drop(semaphore.obtain().unwrap()));
+        },
+        |helper| {
+            let comes = std::thread::spawn(move || {
+                bound_task(region, there, OWN);
+                drop(semaphore.obtain().unwrap());
+                place()
+            });
+            for _ in 0..5 {
+                if comes.is_finished() {
+                    break;
+                }
+                std::thread::sleep(core::time::Duration::from_millis(1));
+            }
+            *helper = Some(comes);
+        },
+        |helper: Option<JoinHandle<_>>, point| {
+            let owner = owner.load(SeqCst);
+            assert_eq!(place_of(owner), at_home(here), "stopped at {point:?}");
+            if let Some(helper) = helper {
+                assert_eq!(
+                    helper.join().unwrap(),
+                    at_home(there),
+                    "stopped at {point:?}"
+                );
+            }
+            assert_eq!((semaphore.owner(), semaphore.waiting()), (None, 0));
+        },
+    );
+}
