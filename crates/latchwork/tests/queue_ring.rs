@@ -198,7 +198,7 @@ fn places_and_batches_of_a_ring_go_whole() {
 /// Both sleep again and again, for the ring is small.
 #[test]
 fn a_stream_between_processes_arrives_in_order() {
-    let _trial = Trial::begin("a_stream_between_processes_arrives_in_order");
+    let trial = Trial::begin("a_stream_between_processes_arrives_in_order");
     let region = region();
     for capacity in [1, 2, 7] {
         let name = format!("ring of {capacity}");
@@ -217,6 +217,7 @@ fn a_stream_between_processes_arrives_in_order() {
             let held = receiver.receive_held(Wait::Forever).unwrap();
             assert_eq!(*held, number.to_ne_bytes());
             if number % 1500 == 0 {
+                trial.progress();
                 thread::sleep(Duration::from_micros(200));
             }
         }

@@ -338,8 +338,8 @@ fn an_owner_is_at_home_wherever_its_helper_stands_still() {
     };
     let trial = Trial::begin(NAME);
     let (region, semaphore) = semaphore();
-    region.join("test").unwrap();
-    bind(&[here]);
+    // Ahead of ordinary tasks: it is many steps.
+    bound_task(region, here, OWN);
     let helper = Page::<AtomicU32>::new();
     step::each_standstill(
         &trial,
@@ -393,8 +393,8 @@ fn a_helper_leaves_an_owner_at_home_wherever_that_stands_still() {
     };
     let trial = Trial::begin(NAME);
     let (region, semaphore) = semaphore();
-    region.join("test").unwrap();
-    bind(&[here]);
+    // Ahead of ordinary tasks: it is many steps.
+    bound_task(region, here, OWN);
     let owner = Page::<AtomicU32>::new();
     step::each_standstill(
         &trial,
