@@ -4,9 +4,11 @@
 use crate::entry::entry;
 use crate::object::{self, Mutex};
 use crate::real;
-use crate::take::{attempt, destroy, knows_clock, make, release, site, take, wait_patiently};
+use crate::take::{
+    attempt, destroy, knows_clock, make, poll, release, site, take, taken, wait_patiently,
+};
 use core::ffi::{c_int, c_void};
-use latchwork::check::hook::{self, How, Mode};
+use latchwork::check::hook::{How, Mode, Traits};
 use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
@@ -47,7 +49,13 @@ unsafe fn take_by(
         if (*mutex).says_no() && (*mutex).is_mine() {
             return wait();
         }
-        let try_it = || real::pthread_mutex_trylock(mutex);
+        let attempt = || real::pthread_mutex_trylock(mutex);
+        let lends = lock.traits.contains(Traits::LENDS);
+        // The holder of one that lends priority is to have it at once.
+        let try_it = || match attempt() {
+            libc::EBUSY if !lends => poll(|| (*mutex).looks_free(), attempt),
+            tried => tried,
+        };
         take(lock, Mode::Exclusive, timed, at, try_it, wait)
     }
 }
@@ -131,7 +139,7 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
             && result == libc::EBUSY
             && (*mutex).is_mine()
         {
-            hook::taken(lock, Mode::Exclusive, How::Tried, site(at));
+            taken(lock, Mode::Exclusive, How::Tried, site(at));
         }
         result
     }

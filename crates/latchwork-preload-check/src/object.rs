@@ -35,7 +35,8 @@ impl Mark {
 /// A `pthread_mutex_t`, or an `mtx_t`.
 #[repr(C, align(8))]
 pub struct Mutex {
-    word: u64,
+    word: AtomicU32,
+    count: u32,
     owner: AtomicU32,
     users: u32,
     kind: AtomicU32,
@@ -49,6 +50,12 @@ impl Mutex {
     pub(crate) fn kind(&self) -> u32 {
         // Relaxed: it changes only where nobody may use the mutex.
         self.kind.load(Ordering::Relaxed) & kind::ALL
+    }
+
+    /// Whether it may be free.
+    pub(crate) fn looks_free(&self) -> bool {
+        // Relaxed: a hint.
+        self.word.load(Ordering::Relaxed) == 0
     }
 
     /// Whether the calling thread has it.

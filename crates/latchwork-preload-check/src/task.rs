@@ -169,8 +169,10 @@ unsafe extern "C" fn free_here(memory: *mut c_void, at: usize) {
         } else {
             1
         };
-        let begin = memory.addr();
-        keeping_errno(|| hook::freed(begin..begin + length, site(at)));
+        let range = memory.addr()..memory.addr() + length;
+        if hook::may_be_in(&range) {
+            keeping_errno(|| hook::freed(range, site(at)));
+        }
     }
     // SAFETY: the program's own call.
     unsafe { real::free(memory) }

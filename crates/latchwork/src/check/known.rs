@@ -181,7 +181,8 @@ fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
 
 /// Whether there may be a lock in a range of memory.
 #[inline]
-pub(super) fn may_be_in(range: &Range<usize>) -> bool {
+#[must_use]
+pub fn may_be_in(range: &Range<usize>) -> bool {
     let page = range.start & !(PAGE - 1);
     // As most blocks of an allocator do, it lies in one page.
     if range.end - page <= PAGE {

@@ -310,11 +310,15 @@ impl Own {
     /// Where a lock stands that the thread holds; the latest, if it holds it more than once.
     #[inline]
     pub(super) fn find(&self, address: usize) -> Option<(usize, Mine)> {
-        let count = self.count.get();
-        (0..count)
-            .rev()
-            .map(|place| (place, self.held[place].get()))
-            .find(|(_, mine)| mine.address == address)
+        let place = self.place_of(address)?;
+        Some((place, self.held[place].get()))
+    }
+
+    /// The same, without what is known of it.
+    #[inline]
+    pub(super) fn place_of(&self, address: usize) -> Option<usize> {
+        let held = &self.held[..self.count.get()];
+        held.iter().rposition(|mine| mine.get().address == address)
     }
 
     /// The thread has taken a lock.
@@ -344,11 +348,26 @@ impl Own {
     #[inline]
     fn put(&self, place: usize, mine: &Mine) {
         if place < HELD {
-            let count = self.count.get();
-            self.publish(|record| publish_at(record, place, count, mine));
+            publish_at(self.record(), place, self.count.get(), mine);
+            self.put_in_regions(place);
         } else {
             self.put_more(place - HELD, mine);
         }
+    }
+
+    /// Publishes an entry where others than this process read it.
+    #[inline]
+    pub(super) fn put_in_regions(&self, place: usize) {
+        if Me::whoever().first_attachment().is_some() {
+            self.put_in_each_region(place);
+        }
+    }
+
+    #[inline(never)]
+    fn put_in_each_region(&self, place: usize) {
+        let mine = self.held[place].get();
+        let count = self.count.get();
+        self.publish_in_regions(|record| publish_at(record, place, count, &mine));
     }
 
     #[cold]

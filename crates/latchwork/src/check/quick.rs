@@ -54,9 +54,11 @@ fn take(address: usize, what: u32, site: Site) -> bool {
     }
     let node = entry.node.load(Ordering::Relaxed);
     if count > 0 {
-        let is_held = || own.held().any(|mine| mine.address == address);
-        if what & AGAIN != 0 && is_held() {
-            return false;
+        if what & AGAIN != 0
+            && let Some(place) = own.place_of(address)
+        {
+            own.change(place, |mine| mine.depth += 1);
+            return true;
         }
         if what & TRIED == 0 && !order::is_known(&own, address, what, node) {
             return false;
@@ -73,11 +75,10 @@ fn take(address: usize, what: u32, site: Site) -> bool {
         entry: Some(entry),
     });
     own.count.set(count + 1);
-    own.publish(|record| {
-        record.push(count, count + 1, |held| {
-            held.write(address as u64, site.0, since, what, node);
-        });
+    own.record().push(count, count + 1, |held| {
+        held.write(address as u64, site.0, since, what, node);
     });
+    own.put_in_regions(count);
     if is_alone {
         entry.holder.store(me, Ordering::Relaxed);
     }
@@ -90,10 +91,15 @@ fn take(address: usize, what: u32, site: Site) -> bool {
 pub struct Since(u64);
 
 impl Since {
+    /// A recursive lock that is held still.
+    const HELD_STILL: Self = Self(u64::MAX);
+
     /// It is released. (Told when it is: so that nobody who waits for it waits for the look at the clock, too.)
     #[inline]
     pub fn is_over(self) {
-        totals::held_for(clock::coarse().saturating_sub(self.0));
+        if self.0 < u64::MAX {
+            totals::held_for(clock::coarse().saturating_sub(self.0));
+        }
     }
 }
 
@@ -106,23 +112,21 @@ pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {
 
 fn release(address: usize, site: Site) -> Option<Since> {
     let own = Own::enter_if_known()?;
-    let count = own.count.get();
-    // The one that was taken last; not the first one, and not above a gap.
-    let place = count.checked_sub(1).filter(|place| *place < HELD)?;
+    let place = own.place_of(address)?;
     let mine = own.held[place].get();
-    let is_above_a_gap = place > 0 && own.held[place - 1].get().address == 0;
-    if mine.address != address || mine.depth > 0 || is_above_a_gap || !own.knows_site(site) {
-        return None;
+    if mine.depth > 0 {
+        own.change(place, |mine| mine.depth -= 1);
+        return Some(Since::HELD_STILL);
     }
     let entry = mine.entry?;
-    if !mine.reads() {
-        if entry.holder.load(Ordering::Relaxed) != own.index.get() + 1 {
-            return None;
-        }
+    let is_alone = !mine.reads();
+    let is_mine = || entry.holder.load(Ordering::Relaxed) == own.index.get() + 1;
+    if !own.knows_site(site) || is_alone && !is_mine() {
+        return None;
+    }
+    own.pop(place);
+    if is_alone {
         own.note_release(entry, mine.site, site);
     }
-    own.held[place].set(Mine::NONE);
-    own.count.set(place);
-    own.publish(|record| record.pop(place, place));
     Some(Since(mine.since))
 }
