@@ -183,10 +183,12 @@ fn pages(range: &Range<usize>) -> impl Iterator<Item = usize> + use<> {
 #[inline]
 #[must_use]
 pub fn may_be_in(range: &Range<usize>) -> bool {
-    let page = range.start & !(PAGE - 1);
+    let first = range.start % PAGE;
+    let last = first + range.len().saturating_sub(1);
     // As most blocks of an allocator do, it lies in one page.
-    if range.end - page <= PAGE {
-        return grains_in(range, page) != 0;
+    if last < PAGE {
+        let grains = grains_of(range.start).load(Ordering::Relaxed);
+        return grains << (63 - last / GRAIN) >> (63 - last / GRAIN) >> (first / GRAIN) != 0;
     }
     range.len() > LARGE || pages(range).any(|page| grains_in(range, page) != 0)
 }

@@ -32,6 +32,8 @@ pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
 const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
 
 fn take(address: usize, what: u32, site: Site) -> bool {
+    // Before all else, so that nothing has to be kept across the call.
+    let since = clock::coarse();
     let Some(own) = Own::enter_if_known() else {
         return false;
     };
@@ -64,7 +66,6 @@ fn take(address: usize, what: u32, site: Site) -> bool {
             return false;
         }
     }
-    let since = clock::coarse();
     own.held[count].set(Mine {
         address,
         what,
