@@ -379,7 +379,7 @@ impl Own {
     }
 
     /// The thread is about to release what stands at a place.
-    #[inline(always)]
+    #[inline]
     pub(super) fn pop(&self, place: usize) {
         self.held[place].set(Mine::NONE);
         let mut count = self.count.get();

@@ -192,7 +192,7 @@ pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
 
 /// The long way, which is the whole of it.
 #[inline(never)]
-fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
+pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     let Some(own) = Own::enter() else { return };
     if own.wanted.get() == lock.address {
         end_wait(&own);
