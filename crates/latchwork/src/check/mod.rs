@@ -164,6 +164,7 @@ pub fn begin() {
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
+    pub use super::anew::unmarked;
     #[doc(hidden)]
     pub use super::known::may_be_in;
     pub use super::place::{NoLock, source_line, uses_no_lock};
