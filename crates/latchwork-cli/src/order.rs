@@ -8,7 +8,7 @@ mod graph;
 use crate::Failure;
 use crate::style::printable;
 use graph::{Edge, Graph};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,19 +43,29 @@ enum Verb {
     },
 }
 
+/// All edges of some files; says of which lines only a part is there.
+fn read(files: &[PathBuf]) -> Result<Graph, Failure> {
+    let graph = Graph::read(files)?;
+    for cut_off in &graph.cut_off {
+        let text = printable(&cut_off.to_string());
+        writeln!(io::stderr(), "latchwork: {text}")?;
+    }
+    Ok(graph)
+}
+
 /// Fails if there is a circle to show, or a new edge.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     match &args.verb {
-        Verb::Show { files } => show(&Graph::read(files)?, out),
+        Verb::Show { files } => show(&read(files)?, out),
         Verb::Merge { files } => {
-            for edge in Graph::read(files)?.edges() {
+            for edge in read(files)?.edges() {
                 writeln!(out, "{}", edge.to_json())?;
             }
             Ok(ExitCode::SUCCESS)
         }
         Verb::Diff { old, new } => {
-            let known = Graph::read(std::slice::from_ref(old))?;
-            let now = Graph::read(std::slice::from_ref(new))?;
+            let known = read(std::slice::from_ref(old))?;
+            let now = read(std::slice::from_ref(new))?;
             let mut code = ExitCode::SUCCESS;
             for edge in now.edges().filter(|edge| !known.has(edge)) {
                 writeln!(out, "new edge {}", line(edge))?;

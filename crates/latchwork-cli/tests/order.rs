@@ -76,6 +76,25 @@ fn what_is_no_order_is_refused_with_its_line() {
 }
 
 #[test]
+fn of_a_file_that_is_cut_off_what_is_whole_is_read() {
+    let cut_off = edge("b", "c")[..40].to_owned();
+    let gone_on = cut_off.clone() + &edge("c", "d");
+    let files = Files::new("cut", &[("one", &[edge("a", "b"), gone_on, cut_off])]);
+    let (is_success, text) = files.run(&["show", "one"]);
+    assert!(is_success);
+    for part in [
+        "a -> b  (",
+        "c -> d  (",
+        "one, line 2 is cut",
+        "one, line 3 is cut",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (_, merged) = files.run(&["merge", "one"]);
+    assert_eq!(merged.matches("\"from\":").count(), 2, "{merged}");
+}
+
+#[test]
 fn names_in_a_file_cannot_speak_to_the_terminal() {
     let edges = [
         edge(r"a\u001b[2J", "b"),

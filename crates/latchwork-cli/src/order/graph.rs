@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The schema that is read.
@@ -48,9 +49,52 @@ pub(crate) enum Unreadable {
     },
 }
 
+/// A line of which only the beginning is there: who wrote it was killed, or there was no more room.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CutOff {
+    path: PathBuf,
+    line: usize,
+}
+
+impl fmt::Display for CutOff {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line } = self;
+        write!(
+            to,
+            "{}, line {line} is cut off: one edge is not read",
+            path.display()
+        )
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     edges: BTreeMap<(String, String), Edge>,
+    /// What could not be read.
+    pub(crate) cut_off: Vec<CutOff>,
+}
+
+/// What each line begins with.
+const BEGINNING: &[u8] = b"{\"schema\":\"latchwork-order-";
+
+/// The parts of a line that may be edges, of which all but the last are cut off: who came next has gone on there.
+fn parts(line: &[u8]) -> Vec<&[u8]> {
+    let begins = |at: &usize| line[*at..].starts_with(BEGINNING);
+    // In a name a quote stands behind a backslash, so that no name looks like a beginning.
+    let mut starts: Vec<usize> = (1..line.len()).filter(begins).collect();
+    starts.insert(0, 0);
+    let ends = starts[1..].iter().copied().chain([line.len()]);
+    starts
+        .iter()
+        .zip(ends)
+        .map(|(start, end)| &line[*start..end])
+        .collect()
+}
+
+/// Whether this may be the first part of an edge.
+fn is_beginning(part: &[u8]) -> bool {
+    let length = part.len().min(BEGINNING.len());
+    part[..length] == BEGINNING[..length]
 }
 
 impl Graph {
@@ -63,27 +107,40 @@ impl Graph {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), Unreadable> {
-        let path = || path.to_owned();
-        let text = std::fs::read_to_string(path()).map_err(|error| Unreadable::File {
-            path: path(),
+        let bytes = std::fs::read(path).map_err(|error| Unreadable::File {
+            path: path.to_owned(),
             error,
         })?;
-        for (index, text) in text.lines().enumerate() {
+        self.add_lines(path, &bytes)
+    }
+
+    fn add_lines(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Unreadable> {
+        let path = || path.to_owned();
+        for (index, text) in bytes.split(|byte| *byte == b'\n').enumerate() {
             let line = index + 1;
-            let edge: Edge = serde_json::from_str(text).map_err(|error| Unreadable::Line {
-                path: path(),
-                line,
-                error,
-            })?;
-            if edge.schema != SCHEMA {
-                return Err(Unreadable::Schema {
-                    path: path(),
-                    line,
-                    found: edge.schema,
-                });
+            for part in parts(text).into_iter().filter(|part| !part.is_empty()) {
+                let edge: Edge = match serde_json::from_slice(part) {
+                    Ok(edge) => edge,
+                    Err(error) if error.is_eof() && is_beginning(part) => {
+                        let path = path();
+                        self.cut_off.push(CutOff { path, line });
+                        continue;
+                    }
+                    Err(error) => {
+                        let path = path();
+                        return Err(Unreadable::Line { path, line, error });
+                    }
+                };
+                if edge.schema != SCHEMA {
+                    return Err(Unreadable::Schema {
+                        path: path(),
+                        line,
+                        found: edge.schema,
+                    });
+                }
+                let key = (edge.from.clone(), edge.to.clone());
+                self.edges.entry(key).or_insert(edge);
             }
-            let key = (edge.from.clone(), edge.to.clone());
-            self.edges.entry(key).or_insert(edge);
         }
         Ok(())
     }
@@ -249,6 +306,42 @@ mod tests {
         };
         Graph {
             edges: edges.into_iter().map(edge).collect(),
+            cut_off: Vec::new(),
+        }
+    }
+
+    fn line(from: &str, to: &str) -> String {
+        let edge = graph([(0, 1)]).edges.into_values().next().unwrap();
+        let (from, to) = (from.to_owned(), to.to_owned());
+        Edge { from, to, ..edge }.to_json()
+    }
+
+    /// Wherever a file is cut off, in mid-character or in a name that looks like a beginning, and wherever the next run
+    /// has gone on.
+    #[test]
+    fn of_a_file_that_is_cut_off_all_whole_lines_are_read() {
+        let name = String::from_utf8_lossy(BEGINNING);
+        let lines = [
+            line("a", "b"),
+            line(&format!("ö{name}"), "c"),
+            line("c", "a"),
+        ];
+        let whole = lines.join("\n").into_bytes();
+        for end in 1..whole.len() {
+            let cut = &whole[..end];
+            let begun = cut.split(|byte| *byte == b'\n').count();
+            let (edges, cut_off) = match (whole[end], cut[end - 1]) {
+                (b'\n', _) => (begun, 0),
+                (_, b'\n') => (begun - 1, 0),
+                _ => (begun - 1, 1),
+            };
+            let next = [cut, line("x", "y").as_bytes(), b"\n"].concat();
+            for (bytes, edges) in [(cut, edges), (&next, edges + 1)] {
+                let mut graph = Graph::default();
+                graph.add_lines(Path::new("file"), bytes).unwrap();
+                assert_eq!(graph.edges.len(), edges, "{end}");
+                assert_eq!(graph.cut_off.len(), cut_off, "{end}");
+            }
         }
     }
 
