@@ -115,18 +115,17 @@ fn count_waiting(picture: &crate::live::Picture) -> usize {
 fn tab_line(app: &App, sheet: &Sheet) -> Line<'static> {
     let mut spans = Vec::new();
     for (index, pane) in Pane::ALL.into_iter().enumerate() {
-        let style = if pane == app.pane { CHOSEN } else { FAINT };
-        spans.push(Span::styled(
-            format!(" {} {} ", index + 1, pane.title()),
-            style,
-        ));
+        let text = format!(" {} {} ", index + 1, pane.title());
         let told = app
             .view
             .as_ref()
             .map_or(0, |view| view.picture.reports.len());
-        if pane == Pane::Findings && told > 0 {
-            spans.push(Span::styled(format!("({told})"), BAD));
-        }
+        let style = match pane {
+            pane if pane == app.pane => CHOSEN,
+            Pane::Findings if told > 0 => BAD,
+            _ => FAINT,
+        };
+        spans.push(Span::styled(text, style));
     }
     let rows = style::count(sheet.rows.len(), "row", "rows");
     spans.push(Span::raw(format!("  {rows}")));

@@ -441,7 +441,7 @@ fn findings(picture: &Picture) -> Vec<Vec<Value>> {
             rows.push(now("owner dead", &lock.name, waiting));
         }
     }
-    let process = |name: &str, pid: u32| format!("{name} {pid}");
+    let process = |name: &str, pid: u32| format!("{pid} {name}");
     for (index, report) in picture.reports.iter().enumerate() {
         let finding = &report.finding;
         let age = Value::number(report.age.as_secs_f64(), text::duration(report.age));
