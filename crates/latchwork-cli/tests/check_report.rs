@@ -1,9 +1,11 @@
 //! Findings as text and as JSON, suppressions, and the order of locks from a program to `latchwork order`.
+#![allow(unsafe_code)]
 
 use latchwork::check::{self, Checked, Finding, Json};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork_testkit::Leftover;
 use serde_json::Value;
+use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::sync::Mutex as StdMutex;
 
@@ -29,7 +31,7 @@ fn both_orders(a: &Lock, b: &Lock) {
     run(&|| drop((b.lock(), a.lock())));
 }
 
-/// One test, since findings are the process's.
+/// One test, since findings are the process's. (Others have a process of their own.)
 #[test]
 fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppressed() {
     check::set_text(false);
@@ -85,4 +87,61 @@ fn a_finding_is_the_same_as_text_as_json_and_in_the_next_run_and_can_be_suppress
         "{shown}"
     );
     assert_eq!(shown.matches("circle: ").count(), 1, "{shown}");
+}
+
+const FOLDER: &str = "LATCHWORK_TEST_FOLDER";
+
+/// A program that closes what it has not opened, and has files of its own there.
+#[test]
+fn program() {
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
+    both_orders(&lock("first"), &lock("second"));
+    std::env::set_current_dir("/").unwrap();
+    let own = std::fs::File::create(std::path::Path::new(&folder).join("own")).unwrap();
+    for descriptor in 3..1000 {
+        if descriptor != own.as_raw_fd() {
+            // SAFETY: as such programs do; whoever has opened it is to bear it.
+            unsafe { libc::dup2(own.as_raw_fd(), descriptor) };
+        }
+    }
+    both_orders(&lock("third"), &lock("fourth"));
+    for descriptor in 3..1000 {
+        if descriptor != own.as_raw_fd() {
+            // SAFETY: as above.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+    both_orders(&lock("fifth"), &lock("sixth"));
+    assert_eq!(own.metadata().unwrap().len(), 0);
+}
+
+#[test]
+fn findings_go_to_their_file_and_no_other_whatever_the_program_closes() {
+    let folder = std::env::temp_dir().join(format!("latchwork-json-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "program"])
+        .env(FOLDER, &folder)
+        .env("LATCHWORK_CHECK", "quiet,json=findings")
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let findings = std::fs::read_to_string(folder.join("findings")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let summary = |line: &str| {
+        let finding: Value = serde_json::from_str(line).unwrap();
+        finding["summary"].as_str().unwrap().to_owned()
+    };
+    let summaries: Vec<_> = findings.lines().map(summary).collect();
+    assert_eq!(
+        summaries,
+        [
+            "order second -> first -> second",
+            "order fourth -> third -> fourth",
+            "order sixth -> fifth -> sixth"
+        ]
+    );
 }

@@ -1,6 +1,8 @@
 //! Text and lists of a fixed room: findings are made where nothing may be allocated.
+#![allow(unsafe_code)]
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::ops::Deref;
 
 /// Up to `N` bytes of text; what does not fit is cut off.
@@ -52,24 +54,20 @@ impl<const N: usize> fmt::Debug for Text<N> {
     }
 }
 
-/// Up to `N` things; what does not fit is left out.
-#[derive(Clone, Copy, Debug)]
-pub struct Few<T, const N: usize> {
-    things: [Option<T>; N],
+/// Up to `N` things; what does not fit is left out. Zeroed memory holds none.
+#[derive(Clone, Copy)]
+pub struct Few<T: Copy, const N: usize> {
+    /// Those below the count are there.
+    things: [MaybeUninit<T>; N],
     count: usize,
 }
 
 impl<T: Copy, const N: usize> Few<T, N> {
-    pub(super) const EMPTY: Self = Self {
-        things: [None; N],
-        count: 0,
-    };
-
     /// Whether it fitted.
     pub(super) fn push(&mut self, thing: T) -> bool {
         let fits = self.count < N;
         if fits {
-            self.things[self.count] = Some(thing);
+            self.things[self.count].write(thing);
             self.count += 1;
         }
         fits
@@ -89,15 +87,20 @@ impl<T: Copy, const N: usize> Few<T, N> {
 
     /// All of them.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
-        self.things[..self.count].iter().map(|thing| {
-            // Below the count all are there.
-            thing.as_ref().unwrap_or_else(|| unreachable!())
-        })
+        // SAFETY: below the count all are there.
+        let there = |thing: &'_ MaybeUninit<T>| unsafe { &*thing.as_ptr() };
+        self.things[..self.count].iter().map(there)
     }
 
     /// One of them.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&T> {
-        self.things[..self.count].get(index)?.as_ref()
+        self.iter().nth(index)
+    }
+}
+
+impl<T: Copy + fmt::Debug, const N: usize> fmt::Debug for Few<T, N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
     }
 }

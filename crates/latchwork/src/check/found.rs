@@ -184,19 +184,14 @@ pub(super) fn circle<'f>(members: impl Iterator<Item = (Who<'f>, Option<Held>)>,
                 break;
             }
         }
-        let tasks = finding.tasks;
+        let Finding { tasks, summary, .. } = finding;
         for task in tasks.iter() {
             if let Some(wants) = &task.wants {
-                let _ = write!(
-                    finding.summary,
-                    "{} wants {} -> ",
-                    WhoIs(task),
-                    wants.lock.name
-                );
+                let _ = write!(summary, "{} wants {} -> ", WhoIs(task), wants.lock.name);
             }
         }
         if let Some(first) = tasks.get(0) {
-            let _ = write!(finding.summary, "{}", WhoIs(first));
+            let _ = write!(summary, "{}", WhoIs(first));
         }
         finding.note = Text::new(format_args!(
             "each of these {} tasks waits for what the next one holds, and the last for the first{}",
@@ -238,15 +233,15 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
                 break;
             }
         }
-        let tasks = finding.tasks;
-        let _ = finding.summary.write_str("order ");
+        let Finding { tasks, summary, .. } = finding;
+        let _ = summary.write_str("order ");
         for task in tasks.iter() {
             if let Some(holds) = &task.holds {
-                let _ = write!(finding.summary, "{} -> ", holds.lock.name);
+                let _ = write!(summary, "{} -> ", holds.lock.name);
             }
         }
         if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
-            let _ = write!(finding.summary, "{}", holds.lock.name);
+            let _ = write!(summary, "{}", holds.lock.name);
         }
         finding.note = Text::new(format_args!(
             "{} different tasks, no lock in common around it, and modes that exclude each other",

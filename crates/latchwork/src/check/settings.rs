@@ -40,10 +40,58 @@ static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
 const MOST_SUPPRESSIONS: usize = 4096;
 
-/// The path of the order file, in an arena.
-static ORDER: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-static ORDER_LENGTH: AtomicU32 = AtomicU32::new(0);
-const PATH_BYTES: usize = 4096;
+static JSON_PATH: Path = Path::none();
+static ORDER: Path = Path::none();
+
+/// A path that was given, in an arena; a relative one behind where the program began.
+struct Path {
+    text: AtomicPtr<u8>,
+    length: AtomicU32,
+}
+
+impl Path {
+    const BYTES: usize = 4096;
+
+    const fn none() -> Self {
+        Self {
+            text: AtomicPtr::new(ptr::null_mut()),
+            length: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether there is room for it.
+    fn keep(&self, path: &str) -> bool {
+        let Ok(memory) = memory::arena(Self::BYTES) else {
+            return false;
+        };
+        // SAFETY: a fresh arena of that size, which is this function's alone until its address is stored.
+        let room = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), Self::BYTES) };
+        let directory = match path.starts_with('/') {
+            true => 0,
+            false => look::write_directory(room),
+        };
+        let Some(rest) = room[directory..].get_mut(..path.len()) else {
+            return false;
+        };
+        rest.copy_from_slice(path.as_bytes());
+        let length = directory + path.len();
+        self.length.store(length as u32, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `get`.
+        self.text.store(memory.as_ptr(), Ordering::Release);
+        true
+    }
+
+    fn get(&self) -> Option<&'static str> {
+        let memory = self.text.load(Ordering::Acquire);
+        if memory.is_null() {
+            return None;
+        }
+        let length = self.length.load(Ordering::Relaxed) as usize;
+        // SAFETY: written by `keep`; it stays.
+        let bytes = unsafe { core::slice::from_raw_parts(memory, length) };
+        str::from_utf8(bytes).ok()
+    }
+}
 
 /// Whether a flag is set. Relaxed, here and below: settings are made before they matter.
 #[inline]
@@ -79,12 +127,13 @@ fn apply(word: &str) {
         "fatal" => set(FATAL, true),
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
-        "json" => match look::append_to(value) {
-            Some(descriptor) => JSON.keep(descriptor),
-            None => super::sink::complain(format_args!(
-                "LATCHWORK_CHECK: cannot append findings to {value}"
-            )),
-        },
+        "json" => {
+            if !JSON_PATH.keep(value) || open_json().is_none() {
+                super::sink::complain(format_args!(
+                    "LATCHWORK_CHECK: cannot append findings to {value}"
+                ));
+            }
+        }
         "suppress" => suppress_file(value),
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
@@ -170,35 +219,46 @@ pub(super) fn is_suppressed(id: u64) -> bool {
 }
 
 fn keep_order_path(path: &str) {
-    if path.len() > PATH_BYTES {
-        return super::sink::complain(format_args!(
+    if ORDER.keep(path) {
+        crate::sys::process::at_exit(super::order_file::save_at_exit);
+    } else {
+        super::sink::complain(format_args!(
             "LATCHWORK_CHECK: too long a path for the order of locks"
         ));
-    }
-    if let Ok(memory) = memory::arena(PATH_BYTES) {
-        // SAFETY: a fresh arena of at least that size.
-        unsafe { ptr::copy_nonoverlapping(path.as_ptr(), memory.as_ptr(), path.len()) };
-        ORDER_LENGTH.store(path.len() as u32, Ordering::Relaxed);
-        // Release: pairs with the Acquire in `order_path`.
-        ORDER.store(memory.as_ptr(), Ordering::Release);
-        crate::sys::process::at_exit(super::order_file::save_at_exit);
     }
 }
 
 /// Where the order is to be kept.
 pub(super) fn order_path() -> Option<&'static str> {
-    let memory = ORDER.load(Ordering::Acquire);
-    if memory.is_null() {
-        return None;
-    }
-    let length = ORDER_LENGTH.load(Ordering::Relaxed) as usize;
-    // SAFETY: written by `keep_order_path`, from text; it stays.
-    Some(unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(memory, length)) })
+    ORDER.get()
 }
 
-/// The descriptor that JSON goes to.
+fn open_json() -> Option<u32> {
+    let descriptor = look::append_to(JSON_PATH.get()?)?;
+    for (known, now) in JSON_FILE.iter().zip(look::identity(descriptor)) {
+        known.store(now, Ordering::Relaxed);
+    }
+    JSON.store(descriptor + 1, Ordering::Relaxed);
+    Some(descriptor)
+}
+
+/// The descriptor that JSON goes to; opened anew, if the program has closed it, and may have another file there.
 pub(super) fn json() -> Option<u32> {
-    JSON.get()
+    let known = JSON_FILE
+        .each_ref()
+        .map(|word| word.load(Ordering::Relaxed));
+    let descriptor = JSON.load(Ordering::Relaxed).checked_sub(1)?;
+    if look::identity(descriptor) == known {
+        return Some(descriptor);
+    }
+    let again = open_json();
+    if again.is_none() {
+        JSON.store(0, Ordering::Relaxed);
+        super::sink::complain(format_args!(
+            "LATCHWORK_CHECK: the file for findings was closed, and cannot be opened again: they are written there no more"
+        ));
+    }
+    again
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::board::board;
-use super::few::Few;
 use super::finding::{Confidence, Finding};
 use super::json::Json;
 use super::kept::Kept;
@@ -49,20 +48,15 @@ pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
     let Ok(room) = memory::arena(BYTES) else {
         return complain(format_args!("no memory to report a breach of {rule}"));
     };
-    let finding = room.cast::<Finding>();
-    // SAFETY: a fresh arena, large enough and aligned to a page, which is this function's alone.
+    let finding = room.cast::<Finding>().as_ptr();
+    // Never whole on the stack, which may be a small one.
+    // SAFETY: a fresh arena, large enough and aligned to a page, which is this function's alone. Zeros are a value of
+    // each of its fields: texts and lists that are empty, numbers; or stored before anybody reads them.
     let finding = unsafe {
-        finding.write(Finding {
-            rule,
-            confidence,
-            id: 0,
-            summary: super::few::Text::EMPTY,
-            tasks: Few::EMPTY,
-            released: None,
-            note: super::few::Text::EMPTY,
-            stack: Few::EMPTY,
-        });
-        &mut *finding.as_ptr()
+        (&raw mut (*finding).rule).write(rule);
+        (&raw mut (*finding).confidence).write(confidence);
+        (&raw mut (*finding).released).write(None);
+        &mut *finding
     };
     fill(finding);
     finding.id = words::id_of(finding);

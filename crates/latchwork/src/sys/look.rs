@@ -232,16 +232,19 @@ pub(crate) fn append_to(path: &str) -> Option<u32> {
     Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
 }
 
-/// Where what is kept open is out of a program's way.
-const HIGH: i32 = 900;
-
-/// Another descriptor of what is open there, out of the program's way; `None` if nothing is, or it may not have so many.
-/// It stays open.
-pub(crate) fn duplicate(descriptor: u32) -> Option<u32> {
-    // SAFETY: looked at only, and an error if nothing is open there.
-    let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
-    let high = rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok()?;
-    Some(high.into_raw_fd().cast_unsigned())
+/// Writes the directory that the process is in, and a slash; how many bytes that is, 0 if there is none or no room.
+pub(crate) fn write_directory(room: &mut [u8]) -> usize {
+    // SAFETY: writes within the room, with a 0 behind what it writes.
+    let written = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
+    let length = room.iter().position(|byte| *byte == 0);
+    match length {
+        // What lies outside of the process's root begins otherwise.
+        Some(length) if !written.is_null() && room[0] == b'/' => {
+            room[length] = b'/';
+            length + 1
+        }
+        _ => 0,
+    }
 }
 
 /// Which file is open there: device and inode; zeros if none is.
