@@ -209,7 +209,8 @@ pub(super) fn circle<'f>(members: impl Iterator<Item = (Who<'f>, Option<Held>)>,
 pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
     report(Rule::OneOrder, Confidence::Follows, |finding| {
         let process = own.identity().0;
-        for (edge, thread) in circle.edges() {
+        for (edge, task) in circle.edges() {
+            let thread = edge.thread_of(task);
             let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
             let of = |address: u64, what: u32, site: u64| {
                 let (lock, mode) = unpack(address, what);

@@ -76,8 +76,8 @@ pub(super) struct Edge {
     /// The locks that were held each time, beside.
     gates: [AtomicU64; GATES],
     tasks: [AtomicU32; TASKS],
-    /// How many edges were made of locks that were the same two.
-    pub(super) seen: AtomicU32,
+    /// Their threads.
+    threads: [AtomicU32; TASKS],
     pub(super) held_at: AtomicU64,
     pub(super) wanted_at: AtomicU64,
     /// The two locks, and what they are, when it was made.
@@ -377,7 +377,7 @@ impl New {
         };
         let edge = graph.slot(index);
         let modes = edge.modes.load(Ordering::Relaxed);
-        let me = own.thread.get();
+        let me = own.task.get();
         let tasks = edge.tasks.iter().map(|task| task.load(Ordering::Relaxed));
         modes & self.modes != 0
             && (modes & MANY != 0 || tasks.into_iter().any(|task| task == me))
@@ -423,9 +423,8 @@ impl New {
             }
         }
         is_new |= edge.modes.fetch_or(self.modes, Ordering::Relaxed) & self.modes == 0;
-        is_new |= edge.add_task(own.thread.get());
+        is_new |= edge.add_task(own.task.get(), own.thread.get());
         if known.is_none() {
-            edge.seen.store(1, Ordering::Relaxed);
             let from = graph.node(self.from);
             edge.next
                 .store(from.first.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -439,13 +438,14 @@ impl New {
 
 impl Edge {
     /// Whether the task is a new one.
-    fn add_task(&self, task: u32) -> bool {
+    fn add_task(&self, task: u32, thread: u32) -> bool {
         if self.modes.load(Ordering::Relaxed) & MANY != 0 {
             return false;
         }
-        for place in &self.tasks {
+        for (place, its_thread) in self.tasks.iter().zip(&self.threads) {
             match place.load(Ordering::Relaxed) {
                 0 => {
+                    its_thread.store(thread, Ordering::Relaxed);
                     place.store(task, Ordering::Relaxed);
                     return true;
                 }
@@ -467,6 +467,13 @@ impl Edge {
             .iter()
             .map(|task| task.load(Ordering::Relaxed))
             .filter(|task| *task != 0)
+    }
+
+    /// The thread of a task that has made it; 0: not known.
+    pub(super) fn thread_of(&self, task: u32) -> u32 {
+        let is_it = |place: &AtomicU32| place.load(Ordering::Relaxed) == task;
+        let place = self.tasks.iter().position(is_it).filter(|_| task != 0);
+        place.map_or(0, |place| self.threads[place].load(Ordering::Relaxed))
     }
 
     fn has_many_tasks(&self) -> bool {

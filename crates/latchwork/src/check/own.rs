@@ -14,8 +14,8 @@ use super::board::{self, Board};
 use super::layout::{Entry, MORE, Place};
 use super::settings;
 use super::waits::{self, Wait};
-use crate::atomic::{Ordering, compiler_fence};
-use crate::hook::record::{DEEPER, READS, pack, unpack};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::hook::record::{DEEPER, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
 use crate::sys::{board as sys, clock, scheduling, thread};
@@ -75,6 +75,8 @@ impl Mine {
 /// See the head of this file. Zero is nobody's.
 pub(super) struct Own {
     pub(super) thread: Cell<u32>,
+    /// The thread by a number that no other one of this process gets, nor had its parent's.
+    pub(super) task: Cell<u32>,
     process: Cell<u32>,
     place: Cell<Option<&'static Place>>,
     /// That place's.
@@ -99,6 +101,9 @@ pub(super) struct Own {
 }
 
 const _: () = assert!(size_of::<Own>() <= BYTES);
+
+/// Threads that were watched so far.
+static TASKS: AtomicU32 = AtomicU32::new(0);
 
 /// Stands for a thread for which there was no room.
 const UNWATCHED: NonNull<Own> = NonNull::dangling();
@@ -199,6 +204,7 @@ impl Own {
         };
         own.process.set(thread::process_id());
         own.thread.set(me.tid());
+        own.task.set(TASKS.fetch_add(1, Ordering::Relaxed) + 1);
         own.index.set(index as u32);
         own.place.set(Some(place));
         own.board.set(board);

@@ -102,8 +102,51 @@ fn ring() {
     });
 }
 
+/// Has the next thread get this number, if nobody else comes first and the caller has the right to.
+fn wish_for_number(number: u32) -> bool {
+    let last = (number - 1).to_string();
+    std::fs::write("/proc/sys/kernel/ns_last_pid", last).is_ok()
+}
+
+fn thread_number() -> u32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// Two tasks, of which the later has the number that the earlier had.
+fn two_of_one_number() {
+    let (a, b) = (plain("a"), plain("b"));
+    let run = |name: &str, body: &(dyn Fn() -> u32 + Sync)| {
+        scope(|scope| thread(scope, name, body).join().unwrap())
+    };
+    let first = run("one", &|| {
+        nest((&a, "a"), (&b, "b"));
+        thread_number()
+    });
+    for attempt in 0..1000 {
+        // Without the right, or if somebody else has the number, any two will do.
+        let is_last = attempt == 999 || !wish_for_number(first);
+        let second = run("two", &|| {
+            let number = thread_number();
+            if number == first || is_last {
+                nest((&b, "b"), (&a, "a"));
+            }
+            number
+        });
+        if second == first || is_last {
+            return;
+        }
+    }
+}
+
 fn fault_rows() -> Vec<Row> {
     vec![
+        fault(
+            "two orders of two tasks of one number",
+            Rule::OneOrder,
+            &[("one", "a", "b"), ("two", "b", "a")],
+            two_of_one_number,
+        ),
         fault("circle of forty", Rule::NoDeadlock, ring_tasks(), ring),
         fault(
             "one of three hundred readers is in the way",
