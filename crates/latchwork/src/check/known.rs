@@ -139,6 +139,7 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
 /// A lock is no more.
 pub(super) fn gone(entry: &Entry) {
     entry.what.fetch_or(GONE, Ordering::Relaxed);
+    order::retire(entry.node.swap(0, Ordering::Relaxed));
 }
 
 /// Memory in which there was a lock at some time: a bit for each 64 bytes of a page, by the page's hash. Most that is

@@ -19,6 +19,10 @@
 //! under the one lock only if something about it is new. Then a search goes from B back to A: no order is kept
 //! up for that, since a new edge is rare, and stays known for ever.
 //!
+//! *Bounds:* [`NODES`] classes and locks of their own, and twice [`EDGES`] orders. What locks have left that are no more
+//! is used again when there is no more room (`order/recycle.rs`); if that is too little, further orders are not
+//! checked, which is said once, and counted.
+//!
 //! *Fork:* edges are copied. One that was being entered in that moment by another thread is whole, or not there.
 #![allow(unsafe_code)]
 
@@ -40,6 +44,8 @@ pub(super) const EDGES: usize = 1 << 15;
 /// Nodes that there is room for.
 pub(super) const NODES: usize = 1 << 16;
 
+mod recycle;
+
 const TASKS: usize = 3;
 const GATES: usize = 4;
 
@@ -47,6 +53,8 @@ const GATES: usize = 4;
 const SPLIT: u32 = 1;
 /// The lock is no more, and its edges do not count.
 const RETIRED: u32 = 2;
+/// An [`Edge::key`]: there was an edge, and others that found this place taken stand behind.
+const DROPPED: u64 = u64::MAX;
 /// In [`Edge::modes`]: more tasks than fit have made this edge.
 const MANY: u32 = 1 << 8;
 
@@ -67,7 +75,7 @@ pub(super) struct Node {
 /// See the head of this file.
 #[repr(C, align(64))]
 pub(super) struct Edge {
-    /// Both nodes; 0: free.
+    /// Both nodes; 0: free; [`DROPPED`].
     key: AtomicU64,
     /// The next edge from the same node, + 1.
     next: AtomicU32,
@@ -103,6 +111,10 @@ struct Head {
     searches: AtomicU32,
     /// Edges and nodes that found no room.
     lost: AtomicU32,
+    /// Nodes that are retired, and not free yet.
+    retired: AtomicU32,
+    /// The first node that is free again; each leads to the next by its first edge.
+    free: AtomicU32,
 }
 
 const NODES_AT: usize = 4096;
@@ -150,32 +162,34 @@ impl Graph {
     /// The edge, or the place for it.
     fn find(self, key: u64) -> (Option<usize>, Option<usize>) {
         let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2())) as usize;
+        let mut free = None;
         for index in first..first + 256 {
             // Acquire: pairs with the Release in `enter`.
             match self.slot(index).key.load(Ordering::Acquire) {
-                0 => return (None, Some(index % SLOTS)),
+                0 => return (None, free.or(Some(index % SLOTS))),
                 found if found == key => return (Some(index % SLOTS), None),
+                DROPPED => free = free.or(Some(index % SLOTS)),
                 _ => {}
             }
         }
-        (None, None)
+        (None, free)
     }
 
     /// All edges, for whoever saves them.
     pub(super) fn edges(self) -> impl Iterator<Item = &'static Edge> {
         (0..SLOTS)
             .map(move |index| self.slot(index))
-            .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
+            .filter(|edge| ![0, DROPPED].contains(&edge.key.load(Ordering::Acquire)))
     }
 
     /// A new node. Under the lock.
     fn new_node(self, key: u64, class: u32) -> Option<u32> {
-        let number = self.head().nodes.load(Ordering::Relaxed) + 1;
-        if number as usize >= NODES {
-            self.head().lost.fetch_add(1, Ordering::Relaxed);
-            return None;
+        let mut number = self.head().nodes.load(Ordering::Relaxed) + 1;
+        if (number as usize) < NODES {
+            self.head().nodes.store(number, Ordering::Relaxed);
+        } else {
+            number = self.recycled_node()?;
         }
-        self.head().nodes.store(number, Ordering::Relaxed);
         let node = self.node(number);
         node.class.store(class, Ordering::Relaxed);
         node.key.store(key, Ordering::Relaxed);
@@ -227,8 +241,9 @@ pub(super) fn node_for(key: u64) -> u32 {
 pub(super) fn retire(node: u32) {
     if let Some(graph) = graph(false)
         && graph.node(node).class.load(Ordering::Relaxed) != 0
+        && graph.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed) & RETIRED == 0
     {
-        graph.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed);
+        graph.head().retired.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -385,13 +400,15 @@ impl New {
                 let gate = gate.load(Ordering::Relaxed);
                 gate == 0 || self.gates(own).any(|held| held == gate)
             })
+            // It may have become another edge.
+            && edge.key.load(Ordering::Acquire) == self.key()
     }
 
     /// Enters what is new; whether anything is. Under the lock.
     fn enter(&self, graph: Graph, own: &Own) -> bool {
         let (known, free) = graph.find(self.key());
-        let Some(index) = known.or(free) else {
-            graph.head().lost.fetch_add(1, Ordering::Relaxed);
+        let index = known.or(free);
+        let Some(index) = index.or_else(|| graph.recycled_edge(self.key())) else {
             return false;
         };
         let edge = graph.slot(index);

@@ -12,6 +12,7 @@ use latchwork::mutex::{Mutex, Protocol, WaitWake};
 use latchwork_testkit::{Child, Watchdog};
 use std::mem::MaybeUninit;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::scope;
 use std::time::Duration;
@@ -457,6 +458,55 @@ fn a_report_is_content_with_a_small_stack() {
             two_orders.max(circle) < 56 << 10,
             "{orderly} {two_orders} {circle}"
         );
+    })
+    .succeed();
+}
+
+/// Locks that are nodes of their own come and go, more of them than there is room for.
+#[test]
+fn orders_of_locks_that_are_no_more_leave_room_for_others() {
+    let _watchdog = Watchdog::start("very many locks".into());
+    Child::fork(|| {
+        latchwork::check::set_text(false);
+        static FOUND: AtomicU32 = AtomicU32::new(0);
+        latchwork::check::set_reporter(Some(|_| {
+            FOUND.fetch_add(1, Ordering::Relaxed);
+        }));
+        let site = Site::caller();
+        let exclusive = hook::Mode::Exclusive;
+        let take = |lock: Lock| hook::taken(lock, exclusive, hook::How::Locked, site);
+        let nest = |locks: &[Lock]| {
+            locks.iter().for_each(|lock| take(*lock));
+            for lock in locks.iter().rev() {
+                let _ = hook::releasing(*lock, site);
+            }
+        };
+        let lock = |number: usize| Lock::new((1 << 40) + 64 * number, Kind::Mutex);
+        let made = |number: usize, name: &str| {
+            hook::initialised(lock(number), Some(name), site);
+            lock(number)
+        };
+        let [outer, inner] = [(10, "outer"), (11, "inner")].map(|(at, name)| made(at, name));
+        let [one, other] = [1, 2].map(|number| made(number, "node"));
+        nest(&[one, other]);
+        // Known from now on, whatever comes and goes.
+        nest(&[outer, inner]);
+        for number in 100..80_000 {
+            let node = made(number, "node");
+            nest(&[outer, node, inner]);
+            hook::destroyed(node, site);
+        }
+        assert_eq!(latchwork::check::totals().lost_orders, 0);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 0);
+        let in_turn = |locks: [Lock; 2]| {
+            scope(|scope| scope.spawn(|| nest(&locks)).join().unwrap());
+        };
+        in_turn([inner, outer]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 1);
+        let last = made(100, "node");
+        nest(&[last, one]);
+        in_turn([one, last]);
+        assert_eq!(FOUND.load(Ordering::Relaxed), 2);
     })
     .succeed();
 }
