@@ -17,6 +17,11 @@
 //! such a moment lasts, unless a wait ends by a deadline, which is said. (That of a condition does not: the mutex is
 //! needed after it, too.)
 //!
+//! *Writers in a reader's way* count from when they say that they wait, which is a little before they are counted in
+//! the lock. That misses none. It makes one up only if the writer that the reader has met gives up at its deadline, and
+//! the reader enters, while another one is between the two steps. Where readers are first, a writer is in their way
+//! after some time only: see `waits.rs`.
+//!
 //! *Bounds:* of the tasks that wait, those nearest to the calling one are looked at, [`MOST`] of them.
 //!
 //! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that close a

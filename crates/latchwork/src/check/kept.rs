@@ -26,6 +26,10 @@ impl Kept {
         self.descriptor.store(descriptor + 1, Ordering::Relaxed);
     }
 
+    pub(super) fn forget(&self) {
+        self.descriptor.store(0, Ordering::Relaxed);
+    }
+
     fn descriptor(&self) -> Option<u32> {
         self.descriptor.load(Ordering::Relaxed).checked_sub(1)
     }

@@ -81,6 +81,8 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
             };
             match entered {
                 Ok(()) => return true,
+                // Who could enter by now waits for nobody.
+                Err(_) if report.is_some() && self.try_enter(mode) => return true,
                 Err(_) if report.is_some() => tell::still_waits(),
                 Err(_) => return false,
             }

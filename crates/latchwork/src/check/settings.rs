@@ -235,30 +235,23 @@ pub(super) fn order_path() -> Option<&'static str> {
 
 fn open_json() -> Option<u32> {
     let descriptor = look::append_to(JSON_PATH.get()?)?;
-    for (known, now) in JSON_FILE.iter().zip(look::identity(descriptor)) {
-        known.store(now, Ordering::Relaxed);
-    }
-    JSON.store(descriptor + 1, Ordering::Relaxed);
+    JSON.keep(descriptor);
     Some(descriptor)
 }
 
 /// The descriptor that JSON goes to; opened anew, if the program has closed it, and may have another file there.
 pub(super) fn json() -> Option<u32> {
-    let known = JSON_FILE
-        .each_ref()
-        .map(|word| word.load(Ordering::Relaxed));
-    let descriptor = JSON.load(Ordering::Relaxed).checked_sub(1)?;
-    if look::identity(descriptor) == known {
-        return Some(descriptor);
+    if !JSON.is_set() {
+        return None;
     }
-    let again = open_json();
-    if again.is_none() {
-        JSON.store(0, Ordering::Relaxed);
+    let descriptor = JSON.get().or_else(open_json);
+    if descriptor.is_none() {
+        JSON.forget();
         super::sink::complain(format_args!(
             "LATCHWORK_CHECK: the file for findings was closed, and cannot be opened again: they are written there no more"
         ));
     }
-    again
+    descriptor
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.

@@ -8,13 +8,15 @@
 //! region has recorded for them (of tasks that are not mirrored, or that share the lowest real-time priority): then
 //! what is recorded decides. A thread that is a task of no region counts as what it would be at first.
 
+use super::circle;
 use super::far;
-use super::field::Who;
+use super::field::{Here, Who};
 use super::found::{self, Blocker};
 use super::own::Own;
 use super::settings;
-use crate::atomic::{AtomicBool, Ordering};
-use crate::hook::{Lock, Mode, Site, Traits};
+use crate::atomic::{AtomicBool, Ordering, fence_after_update};
+use crate::hook::record::pack;
+use crate::hook::{Kind, Lock, Mode, Site, Traits};
 use crate::region::{self, wait_record};
 use crate::sys::{clock, look};
 use core::cmp::Reverse;
@@ -60,6 +62,8 @@ pub(super) struct Wait {
     told_long: bool,
     /// Other processes are still to be looked at: see `far.rs`.
     looks_far: bool,
+    /// It is to read where readers come first: as long as no writer starves.
+    may_stand_behind_writers: bool,
 }
 
 /// A task has this priority.
@@ -101,6 +105,9 @@ impl Wait {
             told_inversion: false,
             told_long: false,
             looks_far: lock.is_shared() && !region::contains(lock.address),
+            may_stand_behind_writers: mode == Mode::Shared
+                && lock.kind == Kind::RwLock
+                && !lock.traits.contains(Traits::WRITERS_FIRST),
         };
         let has_priority = || {
             region::own_recorded_priority().is_some_and(|priority| priority < wait_record::LOWEST)
@@ -136,7 +143,8 @@ impl Wait {
             && self.blocker.is_some_and(|blocker| blocker.is_below());
         let inversion = inverted.then(settings::inversion);
         let long = (!self.told_long).then(settings::long_wait);
-        let far = self.looks_far.then_some(far::AFTER);
+        let looks_again = self.looks_far || self.may_stand_behind_writers;
+        let far = looks_again.then_some(far::AFTER);
         let limits = [inversion, long, far].into_iter().flatten();
         let next = limits.filter(|limit| *limit > 0).min()?;
         Some(self.began.saturating_add(next))
@@ -145,6 +153,7 @@ impl Wait {
     /// Says what there is to say at its end; how long it has lasted, in nanoseconds.
     pub(super) fn ends(&mut self, own: &Own) -> u64 {
         self.looks_far = false;
+        self.may_stand_behind_writers = false;
         self.look(own)
     }
 
@@ -170,11 +179,34 @@ impl Wait {
             self.looks_far = false;
             far::look(own);
         }
+        if self.may_stand_behind_writers && lasted >= far::AFTER {
+            self.may_stand_behind_writers = false;
+            stand_behind_writers(own, lock, mode);
+        }
         let limit = settings::long_wait();
         if !self.told_long && limit > 0 && lasted >= limit {
             self.told_long = true;
             found::long_wait(own, lock, mode, site, self.blocker.as_ref(), lasted);
         }
         lasted
+    }
+}
+
+/// One that reads has waited for so long, where readers come first, and cannot enter: if no writer is inside, then
+/// since one has starved. So those that wait are in its way from now on, as the others are to see; a task that reads
+/// already waits for itself by that.
+fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
+    let lock = lock.with(lock.traits.union(Traits::WRITERS_FIRST));
+    own.publish(|record| {
+        // Relaxed: who misses it has looked before this task does.
+        let what = &record.wanted.what;
+        what.fetch_or(pack(lock, mode), Ordering::Relaxed);
+    });
+    fence_after_update();
+    let Some(here) = Here::new(own) else { return };
+    if let Some(me) = here.me(own)
+        && let Some(circle) = circle::look(&&here, me).circle
+    {
+        found::deadlock(&circle);
     }
 }

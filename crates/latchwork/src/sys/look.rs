@@ -224,12 +224,26 @@ pub(crate) fn with_variable<R>(name: &CStr, read: impl FnOnce(&str) -> R) -> Opt
 
 /// Opens a file, to append to; it is made if it is not there. The descriptor stays open.
 pub(crate) fn append_to(path: &str) -> Option<u32> {
-    let path = Path::new(format_args!("{path}")).ok()?;
+    let mut room = [0; libc::PATH_MAX as usize];
+    room.get_mut(..path.len())?.copy_from_slice(path.as_bytes());
+    let path = CStr::from_bytes_until_nul(&room).ok()?;
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
-    let file = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, mode).ok()?;
+    let file = rustix::fs::openat(CWD, path, flags, mode).ok()?;
     let high = rustix::io::fcntl_dupfd_cloexec(&file, HIGH);
     Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
+}
+
+/// Where what is kept open is out of a program's way.
+const HIGH: i32 = 900;
+
+/// Another descriptor of what is open there, out of the program's way; `None` if nothing is, or it may not have so many.
+/// It stays open.
+pub(crate) fn duplicate(descriptor: u32) -> Option<u32> {
+    // SAFETY: looked at only, and an error if nothing is open there.
+    let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
+    let high = rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok()?;
+    Some(high.into_raw_fd().cast_unsigned())
 }
 
 /// Writes the directory that the process is in, and a slash; how many bytes that is, 0 if there is none or no room.

@@ -402,10 +402,8 @@ fn other_rows() -> Vec<Row> {
             }
             let mut key = 0;
             // SAFETY: a place for the key, and a function that stays.
-            assert_eq!(
-                unsafe { libc::pthread_key_create(&raw mut key, Some(release)) },
-                0
-            );
+            let made = unsafe { libc::pthread_key_create(&raw mut key, Some(release)) };
+            assert_eq!(made, 0);
             let body = move || {
                 let _ = LOCK.acquire();
                 // SAFETY: a key, and a value that nobody reads.

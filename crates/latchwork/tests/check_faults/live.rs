@@ -5,10 +5,11 @@ use crate::kinds::{Make, plain};
 use crate::misuse::rwlock;
 use crate::run::{Row, Tasks, fault, thread};
 use crate::{at, each};
-use latchwork::check::{self, Checked, Refused, Refuses, Rule};
+use latchwork::check::{self, Checked, CheckedRwLock, Refused, Refuses, Rule};
 use latchwork::condvar::Condvar;
 use latchwork::mutex::{LockError, Mutex, Protect, Protocol, Robust, WaitWake};
-use latchwork::sharing::Shared;
+use latchwork::rwlock::{RawRwLock, ReadersFirst};
+use latchwork::sharing::{Private, Shared};
 use std::pin::Pin;
 use std::sync::Barrier;
 use std::thread::scope;
@@ -207,6 +208,26 @@ fn single_rows() -> Vec<Row> {
                     let reading = at!("rw", lock.read());
                     thread(scope, "writer", || drop(at!("rw", lock.write())));
                     // Until the writer waits, readers are let in.
+                    while let Some(again) = lock.try_read() {
+                        drop(again);
+                    }
+                    let again = at!("rw", lock.read());
+                    drop((again, reading));
+                });
+            },
+        ),
+        fault(
+            "a reader that reads again behind a writer that starves",
+            Rule::NoDeadlock,
+            &[("reader", "rw", "rw"), ("writer", "", "rw")],
+            || {
+                type Raw = RawRwLock<Private, ReadersFirst>;
+                let raw = Checked::<Raw>::named("rw", Raw::new());
+                let lock = CheckedRwLock::<(), Private, ReadersFirst>::from_raw(raw, ());
+                scope(|scope| {
+                    crate::run::name_thread("reader");
+                    let reading = at!("rw", lock.read());
+                    thread(scope, "writer", || drop(at!("rw", lock.write())));
                     while let Some(again) = lock.try_read() {
                         drop(again);
                     }

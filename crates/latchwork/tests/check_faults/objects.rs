@@ -19,9 +19,11 @@ use std::sync::Barrier;
 use std::thread::scope;
 use std::time::Duration;
 
-/// A region, and a checker that is told of what lies in it.
+/// A region, and a checker that is told of what lies in it. On a busy machine each wait lasts long, of tasks at a ceiling,
+/// too: inversions are looked for where they are planted.
 pub fn region() -> Region {
     check::begin();
+    check::set_inversion(Duration::ZERO);
     RegionOptions::new()
         .max_bytes(4 << 20)
         .create_anonymous()
@@ -460,6 +462,12 @@ fn single_rows() -> Vec<Row> {
 /// Longer than a wait for a task of lower priority may last.
 const LONG: Duration = Duration::from_millis(20);
 
+fn region_with_inversions() -> Region {
+    let region = region();
+    check::set_inversion(Duration::from_millis(1));
+    region
+}
+
 fn set_priority(region: &Region, priority: u8) {
     let me = region.task_id().unwrap();
     let priority = Priority::new(priority).unwrap();
@@ -472,7 +480,7 @@ fn meet(
     [low, high]: [u8; 2],
     meanwhile: impl Fn(&Region, latchwork::region::TaskId),
 ) {
-    let region = region();
+    let region = region_with_inversions();
     let semaphore = BinarySemaphore::create(&region, "s", kind).unwrap();
     set_priority(&region, low);
     at!("s", semaphore.obtain()).unwrap().keep();
@@ -519,7 +527,7 @@ fn inversions() -> Vec<Row> {
             Rule::NoInversion,
             &[("high", "", "a"), ("main", "a", "")],
             || {
-                let region = region();
+                let region = region_with_inversions();
                 let a = plain("a");
                 set_priority(&region, 200);
                 let _ = at!("a", a.acquire());
@@ -538,7 +546,7 @@ fn inversions() -> Vec<Row> {
             &[("high", "", "m"), ("low", "m", "")],
             || {
                 name_thread("high");
-                let region = region();
+                let region = region_with_inversions();
                 let make = || Checked::<WaitWake<Shared>>::named("m", WaitWake::new());
                 let mutex = region.object("mutex", make).unwrap();
                 let ready = CountingSemaphore::create(&region, "ready", 0, Discipline::Fifo);
