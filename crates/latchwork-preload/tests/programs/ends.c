@@ -80,7 +80,7 @@ int main(int count, char **names) {
     if (strcmp(name, "return") == 0) return 3;
     if (strcmp(name, "_exit") == 0) _exit(3);
     if (strcmp(name, "quick_exit") == 0) at_quick_exit(lock_once), quick_exit(3);
-    if (strcmp(name, "pthread_exit") == 0) pthread_detach(pthread_self()), ualarm(20000, 0), pthread_exit(NULL);
+    if (strcmp(name, "pthread_exit") == 0) pthread_detach(pthread_self()), pthread_mutex_unlock(&held), ualarm(20000, 0), pthread_exit(NULL);
     if (strcmp(name, "SIGTERM") == 0) raise(SIGTERM);
     if (strcmp(name, "SIGKILL") == 0) kill(getpid(), SIGKILL);
     if (strcmp(name, "abort") == 0) abort();

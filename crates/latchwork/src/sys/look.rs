@@ -277,7 +277,9 @@ pub(crate) fn close(descriptor: u32) {
 /// Writes all of it, or as much as can be. (A pipe that nobody reads any more is no reason for the program to end by
 /// a signal.)
 pub(crate) fn write(descriptor: u32, bytes: &[u8]) {
-    signals::without_broken_pipe(|| write_all(descriptor, bytes).err() == Some(rustix::io::Errno::PIPE));
+    signals::without_broken_pipe(|| {
+        write_all(descriptor, bytes).err() == Some(rustix::io::Errno::PIPE)
+    });
 }
 
 fn write_all(descriptor: u32, mut bytes: &[u8]) -> Result<()> {
