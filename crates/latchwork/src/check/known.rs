@@ -123,8 +123,12 @@ pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
 fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     let class = if name == 0 { site.0 } else { name };
     entry.name.store(name, Ordering::Relaxed);
-    order::retire(entry.node.load(Ordering::Relaxed));
-    let node = lock.kind.has_owner().then(|| order::node_for(class));
+    let before = entry.node.load(Ordering::Relaxed);
+    order::retire(before);
+    let node = lock
+        .kind
+        .has_owner()
+        .then(|| order::node_for(class, before));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.0, Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);

@@ -232,9 +232,16 @@ pub(super) fn current() -> Option<Graph> {
     graph(false)
 }
 
-/// The node for a lock of a class that is known by `key`. Under the lock.
-pub(super) fn node_for(key: u64) -> u32 {
-    graph(true).and_then(|graph| graph.class(key)).unwrap_or(0)
+/// The node for a lock of a class that is known by `key`. If the one before it at its address, of node `before`, had
+/// one of its own, so has this one from the beginning: threads know their chains by nodes. Under the lock.
+pub(super) fn node_for(key: u64, before: u32) -> u32 {
+    let find = |graph: Graph| {
+        let class = graph.class(key)?;
+        let is_single = graph.node(before).class.load(Ordering::Relaxed) != 0;
+        let own = (is_single && graph.has(class, SPLIT)).then(|| graph.new_node(key, class));
+        own.flatten().or(Some(class))
+    };
+    graph(true).and_then(find).unwrap_or(0)
 }
 
 /// A lock is no more: what was learned of it alone does not count for the next one there.
