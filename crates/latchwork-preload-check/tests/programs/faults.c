@@ -285,6 +285,9 @@ static void fine_freed(void) {
 
 static void fine_reused(void) { in_frame(frame_a, NULL), in_frame(a_frame, NULL); }
 static void fine_reused_rwlock(void) { in_frame(frame_rw_a, NULL), in_frame(a_frame_rw, NULL); }
+static void *take_frame_a(void *x) { return take_both(&((struct frame *)x)->mutex, &a), x; }
+static void *take_a_frame(void *x) { return take_both(&a, &((struct frame *)x)->mutex), x; }
+static void fine_reused_in_one_place(void) { for (int i = 0; i < 4; i++) in_frame(i % 2 ? take_frame_a : take_a_frame, NULL); }
 static void fine_assigned(void) {
     struct frame *heap = calloc(1, sizeof *heap);
     heap->mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER, apart(frame_a, heap);
@@ -310,7 +313,7 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(free_held, "no-free-holding"), CASE(unmap_held, "no-free-holding"),
     CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
-    CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_assigned, ""),
+    CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

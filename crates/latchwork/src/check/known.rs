@@ -2,7 +2,7 @@
 
 use super::board::{self, Board};
 use super::few::Text;
-use super::layout::{Entry, GONE, MADE};
+use super::layout::{Entry, GONE, MADE, REMADE};
 use super::order;
 use super::own::Own;
 use super::tag::Tag;
@@ -116,7 +116,13 @@ fn describe(board: Board, entry: &Entry, lock: Lock, name: Option<&str>, site: S
 /// Another lock is in the place of one that nobody holds. What that was called by its place, it is called. Under the
 /// lock.
 pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
-    settle(entry, lock, entry.name.load(Ordering::Relaxed), site, 0);
+    settle(
+        entry,
+        lock,
+        entry.name.load(Ordering::Relaxed),
+        site,
+        REMADE,
+    );
 }
 
 /// Under the lock; `name` is a key, or 0.

@@ -166,6 +166,8 @@ pub const FOLLOWS: u32 = 1 << 8;
 pub const GONE: u32 = 1 << 24;
 /// It was made by the interface: its initialisation was seen.
 pub const MADE: u32 = 1 << 25;
+/// It was made where another one was, and nobody told: in the order of locks it stands for itself.
+pub const REMADE: u32 = 1 << 26;
 
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
 const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(64));

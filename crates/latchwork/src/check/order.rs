@@ -11,7 +11,7 @@
 //! | too few tasks to have one in each place of the circle | each edge keeps up to three tasks |
 //! | readers, of whom one does not keep the other out | each edge keeps the modes; a circle needs a pair that exclude each other at each lock |
 //! | locks of one class, taken in one order | nodes of their own |
-//! | an address that another lock had before | a node ends with its lock |
+//! | an address that another lock had before | a node ends with its lock; if nobody told, the next has one of its own |
 //!
 //! *Steady state:* nothing is held: nothing is done. A chain of held locks that this thread has had before is
 //! found by its hash in memory of its own; the hash goes by locks and nodes, so that what has become another node, or
@@ -31,7 +31,7 @@ mod search;
 pub(super) use search::Circle;
 
 use super::board;
-use super::layout::Entry;
+use super::layout::{Entry, REMADE};
 use super::own::{CHAINS, Mine, Own};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::hook::record::{READS, pack};
@@ -211,10 +211,18 @@ impl Graph {
         self.node(number).flags.load(Ordering::Relaxed) & flags != 0
     }
 
-    /// Gives a lock a node of its own, if its class is split. Under the lock.
+    /// Whether a lock is to have a node of its own, and has its class's: that is split; or where it is first taken
+    /// says nothing of what it is, as with one that follows others on a stack.
+    fn is_to_be_single(self, entry: &Entry) -> bool {
+        let node = entry.node.load(Ordering::Relaxed);
+        let is_class = node != 0 && self.node(node).class.load(Ordering::Relaxed) == 0;
+        is_class && (self.has(node, SPLIT) || entry.what.load(Ordering::Relaxed) & REMADE != 0)
+    }
+
+    /// Gives a lock a node of its own, if it is to have one. Under the lock.
     fn single_out(self, entry: &Entry) {
-        let class = entry.node.load(Ordering::Relaxed);
-        if class != 0 && self.has(class, SPLIT) {
+        if self.is_to_be_single(entry) {
+            let class = entry.node.load(Ordering::Relaxed);
             let key = self.node(class).key.load(Ordering::Relaxed);
             let own = self.new_node(key, class).unwrap_or(0);
             entry.node.store(own, Ordering::Relaxed);
@@ -238,7 +246,7 @@ pub(super) fn node_for(key: u64, before: u32) -> u32 {
     let find = |graph: Graph| {
         let class = graph.class(key)?;
         let is_single = graph.node(before).class.load(Ordering::Relaxed) != 0;
-        let own = (is_single && graph.has(class, SPLIT)).then(|| graph.new_node(key, class));
+        let own = is_single.then(|| graph.new_node(key, class));
         own.flatten().or(Some(class))
     };
     graph(true).and_then(find).unwrap_or(0)
@@ -320,8 +328,9 @@ fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> 
             continue;
         };
         let nodes = [entry, wanted].map(|entry| entry.node.load(Ordering::Relaxed));
-        let is_split = |node| graph(false).is_some_and(|graph| graph.has(node, SPLIT));
-        if nodes[0] == nodes[1] || nodes.into_iter().any(is_split) {
+        let is_to_be_single =
+            |entry| graph(false).is_some_and(|graph| graph.is_to_be_single(entry));
+        if nodes[0] == nodes[1] || [entry, wanted].into_iter().any(is_to_be_single) {
             board::alone(|_| {
                 let graph = graph(true)?;
                 split(graph, entry, wanted);

@@ -15,6 +15,7 @@
 //! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
 
+use super::kept::Kept;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::{board as memory, look};
 use core::ptr;
@@ -33,11 +34,7 @@ const READ: u32 = 1 << 31;
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
-/// Descriptor + 1.
-static JSON: AtomicU32 = AtomicU32::new(0);
-/// Which file that is: device and inode. A program may close all descriptors, and get the same number for a file of
-/// its own.
-static JSON_FILE: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+static JSON: Kept = Kept::new();
 /// Suppressed IDs, in an arena, as many as fit.
 static SUPPRESSED: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
@@ -130,17 +127,13 @@ fn apply(word: &str) {
         "fatal" => set(FATAL, true),
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
-        "json" => match look::append_to(value) {
-            Some(descriptor) => {
-                for (known, now) in JSON_FILE.iter().zip(look::identity(descriptor)) {
-                    known.store(now, Ordering::Relaxed);
-                }
-                JSON.store(descriptor + 1, Ordering::Relaxed);
+        "json" => {
+            if !JSON_PATH.keep(value) || open_json().is_none() {
+                super::sink::complain(format_args!(
+                    "LATCHWORK_CHECK: cannot append findings to {value}"
+                ));
             }
-            None => super::sink::complain(format_args!(
-                "LATCHWORK_CHECK: cannot append findings to {value}"
-            )),
-        },
+        }
         "suppress" => suppress_file(value),
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
@@ -248,12 +241,17 @@ fn open_json() -> Option<u32> {
 
 /// The descriptor that JSON goes to; opened anew, if the program has closed it, and may have another file there.
 pub(super) fn json() -> Option<u32> {
-    let known = JSON_FILE
-        .each_ref()
-        .map(|word| word.load(Ordering::Relaxed));
-    JSON.load(Ordering::Relaxed)
-        .checked_sub(1)
-        .filter(|descriptor| look::identity(*descriptor) == known)
+    if !JSON.is_set() {
+        return None;
+    }
+    let descriptor = JSON.get().or_else(open_json);
+    if descriptor.is_none() {
+        JSON.forget();
+        super::sink::complain(format_args!(
+            "LATCHWORK_CHECK: the file for findings was closed, and cannot be opened again: they are written there no more"
+        ));
+    }
+    descriptor
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.
