@@ -13,7 +13,7 @@
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
-use latchwork::model::{Lane, SOON, Scene, Sleepers, WakeOrder};
+use latchwork::model::{Fault, Lane, SOON, Scene, Sleepers, WakeOrder};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::negative_twin;
 use latchwork::sharing;
@@ -89,9 +89,12 @@ impl Queue {
                 let ticket = sleepers.register();
                 let there = mine.refill(from);
                 drop(mine);
-                let late = !there && !sleepers.sleep(ticket, deadline);
-                sleepers.leave(ticket);
-                if late {
+                let (in_time, woken) = match there {
+                    true => (true, false),
+                    false => sleepers.sleep(ticket, deadline),
+                };
+                sleepers.leave(ticket, woken);
+                if !in_time {
                     return None;
                 }
                 continue;
@@ -305,8 +308,9 @@ impl Hall {
             state.waits[me] = true;
             let ticket = self.receivers.register();
             drop(state);
-            late = !self.receivers.sleep(ticket, deadline);
-            self.receivers.leave(ticket);
+            let (in_time, woken) = self.receivers.sleep(ticket, deadline);
+            late = !in_time;
+            self.receivers.leave(ticket, woken);
         }
     }
 
@@ -404,6 +408,47 @@ fn a_deletion_ends_all_waits_and_a_broadcast_reaches_whom_it_counts() {
 #[test]
 fn a_broadcast_to_one_who_gives_up_is_counted_truly() {
     Scene::default().explore(Some(4), broadcast_to_one_who_gives_up);
+}
+
+/// One receives one message, the other two; a wake-up for the one may come late, and take the other.
+fn receivers_unlike() {
+    let hall = Hall::new();
+    let one = Hall::receiver(&hall, 0, None);
+    let two = {
+        let hall = Arc::clone(&hall);
+        thread::spawn(move || [(); 2].map(|()| hall.receive(1, None)))
+    };
+    (0..3).for_each(|_| hall.send());
+    assert_eq!(one.join().unwrap(), Got::Message);
+    assert_eq!(two.join().unwrap(), [Got::Message; 2]);
+}
+
+/// The kernel prefers real-time tasks, whoever came first.
+const NEWEST_FIRST: Scene = Scene {
+    spurious: 0,
+    wake_order: WakeOrder::Newest,
+    hands_off: false,
+    naps_end: false,
+    starving: false,
+    fault: None,
+};
+
+#[test]
+fn a_wakeup_that_takes_another_takes_nobodys_registration() {
+    NEWEST_FIRST.explore(Some(3), receivers_unlike);
+}
+
+#[test]
+fn twin_one_who_was_woken_and_leaves_is_found() {
+    let scene = Scene {
+        fault: Some(Fault::QueueLeavesWhenWoken),
+        ..NEWEST_FIRST
+    };
+    scene.must_fail(
+        "twin_one_who_was_woken_and_leaves_is_found",
+        "deadlock",
+        |scene| scene.explore(Some(3), receivers_unlike),
+    );
 }
 
 #[test]

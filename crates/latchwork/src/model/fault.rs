@@ -35,6 +35,8 @@ pub enum Fault {
     QueueTicketStays,
     /// A sleeper of a queue that leaves takes a registration with it that may be another's.
     QueueLeavesForAnother,
+    /// A sleeper of a queue that was woken takes its registration with it, though the wake-up may be another's.
+    QueueLeavesWhenWoken,
     /// A sleeper of a queue may look at the queue before it is seen to be registered.
     QueueSleeperUnordered,
     /// A notifier of a queue may look at the registrations before its change is seen.

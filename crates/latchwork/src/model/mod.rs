@@ -138,14 +138,15 @@ impl Sleepers {
         self.0.notify(most)
     }
 
-    /// Sleeps until the ticket moves; false at the deadline.
-    pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> bool {
-        self.0.sleep(ticket, deadline) != futex::Wait::TimedOut
+    /// Sleeps until the ticket moves; false at the deadline. And whether a notification woke it.
+    pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> (bool, bool) {
+        let (ended, woken) = self.0.sleep(ticket, deadline);
+        (ended != futex::Wait::TimedOut, woken)
     }
 
     /// The sleep is over, or was not begun.
-    pub fn leave(&self, ticket: u32) {
-        self.0.leave(ticket);
+    pub fn leave(&self, ticket: u32, woken: bool) {
+        self.0.leave(ticket, woken);
     }
 }
 
@@ -265,7 +266,7 @@ impl Ring {
             if !over {
                 self.0.watchers().sleep(ticket, None);
             }
-            self.0.watchers().leave(ticket);
+            self.0.watchers().leave(ticket, false);
             if over {
                 return;
             }

@@ -128,15 +128,15 @@ impl<'r> Queue<'r> {
             // Once more: receivers make room under another lock.
             let room = locked.cells.has_room();
             locked.unlock(Wake::NONE);
-            let mut parked = Parked::Again;
+            let (mut parked, mut woken) = (Parked::Again, false);
             if !room {
                 let words = [(senders.word(), ticket)];
                 let object = core::ptr::from_ref(self.cells.core).addr();
                 let _waiting =
                     Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                parked = inner.park(task, &words, deaths, wait.deadline());
+                (parked, woken) = inner.park_told(task, &words, deaths, wait.deadline());
             }
-            senders.leave(ticket);
+            senders.leave(ticket, woken);
             if parked == Parked::TimedOut {
                 return Err(Failure::TimedOut);
             }

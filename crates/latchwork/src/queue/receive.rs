@@ -278,15 +278,19 @@ impl<'r> Queue<'r> {
                     && poll((OFTEN, self.max_message()), turns, || {
                         inbox.given.load(Relaxed) != 0
                     });
+            let mut woken = false;
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];
                 let object = core::ptr::from_ref(self.cells.core).addr();
                 let _waiting =
                     Waiting::begin_at(Kind::Queue, object, wait.deadline().is_some(), site);
-                late = inner.park_in_directive(task, &words, deaths, wait.deadline())
-                    == Parked::TimedOut;
+                let (parked, by_another) =
+                    inner.park_in_directive_told(task, &words, deaths, wait.deadline());
+                late = parked == Parked::TimedOut;
+                // In order, each has a word of its own for what is meant for it alone.
+                woken = by_another && !in_order;
             }
-            receivers.leave(ticket);
+            receivers.leave(ticket, woken);
         }
     }
 

@@ -5,7 +5,7 @@
 //! | half | meaning | changed by |
 //! | --- | --- | --- |
 //! | ticket (high) | what sleepers compare; changes with each notification | +1 by a notifier |
-//! | registered (low) | at least as many as sleep, or are about to | +1 by a sleeper; −n by a notifier, in the step that moves the ticket; −1 by one who leaves while the ticket is his |
+//! | registered (low) | at least as many as sleep, or are about to | +1 by a sleeper; −n by a notifier, in the step that moves the ticket; −1 by one who leaves while the ticket is his, and was not woken |
 //!
 //! Who sleeps and who notifies need not hold the same lock, or any.
 //!
@@ -15,9 +15,12 @@
 //! 2. A notifier first changes what is waited for. Then it takes as many registrations as it is going
 //!    to wake, and moves the ticket on, in one step, and wakes.
 //! 3. The registered are never fewer than the tasks that sleep or are about to with the current or an
-//!    older ticket. They may be more: who was killed leaves its registration behind, and so does who
-//!    leaves for another cause than a notification (deadline, death of a task, signal) after one that was
-//!    another's. Each costs a later notifier one needless system call.
+//!    older ticket, less those whom notifiers are about to wake. They may be more: who was killed leaves its
+//!    registration behind, who is woken for another cause (a task's death), and who leaves by itself (deadline,
+//!    signal) after a notification that was another's. Each costs a later notifier one needless system call.
+//! 4. A wake-up may come late, and take one who has begun to sleep since (the kernel takes the highest priority
+//!    first), in place of one whose registration its notifier has taken. So who was woken leaves its own behind,
+//!    though the ticket is the current one: it stands for that other one, who sleeps on.
 //!
 //! *No wake-up is lost.* Between the registration and the look, and between the change and the look at
 //! the registrations, stands a full barrier (a read-modify-write and what `fence_after_update` adds; the
@@ -26,7 +29,7 @@
 //! that is asleep is taken off the kernel's queue, or one like it; one that is about to sleep is refused.
 //! 3 holds since a notification takes as many registrations as it wakes at most, and releases as many
 //! sleepers, or all that are about to; and since nobody has taken a registration while its ticket is the
-//! current one, so that who leaves with it takes its own. A notification of all (a deletion, a broadcast)
+//! current one, so that who leaves with it, not woken, takes its own. A notification of all (a deletion, a broadcast)
 //! wakes all, and leaves no registration. A notifier, or a woken task, that dies before it did its part is
 //! covered by the region: its death wakes all who sleep there (see `region/park.rs`).
 //!
@@ -37,7 +40,7 @@
 //!
 //! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious
 //! wake-ups, deadlines), with negative twins: the ticket does not move; who leaves takes another's
-//! registration; a single sleeper is skipped; a notification takes two registrations; one of all wakes one;
+//! registration, or its own when it was woken; a single sleeper is skipped; a notification takes two registrations; one of all wakes one;
 //! either barrier is left out.
 
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, fence_after_update, unless_fault};
@@ -84,15 +87,15 @@ impl Sleepers {
         futex::high_word(&self.state)
     }
 
-    /// Sleeps until the ticket moves.
+    /// Sleeps until the ticket moves. Also says whether a notification woke it.
     #[cfg(loom)]
     pub(crate) fn sleep(
         &self,
         ticket: u32,
         deadline: Option<crate::time::Deadline>,
-    ) -> futex::Wait {
+    ) -> (futex::Wait, bool) {
         let expected = state_of(ticket, 0);
-        futex::wait_high(&self.state, expected, u32::MAX, Sharing::Shared, deadline).0
+        futex::wait_high(&self.state, expected, u32::MAX, Sharing::Shared, deadline)
     }
 
     /// Announces a sleep; returns the value to sleep on. The caller is to look once more at what it waits
@@ -111,8 +114,12 @@ impl Sleepers {
         ticket_in(before)
     }
 
-    /// A sleep that was announced is over, or was not begun.
-    pub(crate) fn leave(&self, ticket: u32) {
+    /// A sleep that was announced is over, or was not begun. `woken`: perhaps by a notification.
+    pub(crate) fn leave(&self, ticket: u32, woken: bool) {
+        let stays = unless_fault!(QueueLeavesWhenWoken, woken, false);
+        if unless_fault!(QueueLeavesForAnother, stays, false) {
+            return;
+        }
         let leaving = |state| {
             let is_mine = unless_fault!(QueueLeavesForAnother, ticket_in(state) == ticket, true);
             let registered = registered_in(state).checked_sub(1)?;

@@ -182,7 +182,8 @@ impl Shared {
             }
             let words = [(watchers.word(), ticket), (&self.stop, 0)];
             inner.park(task, &words, deaths, None);
-            watchers.leave(ticket);
+            // All are told at once, and none are registered then.
+            watchers.leave(ticket, false);
         }
         Ok(())
     }
@@ -207,7 +208,7 @@ impl Shared {
             }
             let words = [(watchers.word(), ticket), (&self.stop, 0)];
             inner.park(task, &words, deaths, None);
-            watchers.leave(ticket);
+            watchers.leave(ticket, false);
         }
         Ok(())
     }

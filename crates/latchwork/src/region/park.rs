@@ -55,6 +55,17 @@ impl Inner {
         deaths: u32,
         deadline: Option<Deadline>,
     ) -> Parked {
+        self.park_told(task, words, deaths, deadline).0
+    }
+
+    /// The same. Also says whether a wake-up ended the sleep, be it on one of `words` or for a death.
+    pub(crate) fn park_told(
+        &self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+    ) -> (Parked, bool) {
         debug_assert!(words.len() <= 8);
         let mut waits = [const { futex::WaitWord::new() }; futex::WAIT_MANY_MAX];
         let mut count = 0;
@@ -78,12 +89,12 @@ impl Inner {
             let word = slot.life_word().load(Ordering::Acquire);
             if super::task_table::life_of(word) == Life::Dead {
                 let _ = self.sweep();
-                return Parked::Again;
+                return (Parked::Again, false);
             }
             watch(slot.life_word(), word);
         }
         if self.deaths() != deaths {
-            return Parked::Again;
+            return (Parked::Again, false);
         }
         let limit = if used > room + 1 {
             Some(Deadline::after(RECHECK))
@@ -94,17 +105,19 @@ impl Inner {
             (Some(limit), Some(deadline)) => Some(limit.min(deadline)),
             (limit, deadline) => limit.or(deadline),
         };
-        let ended = futex::wait_many(&waits[..count], until);
+        let (ended, woken) = futex::wait_many_told(&waits[..count], until);
         // Whatever woke us, the kernel's one wake-up for a death may have been ours.
         if self.has_unswept() {
             let _ = self.sweep();
-            return Parked::Again;
+            return (Parked::Again, woken);
         }
-        if ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed) {
+        let late = ended == Wait::TimedOut && deadline.is_some_and(Deadline::has_passed);
+        let parked = if late {
             Parked::TimedOut
         } else {
             Parked::Again
-        }
+        };
+        (parked, woken)
     }
 }
 

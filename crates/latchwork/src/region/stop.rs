@@ -40,11 +40,22 @@ impl Inner {
         deaths: u32,
         deadline: Option<Deadline>,
     ) -> Parked {
+        self.park_in_directive_told(task, words, deaths, deadline).0
+    }
+
+    /// The same, as [`Self::park_told`].
+    pub(crate) fn park_in_directive_told(
+        &self,
+        task: Task<'_>,
+        words: &[(&AtomicU32, u32)],
+        deaths: u32,
+        deadline: Option<Deadline>,
+    ) -> (Parked, bool) {
         if is_requested() {
-            return Parked::TimedOut;
+            return (Parked::TimedOut, false);
         }
-        match self.park(task, words, deaths, deadline) {
-            Parked::Again if is_requested() => Parked::TimedOut,
+        match self.park_told(task, words, deaths, deadline) {
+            (Parked::Again, woken) if is_requested() => (Parked::TimedOut, woken),
             ended => ended,
         }
     }

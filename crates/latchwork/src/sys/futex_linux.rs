@@ -212,13 +212,20 @@ pub(crate) fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
 /// Sleeps while every word holds its expected value. At least one and at most
 /// [`WAIT_MANY_MAX`] words.
 pub(crate) fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
+    wait_many_told(words, deadline).0
+}
+
+/// The same. Also says whether there was a wake-up on one of the words.
+pub(crate) fn wait_many_told(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
     let timeout = deadline.map(timespec);
-    outcome(sys::waitv(
+    let ended = sys::waitv(
         words,
         sys::WaitvFlags::empty(),
         timeout.as_ref(),
         sys::ClockId::Monotonic,
-    ))
+    );
+    let woken = ended.is_ok();
+    (outcome(ended), woken)
 }
 
 /// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own answer to nonsense says so:
