@@ -217,10 +217,9 @@ mod tests {
                 let thread = std::thread::spawn(move || steps(takes, releases, seed));
                 thread.join().expect("the steps")
             };
-            let short = run(
-                |lock, mode, how, site| tell::taken(lock, mode, how, site),
-                |lock, site| assert_ne!(tell::releasing(lock, site), Verdict::NotHeld),
-            );
+            let short = run(tell::taken, |lock, site| {
+                assert_ne!(tell::releasing(lock, site), Verdict::NotHeld)
+            });
             let long = run(tell::taken_slowly, |lock, site| {
                 assert_ne!(tell::releasing_slowly(lock, site), Verdict::NotHeld);
             });
