@@ -218,8 +218,10 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
             };
             let held_what = edge.held_what.load(Ordering::Relaxed);
             let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
-            let name = edge.name();
-            let name = words::clean(crate::hook::record::name_of(&name));
+            let name = match edge.is_by(task) {
+                true => words::clean(crate::hook::record::name_of(&edge.name())),
+                false => words::thread_name(process, thread),
+            };
             let task = TaskText {
                 process,
                 thread,

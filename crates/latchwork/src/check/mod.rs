@@ -65,7 +65,7 @@
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
-//! | order | `order.rs`, `order/search.rs`, `order_file.rs` | edges between classes, and circles of them |
+//! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
 //! | ends of threads | `end.rs` | what is held when all destructors have run |

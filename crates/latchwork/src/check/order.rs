@@ -509,6 +509,11 @@ impl Edge {
         place.map_or(0, |place| self.threads[place].load(Ordering::Relaxed))
     }
 
+    /// Whether a task was the first to make it.
+    pub(super) fn is_by(&self, task: u32) -> bool {
+        self.tasks[0].load(Ordering::Relaxed) == task
+    }
+
     fn has_many_tasks(&self) -> bool {
         self.modes.load(Ordering::Relaxed) & MANY != 0
     }

@@ -148,6 +148,22 @@ fn fault_rows() -> Vec<Row> {
             &[("one", "a", "b"), ("two", "b", "a")],
             two_of_one_number,
         ),
+        fault(
+            "two orders, of which two tasks have taken the first one",
+            Rule::OneOrder,
+            &[("one", "b", "a"), ("two", "a", "b")],
+            || {
+                let [a, b] = ["a", "b"].map(plain);
+                let (a, b) = (&a, &b);
+                scope(|scope| {
+                    let one = on_call(scope, "one");
+                    one(Box::new(|| nest((a, "a"), (b, "b"))));
+                    let two = on_call(scope, "two");
+                    two(Box::new(|| nest((a, "a"), (b, "b"))));
+                    one(Box::new(|| nest((b, "b"), (a, "a"))));
+                });
+            },
+        ),
         fault("circle of forty", Rule::NoDeadlock, ring_tasks(), ring),
         fault(
             "one of three hundred readers is in the way",
