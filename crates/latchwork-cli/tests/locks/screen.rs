@@ -363,6 +363,9 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
             line_with(&list, "misuse") < line_with(&list, "wrong order"),
             "{list}"
         );
+        // No row goes from under the keys.
+        terminal.press(b" ");
+        terminal.until_shown("  stand");
         terminal.press(b"\r");
         terminal.until(|text| {
             text.contains("== latchwork: MISUSE [no-double-unlock]")
@@ -386,7 +389,9 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
         terminal.press(b"q");
         terminal.until_shown("AGO");
         // A row of any pane.
-        terminal.press(b"\x1b1\r");
+        terminal.press(b"\x1b1a");
+        terminal.until_shown("TID");
+        terminal.press(b"\r");
         terminal.until_shown("│ NAME ");
         terminal.press(b"\r");
         terminal.until(|text| !text.contains("│ NAME "));
