@@ -47,6 +47,9 @@ fn sections(
                 Ok(section) => {
                     let before = inside.swap(1, SeqCst);
                     assert!(before == 0 || section.owner_died());
+                    // One waiter spins on each processor, and keeps all others there from coming. First come, first served:
+                    // so nobody waits for more sections than there are processors.
+                    assert!(semaphore.waiting() <= processors.len() as u32);
                     held.push((section, inside));
                 }
                 Err(ObtainError::WouldBlock | ObtainError::TimedOut) => break,
