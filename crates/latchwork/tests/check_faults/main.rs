@@ -7,6 +7,7 @@
 mod bounds;
 mod containers;
 mod harmless;
+mod inversions;
 mod kinds;
 mod live;
 mod lone;
@@ -25,6 +26,7 @@ fn table() -> Vec<Row> {
         order::rows(),
         processes::rows(),
         objects::rows(),
+        inversions::rows(),
         lone::rows(),
         containers::rows(),
         harmless::rows(),
