@@ -67,18 +67,22 @@ pub fn board() {
                 .unwrap();
         }
     }
-    // Each finding is one, whatever else it says.
-    for place in 0..REPORTS {
-        let at = (REPORTS_AT + place * size_of::<Report>()) as u64;
-        let rule = (place as u32 % 18).to_ne_bytes();
-        board.write_all_at(&rule, at + 4).unwrap();
-    }
+    // Each report is one, whatever else it says.
+    let keep_rules = |board: &std::fs::File| {
+        for place in 0..REPORTS {
+            let at = (REPORTS_AT + place * size_of::<Report>()) as u64;
+            let rule = (place as u32 % 18).to_ne_bytes();
+            board.write_all_at(&rule, at + 4).unwrap();
+        }
+    };
+    keep_rules(&board);
     task("scribe", move || {
         loop {
             let mut page = [0; 4096];
             random.fill(&mut page);
             let at = random.usize(PLACES_AT..BYTES - page.len());
             board.write_all_at(&page, at as u64).unwrap();
+            keep_rules(&board);
             std::thread::yield_now();
         }
     });
