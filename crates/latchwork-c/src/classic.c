@@ -35,7 +35,8 @@ rtems_status_code latchwork_rtems_message_queue_receive(rtems_id id, void *buffe
 
 /* ---- tasks ---- */
 
-enum state { WAITS, STARTED, DELETED };
+/* ENDED: its handlers have run; its id is somebody's until the destructors of its thread have run, too. */
+enum state { WAITS, STARTED, DELETED, ENDED };
 
 struct task {
 	struct task *next;
@@ -132,20 +133,38 @@ static void drop(struct task *task)
 		free(task);
 }
 
+/* It stays on the list: who would delete it waits until its id is nobody's. */
 static void forget(void *argument)
 {
-	struct task *task = argument, **place;
+	struct task *task = argument;
 	latchwork_task_stops_by(NULL);
 	me = NULL;
 	lw_mutex_lock(&lock);
-	for (place = &tasks; *place != NULL; place = &(*place)->next)
-		if (*place == task) {
-			*place = task->next;
-			break;
-		}
+	task->state = ENDED;
 	lw_mutex_unlock(&lock);
 	lw_completion_complete_all(&task->ended);
-	drop(task);
+}
+
+static int is_gone(rtems_id id)
+{
+	rtems_task_priority priority;
+	return rtems_task_set_priority(id, RTEMS_CURRENT_PRIORITY, &priority) == RTEMS_INVALID_ID;
+}
+
+/* Tasks that have ended, and whose ids are nobody's, go. Under the lock. */
+static void clear_away(void)
+{
+	struct task **place = &tasks;
+	while (*place != NULL) {
+		struct task *task = *place;
+		if (task->state == ENDED && is_gone(task->id)) {
+			*place = task->next;
+			if (--task->references == 0)
+				free(task);
+		} else {
+			place = &task->next;
+		}
+	}
 }
 
 /* The kernel was told of a priority that is a real-time one to it. Says once if it would not hear of it. */
@@ -246,6 +265,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 	}
 	*id = task->id;
 	lw_mutex_lock(&lock);
+	clear_away();
 	task->next = tasks;
 	tasks = task;
 	lw_mutex_unlock(&lock);
@@ -266,7 +286,7 @@ rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 	}
 	lw_mutex_lock(&lock);
 	for (struct task *task = tasks; task != NULL; task = task->next)
-		if (task->name == name) {
+		if (task->name == name && task->state != ENDED) {
 			*id = task->id;
 			status = RTEMS_SUCCESSFUL;
 		}
@@ -282,7 +302,7 @@ rtems_status_code rtems_task_start(rtems_id id, rtems_task_entry entry_point, rt
 		return RTEMS_INVALID_ADDRESS;
 	lw_mutex_lock(&lock);
 	task = find(id);
-	if (task == NULL)
+	if (task == NULL || task->state == ENDED)
 		status = RTEMS_INVALID_ID;
 	else if (task->state != WAITS)
 		status = RTEMS_INCORRECT_STATE;
@@ -311,7 +331,6 @@ static void drop_it(void *task)
 
 static rtems_status_code wait_for_end(struct task *task)
 {
-	rtems_task_priority priority;
 	unsigned waited = 0, pause = 1;
 	struct timespec end;
 	for (;;) {
@@ -325,7 +344,7 @@ static rtems_status_code wait_for_end(struct task *task)
 		}
 		/* Its handlers and destructors have run, and then the region has let go of it: its id is nobody's. */
 		if (lw_completion_timedwait(&task->ended, &end) == 0) {
-			if (rtems_task_set_priority(task->id, RTEMS_CURRENT_PRIORITY, &priority) == RTEMS_INVALID_ID)
+			if (is_gone(task->id))
 				return RTEMS_SUCCESSFUL;
 			pause = 1;
 			end.tv_sec = 0;
@@ -342,12 +361,12 @@ static rtems_status_code wait_for_end(struct task *task)
 
 rtems_status_code rtems_task_delete(rtems_id id)
 {
-	rtems_status_code status;
-	rtems_task_priority priority;
+	rtems_status_code status, at_end = RTEMS_SUCCESSFUL;
 	struct task *task;
 	if (id == RTEMS_SELF || id == rtems_task_self())
 		rtems_task_exit();
 	lw_mutex_lock(&lock);
+	clear_away();
 	task = find(id);
 	if (task != NULL && task->process != getpid())
 		task = NULL;
@@ -356,6 +375,8 @@ rtems_status_code rtems_task_delete(rtems_id id)
 		if (task->state == WAITS) {
 			task->state = DELETED;
 			lw_completion_complete(&task->started);
+		} else if (task->state == ENDED) {
+			at_end = RTEMS_INVALID_ID;
 		} else {
 			/* Its thread is there: it takes the lock before it ends. */
 			pthread_cancel(task->thread);
@@ -364,14 +385,12 @@ rtems_status_code rtems_task_delete(rtems_id id)
 		}
 	}
 	lw_mutex_unlock(&lock);
-	if (task == NULL) {
-		status = rtems_task_set_priority(id, RTEMS_CURRENT_PRIORITY, &priority);
-		return status == RTEMS_SUCCESSFUL ? RTEMS_NOT_IMPLEMENTED : RTEMS_INVALID_ID;
-	}
+	if (task == NULL)
+		return is_gone(id) ? RTEMS_INVALID_ID : RTEMS_NOT_IMPLEMENTED;
 	pthread_cleanup_push(drop_it, task);
 	status = wait_for_end(task);
 	pthread_cleanup_pop(1);
-	return status;
+	return status == RTEMS_SUCCESSFUL ? at_end : status;
 }
 
 /* ---- time ---- */

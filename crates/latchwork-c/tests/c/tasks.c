@@ -196,6 +196,41 @@ static void who_will_not_be_disturbed_is_told(void)
 	CHECK_IS(got, 1);
 }
 
+#ifdef __cplusplus
+extern "C"
+#endif
+	/* What C++ has the destructors of a thread's variables called by: the last one first. */
+	int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *of_module);
+
+static void end_slowly(void *unused)
+{
+	(void)unused;
+	__atomic_store_n(&got, 2, __ATOMIC_RELAXED);
+	sleep_ms(20);
+	__atomic_store_n(&got, 3, __ATOMIC_RELAXED);
+}
+
+static rtems_task end_by_itself(rtems_task_argument unused)
+{
+	(void)unused;
+	CHECK_IS(__cxa_thread_atexit_impl(end_slowly, NULL, NULL), 0);
+}
+
+/* Its handlers have run, and not yet its destructors: its id is nobody's when the answer comes. */
+static void who_is_about_to_end_is_waited_for(void)
+{
+	rtems_id task, other;
+	__atomic_store_n(&got, 0, __ATOMIC_RELAXED);
+	task = make(40, end_by_itself, 0);
+	while (__atomic_load_n(&got, __ATOMIC_RELAXED) != 2)
+		sleep_ms(1);
+	CHECK_IS(rtems_task_ident(NAME, RTEMS_SEARCH_ALL_NODES, &other), RTEMS_INVALID_NAME);
+	CHECK_IS(rtems_task_start(task, end_by_itself, 0), RTEMS_INVALID_ID);
+	CHECK_IS(rtems_task_delete(task), RTEMS_INVALID_ID);
+	CHECK_IS(__atomic_load_n(&got, __ATOMIC_RELAXED), 3);
+	CHECK_IS(rtems_event_send(task, RTEMS_EVENT_0), RTEMS_INVALID_ID);
+}
+
 static void a_child_of_a_fork_leaves_its_parents_alone(void)
 {
 	rtems_id task = make(40, wait_in, 2), answer;
@@ -389,6 +424,7 @@ int main(void)
 	what_it_owned_is_handed_on();
 	no_token_is_lost();
 	who_will_not_be_disturbed_is_told();
+	who_is_about_to_end_is_waited_for();
 	a_child_of_a_fork_leaves_its_parents_alone();
 	a_waiting_task_is_moved(0);
 	a_waiting_task_is_moved(3);
