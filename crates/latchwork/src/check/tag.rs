@@ -102,10 +102,11 @@ impl Tag {
 
     #[cold]
     fn explain(&self, lock: Lock, site: Site) {
+        let address = self.address.load(Ordering::Relaxed);
         let what = match self.magic.load(Ordering::Relaxed) {
-            LIVE if self.address.load(Ordering::Relaxed) == 0 => {
-                return tell::introduced(lock, self);
-            }
+            LIVE if address == 0 => return tell::introduced(lock, self),
+            // Another task was the first to use it, since the look that led here.
+            LIVE if address == lock.address as u64 => return,
             LIVE => NoLock::Copied,
             0 => NoLock::Zeroed,
             ENDED => NoLock::Ended,
@@ -165,5 +166,30 @@ impl Tag {
         if self.magic.swap(ENDED, Ordering::Relaxed) == LIVE && known {
             tell::destroyed(lock, Site::UNKNOWN);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::check::set_reporter;
+    use core::cell::Cell;
+
+    /// Two use a lock for the first time, and the one that looks why when the other has settled it.
+    #[test]
+    fn who_is_second_at_a_first_use_finds_no_copy() {
+        std::thread_local!(static FOUND: Cell<u32> = const { Cell::new(0) });
+        set_reporter(Some(|_| FOUND.set(FOUND.get() + 1)));
+        let tag = Tag::new("a", Location::caller());
+        let lock = tag.lock(Kind::Mutex, Traits::empty());
+        assert!(tag.settle());
+        tag.explain(lock, Site::UNKNOWN);
+        assert_eq!(FOUND.get(), 0);
+        // It would have been told.
+        tag.address
+            .store(lock.address as u64 + 64, Ordering::Relaxed);
+        tag.explain(lock, Site::UNKNOWN);
+        set_reporter(None);
+        assert_eq!(FOUND.get(), 1);
     }
 }
