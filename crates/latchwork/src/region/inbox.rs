@@ -8,8 +8,9 @@
 //! | address | cell + 1 | it has been given that cell, and need not wait |
 //!
 //! Everything here changes under the lock of the queue's receivers, which orders it: by the task itself, from 0 to
-//! a cell by whoever gives, and from an address to 0 by whoever deletes the queue; but for `urgency`, which whoever changes the task's priority changes at any time, and which
-//! decides nothing but who is served first. `given` is also slept on.
+//! a cell by whoever gives, and from an address to 0 by whoever deletes the queue; but for `urgency`, which whoever
+//! changes the task's priority changes at any time, and which decides nothing but who is served first. `given`
+//! is also slept on.
 //!
 //! *Whose inbox is it?* Who gives has seen the task alive under that lock, and may outlive it: so the slot's next
 //! task goes through that lock of the queue that a dead one waited at before it settles in, and nobody else empties
