@@ -36,6 +36,8 @@ static int wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &kind);
     if (syscall(SYS_futex, &here->ticket, FUTEX_WAIT_BITSET_PRIVATE | FUTEX_CLOCK_REALTIME, waiter.ticket, until, NULL, -1) != 0)
         result = errno;
+    /* So that who cancels it comes before it has returned. */
+    if (fault() == 2) usleep(100000);
     pthread_setcanceltype(kind, NULL);
     pthread_cleanup_pop(0);
     pthread_mutex_lock(mutex);
