@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::mutex::{Mutex, Protect, ProtectFault};
 use latchwork::sharing::Shared;
-use latchwork_testkit::Child;
+use latchwork_testkit::{Child, Page, step};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 mod lock_support;
@@ -213,6 +213,48 @@ fn what_is_still_held_counts_after_a_change_from_outside() {
         drop(higher);
         assert_eq!(now(), OTHER);
         assert_eq!((inside(&high), now()), (fifo(60), OTHER));
+    })
+}
+
+/// Nor does one between a look at the priority and the change of it, which nobody sees.
+#[test]
+fn a_change_from_outside_at_any_instruction_leaves_no_boost() {
+    with_priorities(|trial| {
+        let task = Page::<AtomicU32>::new();
+        let changes = [
+            (OTHER, round_robin(7)),
+            (OTHER, fifo(7)),
+            (fifo(5), OTHER),
+            (round_robin(5), fifo(7)),
+        ];
+        for (own, other) in changes {
+            step::each_standstill(
+                trial,
+                &format!("a higher ceiling and back, made {other:?}"),
+                || (),
+                |(), span| {
+                    own.give(0);
+                    task.store(std::process::id(), Ordering::SeqCst);
+                    let (low, high) = (lock(40), lock(60));
+                    let lower = low.lock().unwrap();
+                    span.run(|| {
+                        drop(high.lock().unwrap());
+                        drop(lower);
+                    });
+                },
+                |()| other.give(task.load(Ordering::SeqCst) as i32),
+                |(), point| {
+                    let end = Now::of(task.load(Ordering::SeqCst) as i32);
+                    // What was not seen is undone, as far as the lock writes it.
+                    let due = [own, other];
+                    assert!(
+                        due.iter().any(|due| due.policy == end.policy)
+                            && due.iter().any(|due| due.priority == end.priority),
+                        "{own:?}, made {other:?} at {point:?}, ended as {end:?}"
+                    );
+                },
+            );
+        }
     })
 }
 

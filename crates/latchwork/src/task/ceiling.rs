@@ -368,14 +368,15 @@ impl Told {
         if boost == self.boost || self.own.is_deadline() {
             return Ok(self);
         }
-        let target = own.max(ceiling);
-        if target == 0 {
-            self.own.apply()?;
-        } else if self.priority() > 0 {
+        if own > 0 {
             // Keeps the policy and the flag.
-            scheduling::set_own_priority(target)?;
+            scheduling::set_own_priority(own.max(ceiling))?;
+        } else if ceiling > 0 {
+            // Both, also where it has a boost: another policy, given since the look, would be kept,
+            // and the boost not be known again.
+            self.own.at(ceiling).apply()?;
         } else {
-            self.own.at(target).apply()?;
+            self.own.apply()?;
         }
         Ok(Self { boost, ..self })
     }
