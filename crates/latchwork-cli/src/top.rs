@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `watch.rs` | looks at the system again and again, in a thread of its own |
 //! | `app.rs` | what is chosen, and what keys change of it |
+//! | `history.rs` | what follows from more than one view |
 //! | `sheet.rs` | rows and columns: sorted, filtered, fitted to a width |
 //! | `panes.rs` | what stands in which pane |
 //! | `draw.rs` | the screen |
@@ -12,6 +13,7 @@
 
 mod app;
 mod draw;
+mod history;
 mod keys;
 mod panes;
 mod sheet;

@@ -7,6 +7,7 @@
 //! (`tests/fast_path.rs` of the library), not for a clock.
 
 mod programs;
+mod run;
 mod servers;
 
 use super::call_overhead::{OneTask, PARKED, Parked};

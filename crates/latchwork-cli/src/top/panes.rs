@@ -1,6 +1,6 @@
 //! What stands in which pane.
 
-use super::app::History;
+use super::history::History;
 use super::sheet::{Column, Sheet, Value};
 use super::watch::View;
 use crate::live::{Kind, Lock, Picture, State, Task};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, geteuid, kill_process};
 
-use super::programs::{Run, Running};
+use super::run::{Run, Running};
 
 /// At a time.
 const CLIENTS: u32 = 8;

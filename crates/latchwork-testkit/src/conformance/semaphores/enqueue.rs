@@ -1,8 +1,7 @@
 //! `score/tq/enqueue-…`: where a task stands that begins to wait, and what its owner inherits.
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
-use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, status};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// In which order the waiters of a semaphore get it, as each holder in turn releases it.

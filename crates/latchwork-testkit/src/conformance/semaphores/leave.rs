@@ -3,8 +3,7 @@
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
 use super::enqueue::Chain;
-use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, status, text_of};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// Lets a member wait for a semaphore until its time is over, and looks meanwhile and after. The time

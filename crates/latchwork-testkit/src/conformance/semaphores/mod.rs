@@ -52,6 +52,9 @@ pub mod attribute {
     pub const NO_WAIT: u32 = 1;
 }
 
+/// No class of semaphores is like that.
+const NOT_CLASSIC: NotApplicable = NotApplicable("NotClassic");
+
 /// What a table calls an answer: "Ok" if it is successful, else one of these.
 fn text_of(answer: u32, others: &[(u32, &str)]) -> String {
     match others.iter().find(|(status, _)| *status == answer) {

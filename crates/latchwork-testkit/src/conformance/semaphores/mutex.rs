@@ -1,8 +1,7 @@
 //! `score/mtx/…`: semaphores with an owner.
 
 use super::crew::{Begun, CALLER, CEILING, Crew, HIGH, LOW, LOWER, Member};
-use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, attribute, status, text_of};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, attribute, status, text_of};
 use crate::conformance::{Combination, NOT_APPLICABLE, NotApplicable, Seen};
 
 /// The class with this protocol; `Other` is none, or inheritance.

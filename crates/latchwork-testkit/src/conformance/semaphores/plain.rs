@@ -1,8 +1,7 @@
 //! `score/sem/…`: semaphores without owner.
 
 use super::crew::{CALLER, Crew, LOW, LOWER};
-use super::sub_actions::NOT_CLASSIC;
-use super::{Class, ClassicSemaphores, Discipline, status, text_of};
+use super::{Class, ClassicSemaphores, Discipline, NOT_CLASSIC, status, text_of};
 use crate::conformance::{Combination, NotApplicable, Seen};
 
 /// The count of a semaphore that has some.

@@ -4,16 +4,15 @@
 //! the class and discipline pass.
 
 use super::crew::{CALLER, Crew};
-use super::{Class, ClassicSemaphores, Discipline, NO_ID, attribute, mutex, plain, status};
+use super::{
+    Class, ClassicSemaphores, Discipline, NO_ID, NOT_CLASSIC, attribute, mutex, plain, status,
+};
 use crate::conformance::{ActionReport, Combination, Driver, NotApplicable, Seen, Table};
 use std::sync::Arc;
 
 /// Runs a combination of a sub-action's table with a semaphore of a class and discipline.
 pub(super) type SubAction<S> =
     fn(&Crew<S>, Class, Discipline, &Combination) -> Result<Seen, NotApplicable>;
-
-/// No class of semaphores is like that.
-pub(super) const NOT_CLASSIC: NotApplicable = NotApplicable("NotClassic");
 
 /// Runs a sub-action's combination with all classes and disciplines that it applies to.
 pub(super) fn each<S: ClassicSemaphores>(
