@@ -7,6 +7,7 @@
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
+    fence,
 };
 
 #[cfg(loom)]
@@ -166,7 +167,7 @@ pub(crate) fn fence_after_update() {
     #[cfg(all(not(loom), target_arch = "x86_64"))]
     compiler_fence(Ordering::SeqCst);
     #[cfg(all(not(loom), not(target_arch = "x86_64")))]
-    core::sync::atomic::fence(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// The sound expression; under loom the unsound one, in a negative twin that injects this fault.

@@ -27,7 +27,7 @@
 //! *Cost:* it runs only before a sleep. *Checked by:* `tests/loom_check.rs` (two and three tasks that close a
 //! circle at the same time; a negative twin), and by the table of planted faults.
 
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::hook::record::{TIMED, unpack};
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 
@@ -247,6 +247,12 @@ impl<T: Copy + PartialEq> Circle<T> {
         }
     }
 
+    /// Whether none of the waits is over yet.
+    pub(crate) fn all_wait<F: Field<Task = T>>(&self, field: &F) -> bool {
+        self.links()
+            .all(|link| field.record(link.task).wanted.waits() == Some(link.epoch))
+    }
+
     /// Looks again at who blocks whom, and then at whether all have waited all the while.
     fn is_confirmed<F: Field<Task = T>>(&self, field: &F) -> bool {
         let next = self.links().skip(1).chain(self.links().take(1));
@@ -255,8 +261,9 @@ impl<T: Copy + PartialEq> Circle<T> {
                 wait.epoch == link.epoch && field.blocks(next.task, link.task, wait.lock, wait.mode)
             })
         });
-        let waits = |link: Link<T>| field.record(link.task).wanted.waits() == Some(link.epoch);
-        block && self.links().all(waits)
+        // Before the looks at the epochs: those are the last.
+        fence(Ordering::Acquire);
+        block && self.all_wait(field)
     }
 }
 

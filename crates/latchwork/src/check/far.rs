@@ -14,9 +14,10 @@
 
 use super::circle::{self, Circle, Field};
 use super::field::Who;
+use super::foreign;
+use super::found::{self, Member};
 use super::layout::{Header, PLACES, PLACES_AT, Place};
 use super::own::Own;
-use super::{foreign, found};
 use crate::atomic::Ordering;
 use crate::hook::{Held, Lock, Mode, TaskRecord, Traits};
 use crate::sys::inspect::{self, Memory};
@@ -200,8 +201,12 @@ pub(super) fn look(own: &Own) {
         let needed = previous
             .replace(link.task)
             .and_then(|task| last.0[task].needs());
-        let held = needed.and_then(|(lock, _)| last.0[link.task].held(lock));
-        Some((last.0[link.task].who()?, held))
+        let who = last.0[link.task].who()?;
+        Some(Member {
+            who,
+            wants: who.record.view().wants,
+            holds: needed.and_then(|(lock, _)| last.0[link.task].held(lock)),
+        })
     });
     found::circle(tasks, circle.ends());
 }

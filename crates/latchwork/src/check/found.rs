@@ -2,15 +2,15 @@
 
 use super::circle::{Circle, Link};
 use super::few::Text;
-use super::field::Who;
-use super::finding::{Confidence, Finding, TaskText, Use};
+use super::field::{Here, Who};
+use super::finding::{Confidence, Finding, TASKS, TaskText, Use};
 use super::order;
 use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::sink::report;
 use super::waits::Rank;
 use super::words;
-use crate::atomic::Ordering;
+use crate::atomic::{Ordering, fence};
 use crate::hook::record::unpack;
 use crate::hook::{Held, Lock, Mode, Site};
 use core::fmt::{self, Write};
@@ -161,23 +161,42 @@ const fn seen_unless(timed: bool) -> Confidence {
     }
 }
 
-/// Tasks wait for each other.
-pub(super) fn deadlock(circle: &Circle<Who<'_>>) {
-    let mut previous = circle.links().last().map(|link| link.task);
-    let tasks = circle.links().map(|Link { task: who, .. }| {
-        let before = previous.replace(who);
-        let needed = before.and_then(|before| before.record.view().needs());
-        (who, needed.and_then(|needed| who.held(needed)))
-    });
-    self::circle(tasks, circle.ends());
+/// One of those that wait for each other: what it wants, and what it holds of what the one before it wants.
+#[derive(Clone, Copy)]
+pub(super) struct Member<'f> {
+    pub(super) who: Who<'f>,
+    pub(super) wants: Option<Held>,
+    pub(super) holds: Option<Held>,
 }
 
-/// The same, each task with what it holds of what the one before it waits for. `ends`: at a deadline.
-pub(super) fn circle<'f>(members: impl Iterator<Item = (Who<'f>, Option<Held>)>, ends: bool) {
+/// Tasks wait for each other.
+///
+/// Unless one of them has moved on since that was found: it was refused, and has told of it, or its deadline has
+/// passed. What is told was read while they all waited.
+pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
+    let mut members = [None; TASKS];
+    let mut previous = circle.links().last().map(|link| link.task.record.view());
+    for (member, Link { task: who, .. }) in members.iter_mut().zip(circle.links()) {
+        let view = who.record.view();
+        let wants = view.wants;
+        let needed = previous.replace(view).and_then(|before| before.needs());
+        let holds = needed.and_then(|needed| who.held(needed));
+        *member = Some(Member { who, wants, holds });
+    }
+    fence(Ordering::Acquire);
+    if circle.all_wait(&field) {
+        self::circle(members.into_iter().flatten(), circle.ends());
+    }
+}
+
+/// The same of those that are known as they were. `ends`: at a deadline.
+pub(super) fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool) {
     report(Rule::NoDeadlock, seen_unless(ends), |finding| {
-        for (who, held) in members {
+        for Member { who, wants, holds } in members {
+            let told = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {
-                holds: held.map(|held| words::use_of_held(who.process, &held)),
+                wants: wants.map(told),
+                holds: holds.map(told),
                 ..words::task(who)
             };
             if !finding.tasks.push(task) {
@@ -360,5 +379,54 @@ impl Blocker {
             wants: None,
             does: words::doing(self.process, self.thread),
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::{sink, tell};
+    use super::*;
+    use crate::hook::{How, Kind};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread::scope;
+
+    /// What was told, and how much of it of tasks that had moved on.
+    static TOLD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+    /// Two tasks close a circle at the same time, and one is refused as the other tells of it.
+    #[test]
+    fn what_is_told_of_a_circle_was_so() {
+        let locks = [0x5000, 0x6000].map(|address| Lock::new(address, Kind::Mutex));
+        sink::set_reporter(Some(|finding| {
+            let is_whole = |task: &TaskText| task.wants.is_some() && task.holds.is_some();
+            if finding.rule == Rule::NoDeadlock {
+                TOLD[usize::from(!finding.tasks.iter().all(is_whole))].fetch_add(1, SeqCst);
+            }
+        }));
+        let all = Barrier::new(2);
+        let task = |mine: Lock, theirs: Lock| {
+            let at = Site::from_return_address(mine.address);
+            for round in 0..2_000 {
+                tell::taken(mine, Mode::Exclusive, How::Locked, at);
+                all.wait();
+                let _ = tell::wants(theirs, Mode::Exclusive, false, at);
+                if round == 0 {
+                    all.wait();
+                }
+                tell::gave_up(theirs);
+                let _ = tell::releasing(mine, at);
+                all.wait();
+                sink::forget_reported();
+            }
+        };
+        scope(|scope| {
+            scope.spawn(|| task(locks[0], locks[1]));
+            task(locks[1], locks[0]);
+        });
+        sink::set_reporter(None);
+        let [whole, mixed] = TOLD.each_ref().map(|count| count.load(SeqCst));
+        assert!(whole > 0);
+        assert_eq!(mixed, 0, "of {whole}");
     }
 }

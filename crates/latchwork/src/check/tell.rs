@@ -141,7 +141,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     let wrong_order = order::note(&own, lock, entry, mode, site);
     match look.circle {
         Some(circle) => {
-            found::deadlock(&circle);
+            found::deadlock(&here, &circle);
             if circle.ends() {
                 Verdict::Go
             } else {

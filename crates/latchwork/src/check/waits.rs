@@ -207,6 +207,6 @@ fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
     if let Some(me) = here.me(own)
         && let Some(circle) = circle::look(&&here, me).circle
     {
-        found::deadlock(&circle);
+        found::deadlock(&here, &circle);
     }
 }
