@@ -44,8 +44,13 @@ pub(crate) fn take(
         return tried;
     }
     if tried != libc::EBUSY {
-        // Whatever is wrong, the program's own call says it.
-        return wait();
+        // Whatever is wrong, the program's own call says it; or takes the lock, as that of one with a ceiling that is the
+        // process's first.
+        let result = wait();
+        if is_taken(result) {
+            taken(lock, mode, How::Locked, site(at));
+        }
+        return result;
     }
     take_waiting(lock, mode, timed, at, wait)
 }

@@ -67,6 +67,12 @@ fn the_smallest_stack_is_large_enough() {
 }
 
 #[test]
+fn what_a_first_attempt_fails_to_take_and_the_call_then_takes_is_held() {
+    let found = findings("ceiling", None, "");
+    assert!(found.is_empty(), "{found}");
+}
+
+#[test]
 fn findings_go_to_no_file_of_the_programs() {
     goes_well("closed", None);
 }
