@@ -190,12 +190,12 @@ static inline void lw__mutex_init(struct mutex *mutex, const char *name, LW__PLA
 	mutex_debug_init(&mutex->lw_mutex, name, 0, file, line);
 }
 #else
-static inline void lw__mutex_lock(struct mutex *mutex, LW__PLACE)
+static inline LW_UNCHECKED void lw__mutex_lock(struct mutex *mutex, LW__PLACE)
 {
 	(void)file, (void)line;
 	(void)(lw_mutex_lock)(&mutex->lw_mutex);
 }
-static inline void lw__mutex_unlock(struct mutex *mutex, LW__PLACE)
+static inline LW_UNCHECKED void lw__mutex_unlock(struct mutex *mutex, LW__PLACE)
 {
 	(void)file, (void)line;
 	(void)(lw_mutex_unlock)(&mutex->lw_mutex);

@@ -268,7 +268,7 @@ fn the_headers_compile_by_themselves_in_every_standard() {
 /// Clang sees a lock that is not released; sparse sees an imbalance.
 #[test]
 fn static_analysis_finds_what_is_planted() {
-    let text = "#include \"latchwork.h\"\nstatic LW_DEFINE_MUTEX(lock);\nstatic int data LW_GUARDED_BY(lock);\n\
+    let text = "#include \"latchwork.h\"\n#include \"migrate.h\"\nstatic LW_DEFINE_MUTEX(lock);\nstatic int data LW_GUARDED_BY(lock);\n\
         int good(void);\nint good(void) { int seen; lw_mutex_lock(&lock); seen = data; lw_mutex_unlock(&lock); return seen; }\n\
         int tried(void);\nint tried(void) { if (lw_mutex_trylock(&lock) == 0) { data++; lw_mutex_unlock(&lock); } return 0; }\n";
     let bad = "int bad(void);\nint bad(void) { return data; }\n\
