@@ -159,6 +159,20 @@ fn calls_answer_right_at_their_edges() {
     check("corners.cpp", &[GPP, CLANGPP], &shadow, "cornered");
 }
 
+#[test]
+fn what_one_copy_of_the_library_has_taken_another_one_releases() {
+    if !GCC_OPTIMISED.is_there() {
+        return;
+    }
+    // A program and its plug-in may each bring one.
+    let second = scratch().join("second.so");
+    std::fs::copy(installed().join("lib/liblatchwork.so"), &second).unwrap();
+    let options = ["-D_GNU_SOURCE", "-Wno-pedantic", "-ldl"];
+    let mut program = Command::new(compile(&source("twice.c"), GCC_OPTIMISED, &options));
+    program.arg(&second);
+    assert_eq!(run(program).trim(), "twice");
+}
+
 /// What a compiler says of a few lines that it must refuse.
 fn refused(how: How, text: &str) -> String {
     let file = scratch().join(format!("refused-{}.c", how.compiler));

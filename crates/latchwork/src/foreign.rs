@@ -393,8 +393,9 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     }
 
     fn is_owned_by_me(&self) -> bool {
-        let me = Me::whoever().tid();
-        me != 0 && self.owner() == Some(me)
+        // Also where it was taken through another copy of this library, and this one knows nothing of the thread yet.
+        self.owner()
+            .is_some_and(|owner| Me::get().is_ok_and(|me| me.tid() == owner))
     }
 
     fn free_unlinked(&self, before: usize) {

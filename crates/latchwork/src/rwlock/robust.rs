@@ -543,8 +543,11 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     /// Releases what the calling task has of it; whether it has anything. A lock that is torn is given
     /// up.
     pub(crate) fn leave(&self) -> bool {
-        let me = Me::whoever().tid();
-        let is_mine = |owner| me != 0 && owner == Some(me);
+        // Known from now on, if it was taken through another copy of this library.
+        let Ok(me) = Me::get().map(Me::tid) else {
+            return false;
+        };
+        let is_mine = |owner| owner == Some(me);
         if is_mine(self.raw.gate.owner()) {
             // SAFETY: the gate is this task's.
             unsafe {
@@ -570,9 +573,9 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
 
     /// Declares the data whole; false unless the calling task was told that it is not.
     pub(crate) fn declare_whole(&self) -> bool {
-        let me = Me::whoever().tid();
         let gate = &self.raw.gate;
-        let told = me != 0 && gate.owner() == Some(me) && gate.is_told_of_a_death();
+        let told = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()))
+            && gate.is_told_of_a_death();
         if told {
             // `writing` stays.
             gate.mark_consistent();
