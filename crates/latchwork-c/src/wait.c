@@ -53,7 +53,7 @@ static int read_time(int clock, const struct timespec *time, uint64_t *deadline)
 		clock_gettime(CLOCK_REALTIME, &real);
 		clock_gettime(CLOCK_MONOTONIC, &monotonic);
 		if (__builtin_add_overflow(seconds, monotonic.tv_sec - real.tv_sec, &seconds))
-			seconds = INT64_MAX;
+			seconds = time->tv_sec < 0 ? -1 : INT64_MAX;
 		nanoseconds += monotonic.tv_nsec - real.tv_nsec;
 	}
 	if (seconds < 0)

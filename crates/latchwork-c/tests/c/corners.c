@@ -34,6 +34,38 @@ static void told_of_a_death_whatever_the_time(void)
 	CHECK_IS(lw_rwlock_timedwrlock((lw_robust_rwlock_t *)NULL, &none), EINVAL);
 }
 
+/* However long ago, on either clock. */
+static void a_time_before_all_times_has_passed(void)
+{
+	struct timespec ages_ago = {INT64_MIN, 999999999};
+	lw_mutex_t mutex = LW_MUTEX_INITIALIZER;
+	lw_sem_t sem = LW_SEM_INITIALIZER(0);
+	CHECK_IS(lw_mutex_lock(&mutex), 0);
+	CHECK_IS(lw_mutex_clocklock(&mutex, CLOCK_MONOTONIC, &ages_ago), ETIMEDOUT);
+	CHECK_IS(lw_mutex_clocklock(&mutex, CLOCK_REALTIME, &ages_ago), ETIMEDOUT);
+	CHECK_IS(lw_sem_clockwait(&sem, CLOCK_REALTIME, &ages_ago), ETIMEDOUT);
+}
+
+/* What is wrong is in the answer, and nothing in errno. */
+static void a_wait_leaves_errno_alone(void)
+{
+	lw_rwlock_t lock = LW_RWLOCK_INITIALIZER;
+	lw_mutex_t mutex = LW_MUTEX_INITIALIZER;
+	lw_pi_mutex_t inheriting = LW_PI_MUTEX_INITIALIZER;
+	lw_cond_t cond = LW_COND_INITIALIZER;
+	struct timespec soon;
+	CHECK_IS(lw_rwlock_wrlock(&lock), 0);
+	CHECK_IS(lw_mutex_lock(&mutex), 0);
+	CHECK_IS(lw_mutex_lock(&inheriting), 0);
+	errno = 42;
+	soon = in_ms(CLOCK_MONOTONIC, 1);
+	CHECK_IS(lw_rwlock_timedrdlock(&lock, &soon), ETIMEDOUT);
+	CHECK_IS(lw_rwlock_timedwrlock(&lock, &soon), ETIMEDOUT);
+	CHECK_IS(lw_mutex_timedlock(&mutex, &soon), ETIMEDOUT);
+	CHECK_IS(lw_cond_timedwait(&cond, &inheriting, &soon), ETIMEDOUT);
+	CHECK_IS(errno, 42);
+}
+
 static int asked;
 
 static int asked_clock(void)
@@ -140,6 +172,8 @@ static void one_of_many_initialisations_is_the_first(void)
 int main(void)
 {
 	told_of_a_death_whatever_the_time();
+	a_time_before_all_times_has_passed();
+	a_wait_leaves_errno_alone();
 	arguments_are_evaluated_once();
 	a_look_needs_nothing_that_can_be_changed();
 	a_second_has_as_many_jiffies_as_it_lasts_milliseconds();

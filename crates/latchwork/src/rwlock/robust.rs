@@ -574,8 +574,8 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
     /// Declares the data whole; false unless the calling task was told that it is not.
     pub(crate) fn declare_whole(&self) -> bool {
         let gate = &self.raw.gate;
-        let told = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()))
-            && gate.is_told_of_a_death();
+        let told =
+            Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_told_of_a_death();
         if told {
             // `writing` stays.
             gate.mark_consistent();

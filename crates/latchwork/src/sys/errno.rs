@@ -1,4 +1,5 @@
 //! What libc says of the call that failed.
+#![allow(unsafe_code)]
 
 use rustix::io::Errno;
 
@@ -15,5 +16,18 @@ pub(super) fn done(result: impl Into<i64>) -> Result<(), Errno> {
         Ok(())
     } else {
         Err(last_error())
+    }
+}
+
+/// Makes calls that leave `errno` as it was: a lock says in its answer what it has to say.
+#[inline(always)]
+pub(super) fn keeping<R>(calls: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's.
+    unsafe {
+        let errno = libc::__errno_location();
+        let before = *errno;
+        let result = calls();
+        *errno = before;
+        result
     }
 }

@@ -6,7 +6,7 @@
 //! answers a stale address with an error or a spurious wake-up, both harmless.
 #![allow(unsafe_code)]
 
-use super::errno::last_error;
+use super::errno::{keeping, last_error};
 use super::futex::{Sharing, Wait};
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::time::Deadline;
@@ -78,23 +78,21 @@ pub(super) unsafe fn call(
     };
     // The kernel reads the counts as signed numbers.
     let [count, others] = [count, others].map(|count| count.min(i32::MAX as u32));
-    // SAFETY: by the caller's contract; `errno` is the calling thread's.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let result = libc::syscall(
-            libc::SYS_futex,
-            word,
-            operation | private,
-            count,
-            others as usize,
-            target,
-            last,
-        );
-        let result = usize::try_from(result).map_err(|_| last_error());
-        *errno = before;
-        result
-    }
+    keeping(|| {
+        // SAFETY: by the caller's contract.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word,
+                operation | private,
+                count,
+                others as usize,
+                target,
+                last,
+            )
+        };
+        usize::try_from(result).map_err(|_| last_error())
+    })
 }
 
 /// Wakes at most `count` tasks that sleep on `word`; returns how many.
@@ -133,22 +131,25 @@ pub(crate) fn wait_high(
         Sharing::Shared => 0,
     };
     let timeout = deadline.map(timespec);
-    // SAFETY: the kernel reads half of an atomic, and the timeout.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            high_half(word),
-            libc::FUTEX_WAIT_BITSET | private,
-            (expected >> 32) as u32,
-            timeout.as_ref().map_or(ptr::null(), ptr::from_ref),
-            ptr::null::<u8>(),
-            mask,
-        )
-    };
-    if result == 0 {
-        return (Wait::Again, true);
-    }
-    (outcome(Err::<(), _>(last_error())), false)
+    keeping(|| {
+        // SAFETY: the kernel reads half of an atomic, and the timeout.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                high_half(word),
+                libc::FUTEX_WAIT_BITSET | private,
+                (expected >> 32) as u32,
+                timeout.as_ref().map_or(ptr::null(), ptr::from_ref),
+                ptr::null::<u8>(),
+                mask,
+            )
+        };
+        if result == 0 {
+            (Wait::Again, true)
+        } else {
+            (outcome(Err::<(), _>(last_error())), false)
+        }
+    })
 }
 
 /// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns how

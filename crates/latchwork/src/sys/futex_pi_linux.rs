@@ -111,7 +111,9 @@ pub(crate) fn can_requeue() -> bool {
             let can = is_good(rustix::system::uname().release().to_bytes())
                 && [libc::FUTEX_WAIT_REQUEUE_PI, libc::FUTEX_CMP_REQUEUE_PI]
                     .iter()
-                    .all(|operation| super::probe::futex_operation(*operation).is_ok());
+                    .all(|operation| {
+                        super::errno::keeping(|| super::probe::futex_operation(*operation)).is_ok()
+                    });
             REQUEUES.store(if can { ALWAYS } else { NEVER }, Ordering::Relaxed);
             can
         }
