@@ -361,7 +361,9 @@ static rtems_status_code wait_for_end(struct task *task)
 
 rtems_status_code rtems_task_delete(rtems_id id)
 {
-	rtems_status_code status, at_end = RTEMS_SUCCESSFUL;
+	rtems_status_code status;
+	/* Volatile: to push a cleanup may be to call setjmp(). */
+	volatile rtems_status_code at_end = RTEMS_SUCCESSFUL;
 	struct task *task;
 	if (id == RTEMS_SELF || id == rtems_task_self())
 		rtems_task_exit();
