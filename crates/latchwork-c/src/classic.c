@@ -229,7 +229,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 	pthread_attr_t attributes;
 	pthread_t thread;
 	rtems_status_code status;
-	int error;
+	int error, cancels;
 
 	(void)initial_modes, (void)attribute_set;
 	if (name == 0)
@@ -257,7 +257,10 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		free(task);
 		return RTEMS_UNSATISFIED;
 	}
+	/* It does not wait for long, and who is deleted in it would leave a task behind that nobody knows. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	lw_completion_wait(&task->ready);
+	pthread_setcancelstate(cancels, NULL);
 	if (task->status != RTEMS_SUCCESSFUL) {
 		status = task->status;
 		drop(task);

@@ -231,6 +231,27 @@ static void who_is_about_to_end_is_waited_for(void)
 	CHECK_IS(rtems_event_send(task, RTEMS_EVENT_0), RTEMS_INVALID_ID);
 }
 
+static void *create_at_the_end(void *created)
+{
+	rtems_id id;
+	pthread_cancel(pthread_self());
+	*(rtems_status_code *)created =
+		rtems_task_create(rtems_build_name('L', 'A', 'S', 'T'), 3, 0, RTEMS_DEFAULT_MODES, RTEMS_DEFAULT_ATTRIBUTES, &id);
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Otherwise it would wait to be started, and nobody knew it. */
+static void who_is_ended_as_it_creates_a_task_leaves_one_that_is_known(void)
+{
+	rtems_status_code created = RTEMS_INTERNAL_ERROR;
+	rtems_id id;
+	CHECK(join(start(create_at_the_end, &created)) == PTHREAD_CANCELED);
+	CHECK_IS(created, RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_task_ident(rtems_build_name('L', 'A', 'S', 'T'), RTEMS_SEARCH_ALL_NODES, &id), RTEMS_SUCCESSFUL);
+	CHECK_IS(rtems_task_delete(id), RTEMS_SUCCESSFUL);
+}
+
 static void a_child_of_a_fork_leaves_its_parents_alone(void)
 {
 	rtems_id task = make(40, wait_in, 2), answer;
@@ -425,6 +446,7 @@ int main(void)
 	no_token_is_lost();
 	who_will_not_be_disturbed_is_told();
 	who_is_about_to_end_is_waited_for();
+	who_is_ended_as_it_creates_a_task_leaves_one_that_is_known();
 	a_child_of_a_fork_leaves_its_parents_alone();
 	a_waiting_task_is_moved(0);
 	a_waiting_task_is_moved(3);
