@@ -99,7 +99,9 @@ struct timespec after(std::chrono::duration<Rep, Period> time)
 template <class Clock, class Duration>
 struct timespec at(std::chrono::time_point<Clock, Duration> time)
 {
-	return after(time - Clock::now());
+	const auto now = Clock::now();
+	/* A difference may be more than there is room for. */
+	return time <= now ? at(std::chrono::steady_clock::time_point()) : after(time - now);
 }
 
 } // namespace detail

@@ -22,6 +22,7 @@ int main()
 		CHECK(!changed.wait_for(held, -for_ever, is_told));
 		CHECK(!changed.wait_until(held, std::chrono::system_clock::now() + 1ms, is_told));
 		CHECK(!changed.wait_until(held, std::chrono::steady_clock::time_point::min(), is_told));
+		CHECK(!changed.wait_until(held, std::chrono::system_clock::time_point::min(), is_told));
 		CHECK(changed.wait_for(held, -1s) == std::cv_status::timeout);
 	}
 	// None of these ends by its time.
