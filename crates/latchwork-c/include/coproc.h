@@ -88,7 +88,8 @@ const char *coproc_failed_attribute(void);
 
 /*
  * Ends what coproc_init() began: each coproc of the calling process that still runs gets SIGTERM, and SIGKILL a
- * second later, and is joined; the server process ends. The shared memory stays. No other process is touched.
+ * second later, and is joined; the server process ends. The shared memory stays. No other process is touched. EPERM:
+ * the calling process is a fork of the one that began it.
  */
 int coproc_exit(void);
 
@@ -100,7 +101,7 @@ void coproc_free(void *ptr);
 
 /*
  * Waits for the coproc's end. The status is one for WIFEXITED(), WEXITSTATUS(), WTERMSIG() ...; NULL if it does
- * not matter. ECHILD: no such coproc, or it was joined before, or is detached.
+ * not matter. ECHILD: no such coproc of the calling process, or it was joined before, or is detached.
  */
 int coproc_join(pid_t pid, int *status);
 

@@ -59,6 +59,8 @@ type Start = unsafe extern "C" fn(*mut c_void) -> c_int;
 
 /// What a process knows of its coprocs.
 struct State {
+    /// Whose coprocs these are: the child of a fork has a copy of this.
+    process: u32,
     region: Region,
     /// Made by `coproc_init`; in a coproc, when it first starts one.
     runtime: Mutex<Option<Coprocs>>,
@@ -81,6 +83,7 @@ fn state() -> Option<&'static State> {
 
 fn install(region: Region, runtime: Option<Coprocs>) {
     let state = Box::leak(Box::new(State {
+        process: std::process::id(),
         region,
         runtime: Mutex::new(runtime),
         running: Mutex::new(Vec::new()),
@@ -325,6 +328,9 @@ unsafe extern "C" fn coproc_join(pid: pid_t, status: *mut c_int) -> c_int {
 
 fn join(pid: pid_t) -> Result<c_int, c_int> {
     let state = state().ok_or(EINVAL)?;
+    if state.process != std::process::id() {
+        return Err(ECHILD);
+    }
     let coproc = {
         let mut running = state.running.lock();
         let is_it = |coproc: &Coproc| i64::from(coproc.pid()) == i64::from(pid);
@@ -355,6 +361,9 @@ extern "C" fn coproc_exit() -> c_int {
     let Some(state) = state() else {
         return fail(EINVAL);
     };
+    if state.process != std::process::id() {
+        return fail(EPERM);
+    }
     let running = core::mem::take(&mut *state.running.lock());
     for coproc in &running {
         // It may have ended meanwhile.

@@ -96,7 +96,7 @@ int main(void)
 	struct field *field;
 	struct coproc_attributes attributes;
 	int *number, status;
-	pid_t pid, group = getpgrp();
+	pid_t pid, child, group = getpgrp();
 
 	atexit(at_exit);
 	CHECK_IS(coproc_create("early", NULL, 0, look, NULL), -1);
@@ -185,11 +185,23 @@ int main(void)
 	CHECK_IS(errno, ECHILD);
 	CHECK(coproc_create("detached", NULL, COPROC_DETACHED, leave_program, NULL) > 0);
 
-	/* The end of all of them, and of nobody else. */
+	/* The end of all of them, and of nobody else; nor by a process that is none of theirs. */
 	*number = 0;
-	CHECK(coproc_create("left", NULL, 0, hang, number) > 0);
+	pid = coproc_create("left", NULL, 0, hang, number);
 	while (*(volatile int *)number == 0)
 		sleep_ms(1);
+	child = fork();
+	if (child == 0) {
+		alarm(20);
+		CHECK_IS(coproc_join(pid, NULL), -1);
+		CHECK_IS(errno, ECHILD);
+		CHECK_IS(coproc_exit(), -1);
+		CHECK_IS(errno, EPERM);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK_IS(status, 0);
+	CHECK_IS(coproc_create("more", NULL, COPROC_DETACHED, leave_program, NULL) > 0, 1);
 	CHECK_IS(coproc_exit(), 0);
 	CHECK_IS(handlers, 0);
 	CHECK(coproc_alloc((size_t)1 << 40) == NULL);
