@@ -7,7 +7,7 @@
 //! | harmless | how it is told |
 //! | --- | --- |
 //! | B was taken by a call that never waits | no edge |
-//! | all edges were made under one more lock | each edge keeps the locks that were held each time: its *gates* |
+//! | two of the edges were made under one more lock, of which one keeps the other out | each edge keeps the locks that were held each time: its *gates* |
 //! | too few tasks to have one in each place of the circle | each edge keeps up to three tasks |
 //! | readers, of whom one does not keep the other out | each edge keeps the modes; a circle needs a pair that exclude each other at each lock |
 //! | locks of one class, taken in one order | nodes of their own |
@@ -55,6 +55,8 @@ const SPLIT: u32 = 1;
 const RETIRED: u32 = 2;
 /// An [`Edge::key`]: there was an edge, and others that found this place taken stand behind.
 const DROPPED: u64 = u64::MAX;
+/// In a gate, beside its address: it was held as one of several readers. (Locks lie at even addresses.)
+const READ_GATE: u64 = 1;
 /// In [`Edge::modes`]: more tasks than fit have made this edge.
 const MANY: u32 = 1 << 8;
 
@@ -387,14 +389,25 @@ impl New {
         u64::from(self.from) << 32 | u64::from(self.to)
     }
 
-    /// The locks that the task holds alone, beside the two.
+    /// The locks that the task holds beside the two; those that it holds alone first.
     fn gates<'o>(&self, own: &'o Own) -> impl Iterator<Item = u64> + use<'o> {
         let held = self.mine.address;
         let wanted = self.lock.address;
-        own.locks()
-            .filter(move |mine| mine.address != held && mine.address != wanted)
-            .filter(|mine| mine.lock().1 == Mode::Exclusive)
+        let beside = own
+            .locks()
+            .filter(move |mine| mine.address != held && mine.address != wanted);
+        let alone = beside.clone().filter(|mine| !mine.reads());
+        let read = beside.filter(Mine::reads);
+        alone
             .map(|mine| mine.address as u64)
+            .chain(read.map(|mine| mine.address as u64 | READ_GATE))
+    }
+
+    /// What is left of a gate, as the task holds it now; 0: nothing.
+    fn kept(&self, own: &Own, gate: u64) -> u64 {
+        let is_it = |held: &u64| held | READ_GATE == gate | READ_GATE;
+        let held = self.gates(own).find(is_it);
+        held.map_or(0, |held| held | gate)
     }
 
     /// Whether nothing about it is new. (Gates only ever go, tasks and modes only ever come: what is found
@@ -414,7 +427,7 @@ impl New {
             && (modes & MANY != 0 || tasks.into_iter().any(|task| task == me))
             && edge.gates.iter().all(|gate| {
                 let gate = gate.load(Ordering::Relaxed);
-                gate == 0 || self.gates(own).any(|held| held == gate)
+                gate == 0 || self.kept(own, gate) == gate
             })
             // It may have become another edge.
             && edge.key.load(Ordering::Acquire) == self.key()
@@ -449,8 +462,9 @@ impl New {
         } else {
             for place in &edge.gates {
                 let gate = place.load(Ordering::Relaxed);
-                if gate != 0 && !self.gates(own).any(|held| held == gate) {
-                    place.store(0, Ordering::Relaxed);
+                let kept = if gate == 0 { 0 } else { self.kept(own, gate) };
+                if kept != gate {
+                    place.store(kept, Ordering::Relaxed);
                     is_new = true;
                 }
             }
@@ -488,6 +502,26 @@ impl Edge {
         }
         self.modes.fetch_or(MANY, Ordering::Relaxed);
         true
+    }
+
+    /// Whether two tasks cannot make the two at the same time: by a lock that both hold, one of them alone.
+    fn excludes(&self, other: &Self) -> bool {
+        let gates = |edge: &Self| {
+            edge.gates
+                .each_ref()
+                .map(|gate| gate.load(Ordering::Relaxed))
+        };
+        let theirs = gates(other);
+        gates(self)
+            .into_iter()
+            .filter(|mine| *mine != 0)
+            .any(|mine| {
+                let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
+                theirs
+                    .iter()
+                    .find(is_it)
+                    .is_some_and(|gate| gate & mine & READ_GATE == 0)
+            })
     }
 
     pub(super) fn ends(&self) -> (u32, u32) {

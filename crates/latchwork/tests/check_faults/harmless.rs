@@ -68,6 +68,24 @@ fn order_rows() -> Vec<Row> {
             };
             in_turn(&[&|| gated(&[&a, &b]), &|| gated(&[&b, &a])]);
         }),
+        harmless("three orders, two of them under one gate", || {
+            let [a, b, c, g] = ["a", "b", "c", "g"].map(plain);
+            in_turn(&[&|| nest(&[&g, &a, &b]), &|| nest(&[&g, &b, &c]), &|| {
+                nest(&[&c, &a])
+            }]);
+        }),
+        harmless("two orders, of one that reads and one that writes", || {
+            let ([a, b], g) = (["a", "b"].map(plain), rwlock("g"));
+            let reads = |locks: &[&Plain]| {
+                let _gate = g.read();
+                nest(locks);
+            };
+            let writes = |locks: &[&Plain]| {
+                let _gate = g.write();
+                nest(locks);
+            };
+            in_turn(&[&|| reads(&[&a, &b]), &|| writes(&[&b, &a])]);
+        }),
         harmless("two orders of one task", || {
             let [a, b] = ["a", "b"].map(plain);
             nest(&[&a, &b]);

@@ -102,20 +102,11 @@ impl Search {
                 .iter()
                 .map(|index| self.graph.slot(*index))
         };
-        let first = edges().next()?;
-        let gate = |gate: u64| {
-            gate != 0
-                && edges().all(|edge| {
-                    edge.gates
-                        .iter()
-                        .any(|other| other.load(Ordering::Relaxed) == gate)
-                })
+        // Two of them, each with its task, at the same time: that is what one gate forbids.
+        let is_gated = |(number, edge): (usize, &Edge)| {
+            edges().skip(number + 1).any(|other| edge.excludes(other))
         };
-        if first
-            .gates
-            .iter()
-            .any(|one| gate(one.load(Ordering::Relaxed)))
-        {
+        if edges().enumerate().any(is_gated) {
             return None;
         }
         let next = edges().skip(1).chain(edges().take(1));
