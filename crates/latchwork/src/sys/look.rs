@@ -119,11 +119,12 @@ pub(crate) fn write_place(process: u32, address: u64, to: &mut impl Write) -> fm
 pub(crate) fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
     let path = Path::new(format_args!("/proc/self/maps")).ok()?;
     let mut module = Path::new(format_args!("")).ok()?;
-    let (mut base, mut last_end, mut found) = (0, 0, false);
+    let (mut base, mut last_end, mut found, mut is_behind) = (0, 0, false, false);
     each_line(&path, |line| {
         let Some(mapping) = Mapping::parse(line) else {
             return false;
         };
+        is_behind = mapping.file.is_none();
         match mapping.file {
             Some(file) if file.starts_with('/') => {
                 if module.text() != file {
@@ -144,8 +145,49 @@ pub(crate) fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
     if !found || module.length == 0 || is_memory(module.text()) {
         return None;
     }
+    // Other memory may have been mapped right behind it.
+    if is_behind && module_end(base).is_some_and(|end| address as u64 >= end) {
+        return None;
+    }
     let name = module.text().rsplit('/').next().unwrap_or_default();
     write!(to, "{name}+{:#x}", address as u64 - base).ok()
+}
+
+/// Where the segments of a module end that begins at an address. (Read as a file: it may be unloaded meanwhile.)
+fn module_end(base: u64) -> Option<u64> {
+    let path = Path::new(format_args!("/proc/self/mem")).ok()?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let memory = rustix::fs::openat(CWD, path.as_c_str().ok()?, flags, Mode::empty()).ok()?;
+    let read = |address: u64, to: &mut [u8]| {
+        let read = rustix::io::pread(&memory, &mut *to, address);
+        read.is_ok_and(|count| count == to.len()).then_some(())
+    };
+    let mut head = [0; 64];
+    read(base, &mut head)?;
+    let number = |bytes: &[u8], at: usize| {
+        let eight = bytes.get(at..)?.first_chunk()?;
+        Some(u64::from_ne_bytes(*eight))
+    };
+    let (table, rest) = (number(&head, 32)?, number(&head, 54)?);
+    let (size, count) = (rest & 0xffff, rest >> 16 & 0xffff);
+    if !head.starts_with(b"\x7fELF") || size != 56 {
+        return None;
+    }
+    let page = rustix::param::page_size() as u64;
+    let (mut first, mut end) = (None, 0);
+    for index in 0..count {
+        let mut segment = [0; 56];
+        let at = base.checked_add(table)?.checked_add(index * size)?;
+        read(at, &mut segment)?;
+        if u32::from_ne_bytes(*segment.first_chunk()?) == libc::PT_LOAD {
+            let (begin, length) = (number(&segment, 16)?, number(&segment, 40)?);
+            first.get_or_insert(begin - begin % page);
+            end = begin.checked_add(length)?.max(end);
+        }
+    }
+    // The last page is whole.
+    base.checked_add(end.checked_sub(first?)?)?
+        .checked_next_multiple_of(page)
 }
 
 /// Whether a file is shared memory, and no module.
