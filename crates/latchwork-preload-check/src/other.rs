@@ -7,7 +7,7 @@ use crate::object::{self, Opaque};
 use crate::real;
 use crate::take::{attempt, destroy, is_refused, make, release, take};
 use core::ffi::{c_int, c_uint, c_void};
-use latchwork::check::hook::{Kind, Lock, Mode};
+use latchwork::check::hook::{Kind, Lock, Mode, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, pthread_t, timespec};
 
@@ -37,8 +37,20 @@ fn spin(spin: *const Opaque) -> Option<Lock> {
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
+    // What a child of this process's holds of one that they share is its own.
+    let kind = if shared == 0 {
+        Traits::empty()
+    } else {
+        Traits::SHARED
+    };
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
-    unsafe { make(|| spin(lock), at, || real::pthread_spin_init(lock, shared)) }
+    unsafe {
+        make(
+            || Some(spin(lock)?.with(kind)),
+            at,
+            || real::pthread_spin_init(lock, shared),
+        )
+    }
 }
 
 unsafe extern "C" fn spin_end(lock: *mut Opaque, at: usize) -> c_int {

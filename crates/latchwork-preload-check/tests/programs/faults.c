@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
-static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER, c = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER, c = PTHREAD_MUTEX_INITIALIZER, spare = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t checking = PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP, recursive = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static pthread_rwlock_t rw = PTHREAD_RWLOCK_INITIALIZER, rw2 = PTHREAD_RWLOCK_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -264,6 +265,14 @@ static void fine_trylock(void) { apart(ab, 0), apart(ba_tried, 0); }
 static void *guarded_ab(void *x) { pthread_mutex_lock(&c), pair(&a, &b), pthread_mutex_unlock(&c); return x; }
 static void *guarded_ba(void *x) { pthread_mutex_lock(&c), pair(&b, &a), pthread_mutex_unlock(&c); return x; }
 static void fine_guarded(void) { apart(guarded_ab, 0), apart(guarded_ba, 0); }
+static void *guarded_bc(void *x) { pthread_mutex_lock(&spare), pair(&b, &c), pthread_mutex_unlock(&spare); return x; }
+static void *guarded_only_ab(void *x) { pthread_mutex_lock(&spare), pair(&a, &b), pthread_mutex_unlock(&spare); return x; }
+static void fine_two_of_three_guarded(void) { apart(guarded_only_ab, 0), apart(guarded_bc, 0), apart(ca, 0); }
+static void *ab_reading(void *x) { pthread_rwlock_rdlock(&rw), pair(&a, &b), pthread_rwlock_unlock(&rw); return x; }
+static void *ba_reading(void *x) { pthread_rwlock_rdlock(&rw), pair(&b, &a), pthread_rwlock_unlock(&rw); return x; }
+static void *ba_writing(void *x) { pthread_rwlock_wrlock(&rw), pair(&b, &a), pthread_rwlock_unlock(&rw); return x; }
+static void fine_guarded_by_writer(void) { apart(ab_reading, 0), apart(ba_writing, 0); }
+static void order_of_readers(void) { apart(ab_reading, 0), apart(ba_writing, 0), apart(ba_reading, 0); }
 static void fine_one_thread(void) { ab(0), pthread_mutex_lock(&recursive), pthread_mutex_lock(&recursive), pthread_mutex_unlock(&recursive), pthread_mutex_unlock(&recursive); }
 static void *read_both(void *number) {
     pthread_rwlock_t *first = number ? &rw : &rw2, *second = number ? &rw2 : &rw;
@@ -297,12 +306,59 @@ static void fine_assigned(void) {
     struct frame *copy = calloc(1, sizeof *copy);
     apart(a_frame, copy), memcpy(&copy->mutex, &heap->mutex, sizeof copy->mutex), apart(frame_a, copy);
 }
+/* A wait for a condition releases a recursive mutex once. */
+static void fine_condition_deeper(void) {
+    struct timespec until = soon();
+    pthread_mutex_lock(&recursive), pthread_mutex_lock(&recursive);
+    pthread_cond_timedwait(&cond, &recursive, &until);
+    pthread_mutex_unlock(&recursive), pthread_mutex_unlock(&recursive);
+}
+
+/* In the child of a fork. */
+static void child(void (*body)(void)) {
+    int status;
+    pid_t process = fork();
+    if (process == 0) body(), _exit(0);
+    waitpid(process, &status, 0);
+    if (status != 0) abort();
+}
+static void take_two(void) { pthread_mutex_lock(&a), pthread_mutex_lock(&b); }
+static void give_two(void) { pthread_mutex_unlock(&b), pthread_mutex_unlock(&a); }
+static void make_two_anew(void) { pthread_mutex_init(&a, NULL), pthread_mutex_destroy(&b), pthread_mutex_init(&b, NULL); }
+static void give_and_take(void) { take_two(), give_two(); }
+static void fine_made_anew_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(give_and_take); }
+static void init_twice(void) { pthread_mutex_init(&a, NULL), pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
+static void init_held_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(init_twice); }
+static pthread_spinlock_t *common;
+static void spin_in_child(void) { pthread_spin_lock(common), pthread_spin_unlock(common); }
+static void fine_shared_spin(void) {
+    common = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_spin_init(common, PTHREAD_PROCESS_SHARED), pthread_spin_lock(common);
+    pid_t process = fork();
+    if (process == 0) spin_in_child(), _exit(0);
+    pthread_spin_unlock(common), waitpid(process, NULL, 0);
+}
+
+/* What is mapped right behind a library's variables is none of them. */
+static void *page_a(void *x) { return pair(x, &a), x; }
+static void *a_page(void *x) { return pair(&a, x), x; }
+static void fine_mapped_again(void) {
+    extern char end[];
+    long bytes = sysconf(_SC_PAGESIZE);
+    char *page = (char *)(((long)end + bytes - 1) & -bytes);
+    for (int i = 0; i < 2; i++) {
+        if (mmap(page, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != page) return;
+        apart(i ? page_a : a_page, page);
+        munmap(page, bytes);
+    }
+}
 
 #define CASE(name, rule) {#name, rule, name}
 static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(order, "one-order"), CASE(order_of_three, "one-order"), CASE(order_rwlock, "one-order"), CASE(order_reader, "one-order"),
     CASE(order_recursive, "one-order"), CASE(order_c11, "one-order"), CASE(order_spin, "one-order"), CASE(order_timed, "one-order"),
     CASE(order_on_stack, "one-order"), CASE(order_on_stack_rwlock, "one-order"), CASE(order_made_anew, "one-order"),
+    CASE(order_of_readers, "one-order"), CASE(init_held_in_child, "not-remade-while-held"),
     CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
     CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
     CASE(foreign, "owner-unlocks"), CASE(foreign_checked, "owner-unlocks"), CASE(foreign_write, "owner-unlocks"),
@@ -314,6 +370,8 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
     CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
+    CASE(fine_two_of_three_guarded, ""), CASE(fine_guarded_by_writer, ""), CASE(fine_condition_deeper, ""),
+    CASE(fine_made_anew_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

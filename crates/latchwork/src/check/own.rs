@@ -23,6 +23,9 @@ use crate::task::Me;
 use core::cell::Cell;
 use core::ptr::{self, NonNull};
 
+/// In [`Mine::what`]: it was held when the process was forked, by a thread that ends there.
+const FORKED: u32 = 1 << 19;
+
 /// Locks of one thread that are checked at a time.
 pub(super) const MOST: usize = HELD + MORE;
 
@@ -236,11 +239,18 @@ impl Own {
         self.wanted.set(0);
         self.wait.set(None);
         for mine in &held[..count] {
-            let traits = mine.lock().0.traits;
+            // The parent's board is not this process's.
+            let entry = board::board().and_then(|board| board.lock(mine.address));
+            // What it was made as says more than what it was taken as.
+            let made = entry.map_or(0, |entry| entry.what.load(Ordering::Relaxed));
+            let traits = mine.lock().0.traits | unpack(0, made).0.traits;
             if mine.address != 0 && !traits.intersects(Traits::SHARED | Traits::ROBUST) {
-                // The parent's board is not this process's.
-                let entry = board::board().and_then(|board| board.lock(mine.address));
-                self.push(Mine { entry, ..*mine });
+                let what = mine.what | FORKED;
+                self.push(Mine {
+                    entry,
+                    what,
+                    ..*mine
+                });
                 if let Some(entry) = entry {
                     let me = self.index.get() + 1;
                     entry.holder.store(me, Ordering::Relaxed);
@@ -298,12 +308,12 @@ impl Own {
     }
 
     /// All entries, empty ones included.
-    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = Mine> + ExactSizeIterator {
+    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = Mine> + ExactSizeIterator + Clone {
         self.held[..self.count.get()].iter().map(Cell::get)
     }
 
     /// What the thread holds.
-    pub(super) fn locks(&self) -> impl DoubleEndedIterator<Item = Mine> {
+    pub(super) fn locks(&self) -> impl DoubleEndedIterator<Item = Mine> + Clone {
         self.held().filter(|mine| mine.address != 0)
     }
 
@@ -406,6 +416,16 @@ impl Own {
         board.more[place].lock.store(0, Ordering::Relaxed);
         let left = self.count.get().saturating_sub(HELD) as u32;
         board.more_count.store(left, Ordering::Relaxed);
+    }
+
+    /// What a fork handler took before the fork may be made anew in the child, where it cannot be released by rule: it
+    /// is the parent's thread that holds it.
+    pub(super) fn leave_to_parent(&self, address: usize) {
+        if let Some((place, mine)) = self.find(address)
+            && mine.what & FORKED != 0
+        {
+            self.pop(place);
+        }
     }
 
     /// Changes how often a recursive lock is held, or where it was taken.

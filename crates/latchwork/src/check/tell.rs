@@ -22,6 +22,7 @@ use core::ops::Range;
 /// A lock was made at this address, by the interface.
 pub fn initialised(lock: Lock, name: Option<&str>, site: Site) {
     let Some(own) = Own::enter() else { return };
+    own.leave_to_parent(lock.address);
     if is_known(lock) {
         refuse_if_held(&own, lock, site, "initialises again, while it is held,");
     }
@@ -61,6 +62,7 @@ pub fn destroyed(lock: Lock, site: Site) {
         return;
     };
     own.know_site(site);
+    own.leave_to_parent(lock.address);
     if let Some((place, _)) = own.find(lock.address) {
         refuse_if_held(&own, lock, site, "destroys, and holds,");
         own.pop(place);
@@ -420,6 +422,11 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         count_in(&own, entry, condvar, mutex, site);
     }
     let verdict = match own.find(mutex.address) {
+        // A recursive one is released once, and held still.
+        Some((place, mine)) if mine.depth > 0 => {
+            own.change(place, |mine| mine.depth -= 1);
+            Verdict::Go
+        }
         Some((place, mine)) => {
             own.pop(place);
             forget_holder(&own, &mine, site);
