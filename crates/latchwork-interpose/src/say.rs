@@ -72,23 +72,29 @@ pub fn bytes(bytes: &[u8]) {
     if identity() != known {
         return;
     }
-    // A pipe that nobody reads any more is no reason for the program to end by a signal. (By bare calls: libc's are
-    // cancellation points.)
+    // A pipe that nobody reads any more, or a limit for the size of files, is no reason for the program to end by a signal.
+    // (By bare calls: libc's are cancellation points.)
     // SAFETY: sets that are made here; writes what it is given.
     unsafe {
-        let (mut pipe, mut pending, mut before) = core::mem::zeroed();
-        libc::sigemptyset(&raw mut pipe);
-        libc::sigaddset(&raw mut pipe, libc::SIGPIPE);
+        let (mut writes, mut news, mut pending, mut before) = core::mem::zeroed();
+        libc::sigemptyset(&raw mut writes);
+        libc::sigemptyset(&raw mut news);
         libc::sigpending(&raw mut pending);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const pipe, &raw mut before);
+        for signal in [libc::SIGPIPE, libc::SIGXFSZ] {
+            libc::sigaddset(&raw mut writes, signal);
+            if libc::sigismember(&raw const pending, signal) == 0 {
+                libc::sigaddset(&raw mut news, signal);
+            }
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const writes, &raw mut before);
         let written = libc::syscall(libc::SYS_write, 2, bytes.as_ptr(), bytes.len());
-        if written < 0 && libc::sigismember(&raw const pending, libc::SIGPIPE) == 0 {
+        if written < 0 {
             let now: libc::timespec = core::mem::zeroed();
             let none = core::ptr::null_mut::<libc::siginfo_t>();
             // The size of the kernel's sets.
             libc::syscall(
                 libc::SYS_rt_sigtimedwait,
-                &raw const pipe,
+                &raw const news,
                 none,
                 &raw const now,
                 8,

@@ -118,6 +118,32 @@ fn text_that_nobody_reads_ends_no_program() {
 }
 
 #[test]
+fn findings_and_orders_that_find_no_room_are_told_of_and_end_no_program() {
+    let Some((program, _leftover)) = compile("corners.c", "corners-full", &[]) else {
+        return;
+    };
+    let folder = Leftover::folder("findings");
+    let [json, order] = ["jsonl", "order"].map(|name| folder.path().join(name));
+    let files = |json: &Path, order: &Path| {
+        let (json, order) = (json.display(), order.display());
+        format!("quiet,long=0,json={json},order={order}")
+    };
+    let full = Path::new("/dev/full");
+    for (case, check) in [
+        ("limited", files(&json, &order)),
+        ("told_of_order", files(full, full)),
+    ] {
+        let output = under_checker(&program, case, &check);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let status = output.status;
+        assert!(status.success(), "{case}: {status}: {errors}");
+        for lost in ["a finding could not be written", "cannot save the order"] {
+            assert!(errors.contains(lost), "{case}: {errors}");
+        }
+    }
+}
+
+#[test]
 fn memory_that_is_freed_while_the_function_is_looked_up_ends_nothing() {
     goes_well("nothing", Some("early.c"));
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -121,6 +122,11 @@ static void unread(void) {
     wait_for_child(child);
 }
 static void told_of_order(void) { take_in_thread(NULL, NULL), take_in_thread(NULL, &other); }
+/* No file may grow any more. */
+static void limited(void) {
+    CHECK(setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, 0}) == 0);
+    told_of_order();
+}
 
 /* What the libraries loaded before it do is enough. */
 static void nothing(void) {
@@ -178,7 +184,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told}, {"ceiling", ceiling},
+        {"times", times}, {"small", small}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told}, {"ceiling", ceiling},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

@@ -17,13 +17,19 @@ use core::fmt::{self, Write};
 /// The schema's name, which changes when a field does.
 pub const SCHEMA: &str = "latchwork-order-1";
 
-/// Appends the order that was seen so far to a file, which is made if it is not there; how many edges.
+/// Appends the order that was seen so far to a file, which is made if it is not there; how many edges it has then: fewer
+/// where the disk is full.
 ///
 /// # Errors
 /// If the file cannot be opened.
 pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
+    append(path).map(|(count, _)| count)
+}
+
+/// How many edges were written, and whether that is all.
+fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     let file = look::append_to(path).ok_or(CannotOpen)?;
-    let mut count = 0;
+    let (mut count, mut is_whole) = (0, true);
     if let Some(graph) = order::current() {
         for edge in graph.edges() {
             let mut line = Line(Text::EMPTY);
@@ -31,13 +37,17 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
                 .write(edge)
                 .is_ok_and(|is_between_classes| is_between_classes)
             {
-                look::write(file, line.0.as_bytes());
+                let bytes = line.0.as_bytes();
+                is_whole = look::write(file, bytes) == bytes.len();
+                if !is_whole {
+                    break;
+                }
                 count += 1;
             }
         }
     }
     look::close(file);
-    Ok(count)
+    Ok((count, is_whole))
 }
 
 /// The file for the order of locks cannot be opened.
@@ -47,7 +57,7 @@ pub struct CannotOpen;
 
 pub(super) extern "C" fn save_at_exit() {
     if let Some(path) = settings::order_path()
-        && save_order(path).is_err()
+        && !append(path).is_ok_and(|(_, is_whole)| is_whole)
     {
         super::sink::complain(format_args!("cannot save the order of locks to {path}"));
     }

@@ -8,7 +8,7 @@ use super::kept::Kept;
 use super::rule::Rule;
 use super::settings;
 use super::words;
-use crate::atomic::{AtomicPtr, AtomicU64, Ordering};
+use crate::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use crate::sys::{board as memory, look};
 use core::fmt::{self, Write};
 
@@ -102,7 +102,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
         reporter(finding);
     }
     if let Some(descriptor) = settings::json() {
-        write(descriptor, text, format_args!("{}\n", Json(finding)));
+        write_json(descriptor, text, finding);
     }
     let fatal = settings::has(settings::FATAL);
     if fatal || !settings::has(settings::QUIET) {
@@ -142,6 +142,30 @@ fn render<'r>(room: &'r mut [u8], text: fmt::Arguments<'_>) -> &'r str {
 
 fn write(descriptor: u32, room: &mut [u8], text: fmt::Arguments<'_>) {
     look::write(descriptor, render(room, text).as_bytes());
+}
+
+/// Says once that a finding could not be written: whoever reads the file misses it.
+fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
+    /// The file ends in the middle of a line.
+    static IS_CUT: AtomicBool = AtomicBool::new(false);
+    static IS_TOLD: AtomicBool = AtomicBool::new(false);
+    // Relaxed, all of it: two threads at the same time may end the line both, or none.
+    let end = if IS_CUT.load(Ordering::Relaxed) {
+        "\n"
+    } else {
+        ""
+    };
+    let line = render(room, format_args!("{end}{}\n", Json(finding))).as_bytes();
+    let written = look::write(descriptor, line);
+    let is_whole = written == line.len();
+    if written > 0 {
+        IS_CUT.store(!is_whole, Ordering::Relaxed);
+    }
+    if !is_whole && !IS_TOLD.swap(true, Ordering::Relaxed) {
+        complain(format_args!(
+            "LATCHWORK_CHECK: a finding could not be written to the file for findings"
+        ));
+    }
 }
 
 /// The program's.

@@ -316,21 +316,25 @@ pub(crate) fn close(descriptor: u32) {
     drop(unsafe { rustix::fd::OwnedFd::from_raw_fd(descriptor.cast_signed()) });
 }
 
-/// Writes all of it, or as much as can be. (A pipe that nobody reads any more is no reason for the program to end by
-/// a signal.)
-pub(crate) fn write(descriptor: u32, bytes: &[u8]) {
-    signals::without_broken_pipe(|| {
-        write_all(descriptor, bytes).err() == Some(rustix::io::Errno::PIPE)
+/// Writes all of it, or as much as can be; how much. (A pipe that nobody reads any more, or a limit for the size of
+/// files, is no reason for the program to end by a signal.)
+pub(crate) fn write(descriptor: u32, bytes: &[u8]) -> usize {
+    use rustix::io::Errno;
+    let mut left = bytes;
+    signals::without_those_of_writes(|| {
+        let result = write_all(descriptor, &mut left);
+        matches!(result, Err(Errno::PIPE | Errno::FBIG))
     });
+    bytes.len() - left.len()
 }
 
-fn write_all(descriptor: u32, mut bytes: &[u8]) -> Result<()> {
+fn write_all(descriptor: u32, bytes: &mut &[u8]) -> Result<()> {
     // SAFETY: a number; if nothing is open there, or something else is by now, the write fails or goes
     // where the program has put it: memory is not touched.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
-            Ok(count) => bytes = &bytes[count..],
+            Ok(count) => *bytes = &bytes[count..],
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error),
         }

@@ -60,12 +60,12 @@ pub(crate) fn discard_pending() {
     while any_pending() && next() > 0 {}
 }
 
-/// Makes a call that may write to a pipe which nobody reads any more, and says then that it has: there is no signal
-/// for that.
-pub(crate) fn without_broken_pipe(call: impl FnOnce() -> bool) {
+/// Makes a call that may write to a pipe which nobody reads any more, or beyond the limit for files, and says then that
+/// it has: there is no signal for that.
+pub(crate) fn without_those_of_writes(call: impl FnOnce() -> bool) {
     // The size of the kernel's sets.
     const BYTES: usize = size_of::<u64>();
-    let pipe = 1_u64 << (libc::SIGPIPE - 1);
+    let writes = 1_u64 << (libc::SIGPIPE - 1) | 1_u64 << (libc::SIGXFSZ - 1);
     let (mut before, mut pending) = (0_u64, 0_u64);
     // By bare calls, here and below: libc's wait is a cancellation point.
     // SAFETY: the kernel reads and writes sets of this size.
@@ -73,13 +73,14 @@ pub(crate) fn without_broken_pipe(call: impl FnOnce() -> bool) {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
             libc::SIG_BLOCK,
-            &raw const pipe,
+            &raw const writes,
             &raw mut before,
             BYTES,
         );
         libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, BYTES);
     }
-    if call() && pending & pipe == 0 {
+    let news = writes & !pending;
+    if call() && news != 0 {
         let now = libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
@@ -89,7 +90,7 @@ pub(crate) fn without_broken_pipe(call: impl FnOnce() -> bool) {
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigtimedwait,
-                &raw const pipe,
+                &raw const news,
                 nothing,
                 &raw const now,
                 BYTES,
