@@ -37,8 +37,8 @@ fn run(program: &Path, arguments: &[&str], check: &str) -> Output {
     output_of(child)
 }
 
-/// The rules that a program breaks.
-fn findings(program: &Path, case: &str) -> Vec<String> {
+/// What is found in a program.
+fn findings_in(program: &Path, case: &str) -> Vec<Value> {
     let (path, _leftover) = scratch(&format!("{case}.jsonl"));
     // Elsewhere the machine may be busy for longer than anybody would wait.
     let long = if case == "long_wait" { 50 } else { 0 };
@@ -51,11 +51,14 @@ fn findings(program: &Path, case: &str) -> Vec<String> {
         String::from_utf8_lossy(&output.stderr)
     );
     let lines = std::fs::read_to_string(&path).unwrap_or_default();
-    let rule = |line: &str| {
-        let finding: Value = serde_json::from_str(line).unwrap();
-        finding["rule"].as_str().unwrap().to_owned()
-    };
-    lines.lines().map(rule).collect()
+    let finding = |line: &str| serde_json::from_str(line).unwrap();
+    lines.lines().map(finding).collect()
+}
+
+/// The rules that a program breaks.
+fn findings(program: &Path, case: &str) -> Vec<String> {
+    let rule = |finding: &Value| finding["rule"].as_str().unwrap().to_owned();
+    findings_in(program, case).iter().map(rule).collect()
 }
 
 #[test]
@@ -81,6 +84,20 @@ fn every_planted_fault_is_found_and_nothing_else() {
         }
     }
     assert!(faults >= 30, "{faults}");
+}
+
+#[test]
+fn tasks_are_called_as_they_have_called_themselves() {
+    let Some((program, _leftover)) = compile("tests/programs/faults.c", "named") else {
+        return;
+    };
+    for case in ["order_named", "deadlock_named"] {
+        let found = findings_in(&program, case);
+        let tasks = found[0]["tasks"].as_array().unwrap();
+        let mut names: Vec<_> = tasks.iter().map(|task| &task["name"]).collect();
+        names.sort_by_key(|name| name.as_str());
+        assert_eq!(names, ["name 0", "name 1"], "{case}");
+    }
 }
 
 /// One of those that use everything.

@@ -139,6 +139,15 @@ static void *circle(void *number) {
     return NULL;
 }
 static void deadlock(void) { together(2, circle); }
+/* As most threads do, they give themselves names after they have begun. */
+static void *named_ab(void *x) { pthread_setname_np(pthread_self(), "name 0"); return ab(x); }
+static void *named_ba(void *x) { pthread_setname_np(pthread_self(), "name 1"); return ba(x); }
+static void order_named(void) { apart(named_ab, 0), apart(named_ba, 0); }
+static void *named_circle(void *number) {
+    pthread_setname_np(pthread_self(), number ? "name 1" : "name 0");
+    return circle(number);
+}
+static void deadlock_named(void) { together(2, named_circle); }
 static void *circle_of_three(void *number) {
     pthread_mutex_t *each[] = {&a, &b, &c};
     long i = (long)number;
@@ -205,6 +214,11 @@ static void *overwrite_a(void *x) {
     return x;
 }
 static void overwrite_held(void) { pthread_mutex_lock(&a), apart(overwrite_a, 0), pthread_mutex_unlock(&a); }
+
+static void overwrite_mine(void) {
+    pthread_mutex_lock(&a), memset(&a, 0, sizeof a);
+    pthread_mutex_lock(&a), pthread_mutex_unlock(&a);
+}
 
 static void *lock_a(void *x) { pthread_mutex_lock(&a); return x; }
 static void *lock_and_exit(void *x) { pthread_mutex_lock(&a), pthread_exit(x); }
@@ -325,8 +339,10 @@ static void child(void (*body)(void)) {
 static void take_two(void) { pthread_mutex_lock(&a), pthread_mutex_lock(&b); }
 static void give_two(void) { pthread_mutex_unlock(&b), pthread_mutex_unlock(&a); }
 static void make_two_anew(void) { pthread_mutex_init(&a, NULL), pthread_mutex_destroy(&b), pthread_mutex_init(&b, NULL); }
+static void assign_two_anew(void) { a = b = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER; }
 static void give_and_take(void) { take_two(), give_two(); }
 static void fine_made_anew_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(give_and_take); }
+static void fine_assigned_in_child(void) { pthread_atfork(take_two, give_two, assign_two_anew), child(give_and_take); }
 static void init_twice(void) { pthread_mutex_init(&a, NULL), pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
 static void init_held_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(init_twice); }
 static pthread_spinlock_t *common;
@@ -358,20 +374,20 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(order, "one-order"), CASE(order_of_three, "one-order"), CASE(order_rwlock, "one-order"), CASE(order_reader, "one-order"),
     CASE(order_recursive, "one-order"), CASE(order_c11, "one-order"), CASE(order_spin, "one-order"), CASE(order_timed, "one-order"),
     CASE(order_on_stack, "one-order"), CASE(order_on_stack_rwlock, "one-order"), CASE(order_made_anew, "one-order"),
-    CASE(order_of_readers, "one-order"), CASE(init_held_in_child, "not-remade-while-held"),
+    CASE(order_named, "one-order"), CASE(deadlock_named, "no-deadlock"), CASE(order_of_readers, "one-order"), CASE(init_held_in_child, "not-remade-while-held"),
     CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
     CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
     CASE(foreign, "owner-unlocks"), CASE(foreign_checked, "owner-unlocks"), CASE(foreign_write, "owner-unlocks"),
     CASE(twice, "no-double-unlock"), CASE(never, "no-double-unlock"), CASE(twice_read, "no-double-unlock"),
     CASE(destroy_held, "not-remade-while-held"), CASE(destroy_others, "not-remade-while-held"), CASE(init_held, "not-remade-while-held"),
-    CASE(overwrite_held, "one-holder"),
+    CASE(overwrite_held, "one-holder"), CASE(overwrite_mine, "not-remade-while-held"),
     CASE(end_holding, "no-exit-holding"), CASE(exit_holding, "no-exit-holding"), CASE(end_reading, "no-exit-holding"),
     CASE(free_held, "no-free-holding"), CASE(unmap_held, "no-free-holding"),
     CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
     CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
     CASE(fine_two_of_three_guarded, ""), CASE(fine_guarded_by_writer, ""), CASE(fine_condition_deeper, ""),
-    CASE(fine_made_anew_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
+    CASE(fine_made_anew_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -4,15 +4,17 @@
 
 use super::board;
 use super::field::Here;
+use super::found;
 use super::known;
 use super::layout::GONE;
 use super::own::Own;
+use super::rule::Rule;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::{Lock, Site};
 
 /// A lock is about to be used, or was just made, and its memory does not bear `mark` where it should: there is another
-/// lock now, and what was known of the one before counts no more. (Unless that is held: it was overwritten then, and
-/// what follows is reported.) It bears the mark from now on, if the calling task is watched.
+/// lock now, and what was known of the one before counts no more. (Unless another task holds that: it was overwritten
+/// then, and what follows is reported.) It bears the mark from now on, if the calling task is watched.
 ///
 /// `mark` is this address's alone, and not zero. The memory stays a lock's until the call returns.
 #[cold]
@@ -24,12 +26,20 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
     // Relaxed, here and below: who finds the mark, or what comes with it, finds it under a lock of the program's, or
     // looks under the one of what is changed here.
     let known = known.filter(|entry| entry.what.load(Ordering::Relaxed) & GONE == 0);
+    own.leave_to_parent(lock.address);
     let is_free = || {
         let here = Here::new(&own);
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
-        other.is_none() && own.find(lock.address).is_none()
+        other.is_none()
     };
     let old = known.filter(|_| is_free());
+    if old.is_some()
+        && let Some((held, _)) = own.find(lock.address)
+    {
+        let what = format_args!("uses what overwrote, while it held it,");
+        found::misuse(&own, Rule::NotRemadeWhileHeld, lock, site, None, what);
+        own.pop(held);
+    }
     board::alone(|_| {
         if place.load(Ordering::Relaxed) != mark {
             if let Some(entry) = old {

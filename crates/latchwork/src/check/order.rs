@@ -36,7 +36,7 @@ use super::own::{CHAINS, Mine, Own};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::hook::record::{READS, pack};
 use crate::hook::{Lock, Mode, Site};
-use crate::sys::board as memory;
+use crate::sys::{board as memory, thread};
 use core::ptr::{self, NonNull};
 
 /// Edges that there is room for.
@@ -456,6 +456,9 @@ impl New {
             edge.held_what.store(self.mine.what, Ordering::Relaxed);
             let what = pack(self.lock, self.mode);
             edge.wanted_what.store(what, Ordering::Relaxed);
+            // Threads mostly get their names after they have begun.
+            let task_name = thread::name();
+            own.publish(|record| record.set_name(&task_name));
             for (place, task_name) in edge.name.iter().zip(&own.record().name) {
                 place.store(task_name.load(Ordering::Relaxed), Ordering::Relaxed);
             }

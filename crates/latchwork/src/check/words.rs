@@ -130,10 +130,16 @@ pub(super) fn me(own: &Own) -> TaskText {
 /// A task by its record.
 pub(super) fn task(who: Who<'_>) -> TaskText {
     let view = who.record.view();
+    // As it is called now; its record says as what it has begun.
+    let name = thread_name(who.process, who.thread);
     TaskText {
         process: who.process,
         thread: who.thread,
-        name: clean(view.name()),
+        name: if name.is_empty() {
+            clean(view.name())
+        } else {
+            name
+        },
         priority: view.priority,
         recorded: 0,
         holds: None,

@@ -177,6 +177,13 @@ impl TaskRecord {
         self.end();
         self.process.store(process, Ordering::Relaxed);
         self.priority.store(priority, Ordering::Relaxed);
+        self.set_name(name);
+        // Release: who sees the thread sees that the record is its.
+        self.thread.store(thread, Ordering::Release);
+    }
+
+    /// Says what the thread is called now.
+    pub(crate) fn set_name(&self, name: &str) {
         let mut bytes = [0; NAME];
         let length = name.len().min(NAME);
         bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
@@ -184,8 +191,6 @@ impl TaskRecord {
             let eight = eight.try_into().unwrap_or([0; 8]);
             place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
         }
-        // Release: who sees the thread sees that the record is its.
-        self.thread.store(thread, Ordering::Release);
     }
 
     /// It is nobody's record any more.
