@@ -99,6 +99,9 @@ unsafe fn wait_by(
             return call();
         };
         keeping_errno(|| {
+            if (*mutex).looks_free() {
+                hook::seen(lock, site(at));
+            }
             let _ = hook::condvar_begins(object, lock, timed, site(at));
         });
         let wait = Wait {

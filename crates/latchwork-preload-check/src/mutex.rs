@@ -112,7 +112,8 @@ unsafe extern "C" fn clock_lock(
 unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        release(object::mutex(mutex), at, || {
+        let is_free = || (*mutex).looks_free();
+        release(object::mutex(mutex), at, is_free, || {
             real::pthread_mutex_unlock(mutex)
         })
     }

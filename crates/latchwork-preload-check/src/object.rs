@@ -116,13 +116,24 @@ pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> 
 /// A `pthread_rwlock_t`.
 #[repr(C, align(8))]
 pub struct RwLock {
-    words: [u32; 7],
+    readers: AtomicU32,
+    words: [u32; 6],
     shared: AtomicU32,
     rest: u64,
     /// Padding.
     mark: Mark,
     flags: AtomicU8,
     end: [u8; 7],
+}
+
+impl RwLock {
+    /// Whether nobody is inside.
+    pub(crate) fn looks_free(&self) -> bool {
+        /// Says which of two words sleepers use.
+        const PHASE: u32 = 1;
+        // Relaxed: a hint.
+        self.readers.load(Ordering::Relaxed) & !PHASE == 0
+    }
 }
 
 /// A reader/writer lock, if it is watched.

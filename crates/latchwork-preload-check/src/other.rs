@@ -81,7 +81,7 @@ unsafe extern "C" fn spin_try_lock(lock: *mut Opaque, at: usize) -> c_int {
 
 unsafe extern "C" fn spin_unlock(lock: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
-    unsafe { release(spin(lock), at, || real::pthread_spin_unlock(lock)) }
+    unsafe { release(spin(lock), at, || false, || real::pthread_spin_unlock(lock)) }
 }
 
 unsafe extern "C" fn barrier_init(

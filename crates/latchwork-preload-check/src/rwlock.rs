@@ -152,7 +152,8 @@ unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
 unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        release(object::rwlock(rwlock), at, || {
+        let is_free = || (*rwlock).looks_free();
+        release(object::rwlock(rwlock), at, is_free, || {
             real::pthread_rwlock_unlock(rwlock)
         })
     }

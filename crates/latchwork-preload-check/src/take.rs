@@ -132,9 +132,14 @@ pub(crate) fn attempt(
     tried
 }
 
-/// Releases a lock.
+/// Releases a lock. What nobody has taken, as `is_free` says, was perhaps never told of.
 #[inline]
-pub(crate) fn release(lock: Option<Lock>, at: usize, release: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn release(
+    lock: Option<Lock>,
+    at: usize,
+    is_free: impl FnOnce() -> bool,
+    release: impl FnOnce() -> c_int,
+) -> c_int {
     let Some(lock) = lock else {
         return release();
     };
@@ -145,6 +150,9 @@ pub(crate) fn release(lock: Option<Lock>, at: usize, release: impl FnOnce() -> c
     }
     // What is wrong was reported; the program's call does what it does.
     keeping_errno(|| {
+        if is_free() {
+            hook::seen(lock, site(at));
+        }
         let _ = hook::releasing(lock, site(at));
     });
     release()

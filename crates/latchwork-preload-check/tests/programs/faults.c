@@ -200,6 +200,8 @@ static void *unlock_rw(void *x) { pthread_rwlock_unlock(&rw); return x; }
 static void foreign_write(void) { pthread_rwlock_wrlock(&rw), apart(unlock_rw, 0); }
 
 static void twice(void) { pthread_mutex_lock(&a), pthread_mutex_unlock(&a), pthread_mutex_unlock(&a); }
+static void never_used(void) { pthread_mutex_unlock(&spare); }
+static void never_used_rwlock(void) { pthread_rwlock_unlock(&rw2); }
 static void never(void) { pthread_mutex_init(&a, NULL), pthread_mutex_unlock(&a); }
 static void twice_read(void) { pthread_rwlock_rdlock(&rw), pthread_rwlock_unlock(&rw), pthread_rwlock_unlock(&rw); }
 
@@ -238,6 +240,10 @@ static void unmap_held(void) {
     munmap(page, 4096);
 }
 
+static void wait_never_used(void) {
+    struct timespec until = soon();
+    pthread_cond_timedwait(&cond, &spare, &until);
+}
 static void wait_without(void) { pthread_mutex_lock(&checking), pthread_mutex_unlock(&checking), pthread_cond_wait(&cond, &checking); }
 static void *wait_with(void *number) {
     pthread_mutex_t *mine = number ? &a : &b;
@@ -378,12 +384,12 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(deadlock, "no-deadlock"), CASE(deadlock_of_three, "no-deadlock"), CASE(deadlock_mixed, "no-deadlock"), CASE(deadlock_timed, "no-deadlock"),
     CASE(again, "no-recursion"), CASE(again_timed, "no-recursion"), CASE(again_c11, "no-recursion"), CASE(again_write, "no-recursion"), CASE(again_spin, "no-recursion"),
     CASE(foreign, "owner-unlocks"), CASE(foreign_checked, "owner-unlocks"), CASE(foreign_write, "owner-unlocks"),
-    CASE(twice, "no-double-unlock"), CASE(never, "no-double-unlock"), CASE(twice_read, "no-double-unlock"),
+    CASE(twice, "no-double-unlock"), CASE(never, "no-double-unlock"), CASE(never_used, "no-double-unlock"), CASE(never_used_rwlock, "no-double-unlock"), CASE(twice_read, "no-double-unlock"),
     CASE(destroy_held, "not-remade-while-held"), CASE(destroy_others, "not-remade-while-held"), CASE(init_held, "not-remade-while-held"),
     CASE(overwrite_held, "one-holder"), CASE(overwrite_mine, "not-remade-while-held"),
     CASE(end_holding, "no-exit-holding"), CASE(exit_holding, "no-exit-holding"), CASE(end_reading, "no-exit-holding"),
     CASE(free_held, "no-free-holding"), CASE(unmap_held, "no-free-holding"),
-    CASE(wait_without, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
+    CASE(wait_without, "waits-with-mutex"), CASE(wait_never_used, "waits-with-mutex"), CASE(two_mutexes, "one-mutex-per-condition"), CASE(long_wait, "no-long-wait"),
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
     CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
     CASE(fine_two_of_three_guarded, ""), CASE(fine_guarded_by_writer, ""), CASE(fine_condition_deeper, ""),

@@ -175,8 +175,8 @@ pub mod hook {
     pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
     pub use super::tell::{
         condvar_begins, condvar_ends, destroyed, forked, freed, gave_up, has_waited, initialised,
-        knows_this_thread, not_a_lock, patience, re_site, releasing, still_waits, taken, task_ends,
-        waits, wants,
+        knows_this_thread, not_a_lock, patience, re_site, releasing, seen, still_waits, taken,
+        task_ends, waits, wants,
     };
     pub use crate::hook::{
         HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,

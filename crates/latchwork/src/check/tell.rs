@@ -318,6 +318,14 @@ pub(super) fn releases(lock: Lock, site: Site) {
     }
 }
 
+/// There is a lock at this address, of which nobody may have told yet. For one that is free: of others it is not known
+/// who has taken them.
+pub fn seen(lock: Lock, site: Site) {
+    if let Some(own) = Own::enter() {
+        known::know(&own, lock, site);
+    }
+}
+
 /// There is an object of this name.
 pub(super) fn named(lock: Lock, name: &str, site: Site) {
     let Some(own) = Own::enter() else { return };
