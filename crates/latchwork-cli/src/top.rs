@@ -55,7 +55,8 @@ pub(crate) struct Args {
 fn size(text: &str) -> Result<(u16, u16), String> {
     let parsed = text.split_once('x').and_then(|(width, height)| {
         let size: (u16, u16) = (width.parse().ok()?, height.parse().ok()?);
-        ((1..=1000).contains(&size.0) && (1..=1000).contains(&size.1)).then_some(size)
+        let fits = |size: &u16| (1..=terminal::MOST).contains(size);
+        (fits(&size.0) && fits(&size.1)).then_some(size)
     });
     parsed.ok_or_else(|| "two numbers up to 1000, as in 80x24".into())
 }
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             while let Some(view) = watch.next()? {
                 app.show(view);
             }
+            terminal::fit(terminal)?;
             terminal.draw(|frame| draw::screen(frame, &mut app))?;
             keyboard.keys(|key| app.press(key))?;
         }

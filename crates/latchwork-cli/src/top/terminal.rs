@@ -1,8 +1,10 @@
 //! The terminal: taken over, and given back however this ends: in good order, by a panic, by a signal.
 
 use super::keys;
-use ratatui::DefaultTerminal;
+use ratatui::backend::Backend;
 use ratatui::crossterm::event::KeyEvent;
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -26,7 +28,8 @@ pub(super) fn session(
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
     // A panic gives the terminal back, too, before it says what happened.
-    let mut terminal = ratatui::try_init()?;
+    let viewport = Viewport::Fixed(screen()?);
+    let mut terminal = ratatui::try_init_with_options(TerminalOptions { viewport })?;
     // Relaxed: the flag is all there is to know.
     let result = body(&mut terminal, &|| ended.load(Ordering::Relaxed));
     let restored = terminal.show_cursor().and(ratatui::try_restore());
@@ -35,6 +38,25 @@ pub(super) fn session(
         std::mem::forget(terminal);
     }
     result.and(restored)
+}
+
+/// Columns and lines that are drawn on: a terminal can claim to have billions of characters.
+pub(super) const MOST: u16 = 1000;
+
+/// As much of the terminal as is drawn on.
+fn screen() -> io::Result<Rect> {
+    let (width, height) = ratatui::crossterm::terminal::size()?;
+    Ok(Rect::new(0, 0, width.min(MOST), height.min(MOST)))
+}
+
+/// Goes along with a change of the terminal's size.
+pub(super) fn fit(terminal: &mut DefaultTerminal) -> io::Result<()> {
+    let screen = screen()?;
+    if screen != terminal.get_frame().area() {
+        terminal.backend_mut().clear()?;
+        terminal.resize(screen)?;
+    }
+    Ok(())
 }
 
 /// The keys of the terminal, read by `keys.rs`: the library that draws would, at a terminal that is gone, or gives a

@@ -39,9 +39,10 @@ impl Screen {
         lines.collect::<Vec<String>>().join("\n")
     }
 
-    fn resize(&mut self, size: (usize, usize)) {
-        self.width = size.0;
-        self.cells = vec![vec![' '; size.0]; size.1];
+    /// (Of one beyond all bounds a part is shown.)
+    fn resize(&mut self, (width, height): (usize, usize)) {
+        self.width = width.min(400);
+        self.cells = vec![vec![' '; self.width]; height.min(400)];
     }
 
     fn show(&mut self, bytes: &[u8]) {
@@ -102,6 +103,15 @@ impl Screen {
             (b'J', "2" | "3") => {
                 self.cells.iter_mut().for_each(|line| line.fill(' '));
                 self.cleared += 1;
+            }
+            // From here to the end.
+            (b'J', "") => {
+                let (column, line) = self.at;
+                let mut lines = self.cells.iter_mut().skip(line);
+                if let Some(line) = lines.next() {
+                    line.iter_mut().skip(column).for_each(|cell| *cell = ' ');
+                }
+                lines.for_each(|line| line.fill(' '));
             }
             (b'J', _) => panic!("part of the screen: {arguments:?}"),
             // Colours, the cursor's looks, modes.
@@ -421,6 +431,10 @@ fn a_terminal_of_any_size_that_changes_is_drawn_on() {
             terminal.until(|text| text.contains("Locks") || text.contains("goes back"));
         }
     }
+    // As large as one can claim to be: of that a part is drawn on.
+    terminal.resize((65_535, 65_535));
+    terminal.resize((80, 24));
+    terminal.until(|text| text.contains("Locks") || text.contains("goes back"));
     terminal.press(b"q");
     // It may be the key that ends the help.
     terminal.press(b"q");
