@@ -140,6 +140,24 @@ fn a_mutex_whose_owner_ended_is_marked() {
 }
 
 #[test]
+fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
+    let mut command = std::process::Command::new(program);
+    command.arg("behind");
+    let actor = Actor::start(command);
+    let look = seen(&actor, |look| {
+        look.locks()
+            .any(|lock| lock["owners"] != serde_json::json!([]))
+    });
+    let lock = look.locks().next().unwrap();
+    assert_eq!(lock["place"]["in"], "anonymous", "{lock:#}");
+    let address = format!("{:#x}", lock["address"].as_u64().unwrap());
+    assert_eq!(lock["name"], address, "{lock:#}");
+}
+
+#[test]
 fn a_circle_through_shared_memory_leads_through_three_processes() {
     let Some((program, _folder)) = c_program() else {
         return;

@@ -28,6 +28,8 @@ pub(super) struct Program {
     statics: Vec<Symbol>,
     /// Offset in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
+    /// The address behind its last page.
+    end: u64,
     /// Read when it is first asked for.
     code: Option<Code>,
 }
@@ -62,6 +64,13 @@ impl Program {
                 (offset, size, segment.address())
             });
             let segments = segments.collect();
+            let ends = elf.segments();
+            let ends = ends.map(|segment| segment.address().saturating_add(segment.size()));
+            let page = rustix::param::page_size() as u64;
+            let end = ends
+                .max()
+                .and_then(|end| end.checked_next_multiple_of(page));
+            program.end = end.unwrap_or(u64::MAX);
             (program.statics, program.segments) = (statics, segments);
         }
         program
@@ -69,6 +78,12 @@ impl Program {
 
     fn elf(&self) -> Option<Elf<'_>> {
         object::File::parse(self.file.as_ref()?).ok()
+    }
+
+    /// Whether an address of the process is behind all of it: what was mapped there next is none of its statics.
+    pub(super) fn ends_before(&self, module: &Module, address: u64) -> bool {
+        self.in_file(module, address)
+            .is_some_and(|address| address >= self.end)
     }
 
     /// The static at an address of the process, and how far behind its beginning.

@@ -15,6 +15,13 @@ impl Symbols {
     pub(crate) fn name_all(&mut self, picture: &mut Picture) {
         let mut locks = std::mem::take(&mut picture.locks);
         for lock in &mut locks {
+            if let Place::Module(module) = &lock.place
+                && self
+                    .program(lock.pid, module)
+                    .ends_before(module, lock.address)
+            {
+                lock.place = Place::Anonymous;
+            }
             // A name that was given says more than a place.
             if lock.name.is_empty() {
                 lock.name = self.name(picture, lock);

@@ -4,6 +4,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -94,11 +95,33 @@ static void start(void *(*task)(void *), void *argument)
 		abort();
 }
 
+/* In memory that is mapped right behind the program's variables. */
+static pthread_mutex_t *page;
+TASK(for_page, pthread_mutex_lock(page))
+static void behind(void)
+{
+	extern char end[];
+	long bytes = sysconf(_SC_PAGESIZE);
+
+	page = mmap((void *)(((long)end + bytes - 1) & -bytes), bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (page == MAP_FAILED)
+		abort();
+	pthread_mutex_lock(page);
+	start(for_page, NULL);
+	puts("ready");
+	fflush(stdout);
+	pause();
+}
+
 int main(int count, char **arguments)
 {
 	static pthread_t thread;
 
-	(void)arguments;
+	if (count > 1 && strcmp(arguments[1], "behind") == 0) {
+		behind();
+		return 0;
+	}
 	if (count > 1) {
 		circle();
 		return 0;
