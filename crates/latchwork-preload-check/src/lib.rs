@@ -28,7 +28,9 @@
 //! 3. Nothing panics; `errno` is what the call leaves.
 //!
 //! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
-//! spinlock that is made anew by an assignment is taken for the one that was there before.
+//! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
+//! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`. Who
+//! joins a thread that waits for what the joiner holds is not found out.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;
