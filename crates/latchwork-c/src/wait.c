@@ -30,9 +30,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Negative twins of the tests: a cancelled waiter keeps what it was told (1), or the token's wake-up (2). */
+/*
+ * Negative twins of the tests: a cancelled waiter keeps what it was told (1), or the token's wake-up (2); or it is
+ * none (3). In each, a thread that has `lw__lingers` set does not come back from the kernel until it is cancelled.
+ */
 #ifndef LATCHWORK_TWIN
 #define LATCHWORK_TWIN 0
+#else
+extern __thread int lw__lingers;
 #endif
 
 /* ---- points in time ---- */
@@ -128,6 +133,10 @@ static int call(const struct latchwork_call *call)
 	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &type);
 	result = syscall(SYS_futex, call->word, call->operation, call->expected, timeout, call->target,
 			 FUTEX_BITSET_MATCH_ANY);
+#if LATCHWORK_TWIN
+	while (lw__lingers)
+		pause();
+#endif
 	pthread_setcanceltype(type, NULL);
 	error = result < 0 ? errno : 0;
 	errno = before;

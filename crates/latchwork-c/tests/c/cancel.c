@@ -3,6 +3,10 @@
 
 #include "check.h"
 
+#ifdef LATCHWORK_TWIN
+#include <sys/syscall.h>
+#endif
+
 static volatile int entered, cleaned;
 
 /* A thread asleep in a wait for a condition: it is cancelled, and its handler has the mutex. */
@@ -236,15 +240,86 @@ static void *run_once(void *argument)
 	return argument;
 }
 
+#ifdef LATCHWORK_TWIN
+/* For wait.c, which says what it means. */
+__thread int lw__lingers;
+
+struct sleeper {
+	pthread_t thread;
+	volatile int id;
+	int lingers, has_got;
+};
+
+static void *wait_to_be_told(void *argument)
+{
+	struct sleeper *me = argument;
+	lw__lingers = me->lingers;
+	me->id = (int)syscall(SYS_gettid);
+	return wait_once(&me->has_got);
+}
+
+static void *wait_for_token(void *argument)
+{
+	struct sleeper *me = argument;
+	lw__lingers = me->lingers;
+	me->id = (int)syscall(SYS_gettid);
+	return take(&me->has_got);
+}
+
+/* Starts one that waits, and returns when it sleeps. */
+static void let_wait(struct sleeper *it, void *(*body)(void *))
+{
+	char path[64], text[32];
+	it->thread = start(body, it);
+	while (it->id == 0)
+		sched_yield();
+	snprintf(path, sizeof path, "/proc/self/task/%d/syscall", it->id);
+	for (;;) {
+		FILE *file = fopen(path, "r");
+		CHECK(file != NULL);
+		CHECK(fgets(text, sizeof text, file) != NULL);
+		fclose(file);
+		/* One that does not sleep is "running". */
+		if (text[0] != 'r' && atoi(text) == SYS_futex)
+			return;
+		sched_yield();
+	}
+}
+
+/* Who was the first to sleep is the first to be woken. It is cancelled before it can have returned. */
+static void cancel_woken(struct sleeper sleepers[2])
+{
+	pthread_cancel(sleepers[0].thread);
+	CHECK(join(sleepers[0].thread) == PTHREAD_CANCELED);
+	CHECK(join(sleepers[1].thread) == NULL);
+	CHECK(!sleepers[0].has_got && sleepers[1].has_got);
+}
+
 int main(int argc, char **argv)
 {
-	pthread_t thread;
-	/* For the twins, which hang sooner or later. */
-	for (int round = 0; argc > 1 && round < 100; round++) {
+	struct sleeper told[2] = {{.lingers = 1}, {.lingers = 0}}, woken[2] = {{.lingers = 1}, {.lingers = 0}};
+	/* For a twin, which hangs. */
+	if (argc > 1)
 		alarm((unsigned)atoi(argv[1]));
-		notifications();
-		tokens();
-	}
+	for (int task = 0; task < 2; task++)
+		let_wait(&told[task], wait_to_be_told);
+	lw_mutex_lock(&lock);
+	flag = 1;
+	lw_mutex_unlock(&lock);
+	lw_cond_signal(&changed);
+	cancel_woken(told);
+	CHECK_IS(lw_sem_init(&sem, 0), 0);
+	for (int task = 0; task < 2; task++)
+		let_wait(&woken[task], wait_for_token);
+	lw_sem_post(&sem);
+	cancel_woken(woken);
+	puts("cancelled");
+	return 0;
+}
+#else
+int main(void)
+{
+	pthread_t thread;
 	lw_mutex_lw_cond_test();
 	lw_mutex_lw_shared_cond_test();
 	lw_tp_mutex_lw_cond_test();
@@ -267,3 +342,4 @@ int main(int argc, char **argv)
 	puts("cancelled");
 	return 0;
 }
+#endif
