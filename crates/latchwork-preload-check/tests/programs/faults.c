@@ -1,12 +1,14 @@
 /* Planted faults, one for each name; and what looks like one and is none. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <threads.h>
 #include <time.h>
@@ -38,6 +40,27 @@ static struct timespec soon(void) {
     time.tv_sec += time.tv_nsec / 1000000000;
     time.tv_nsec %= 1000000000;
     return time;
+}
+/* When all that is planted has come about, however busy the machine is. */
+static struct timespec late(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_REALTIME, &time);
+    time.tv_sec += 600;
+    return time;
+}
+static _Atomic int waiter;
+static void say_id(void) { waiter = (int)syscall(SYS_gettid); }
+/* Until who has said its number sleeps. */
+static void until_it_sleeps(void) {
+    for (int call = -1; call != SYS_futex; sched_yield()) {
+        char path[64], text[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%d/syscall", waiter);
+        FILE *file = waiter ? fopen(path, "r") : NULL;
+        if (file == NULL) continue;
+        /* One that does not sleep is "running". */
+        call = fgets(text, sizeof text, file) && text[0] != 'r' ? atoi(text) : -1;
+        fclose(file);
+    }
 }
 static void pair(pthread_mutex_t *first, pthread_mutex_t *second) {
     pthread_mutex_lock(first), pthread_mutex_lock(second);
@@ -176,7 +199,8 @@ static void *timed(void *number) {
     long i = (long)number;
     pthread_mutex_lock(each[i]);
     pthread_barrier_wait(&both);
-    struct timespec until = soon();
+    struct timespec until = late();
+    if (i) say_id(); else until_it_sleeps(), until = soon();
     if (pthread_mutex_timedlock(each[1 - i], &until) == 0) pthread_mutex_unlock(each[1 - i]);
     pthread_mutex_unlock(each[i]);
     return NULL;
@@ -246,16 +270,22 @@ static void wait_never_used(void) {
 }
 static void wait_without(void) { pthread_mutex_lock(&checking), pthread_mutex_unlock(&checking), pthread_cond_wait(&cond, &checking); }
 static void *wait_with(void *number) {
-    pthread_mutex_t *mine = number ? &a : &b;
-    pthread_mutex_lock(mine);
-    done++;
-    while (done < 2) {
+    if (number) {
+        pthread_mutex_lock(&b);
+        say_id();
+        while (!done) {
+            struct timespec until = late();
+            pthread_cond_timedwait(&cond, &b, &until);
+        }
+        pthread_mutex_unlock(&b);
+    } else {
+        until_it_sleeps();
         struct timespec until = soon();
-        pthread_cond_timedwait(&cond, mine, &until);
+        pthread_mutex_lock(&a), pthread_cond_timedwait(&cond, &a, &until), pthread_mutex_unlock(&a);
+        pthread_mutex_lock(&b);
+        done = 1;
+        pthread_cond_broadcast(&cond), pthread_mutex_unlock(&b);
     }
-    struct timespec until = soon();
-    pthread_cond_timedwait(&cond, mine, &until);
-    pthread_mutex_unlock(mine);
     return NULL;
 }
 static void two_mutexes(void) { together(2, wait_with); }
@@ -263,10 +293,12 @@ static void two_mutexes(void) { together(2, wait_with); }
 static void *hold_long(void *number) {
     if (number) {
         pthread_mutex_lock(&a);
-        pthread_barrier_wait(&both);
-        usleep(200000);
+        done = 1;
+        until_it_sleeps();
+        usleep(60000);
     } else {
-        pthread_barrier_wait(&both);
+        while (!done) sched_yield();
+        say_id();
         pthread_mutex_lock(&a);
     }
     pthread_mutex_unlock(&a);
