@@ -26,7 +26,7 @@ pub fn rows() -> Vec<Row> {
 }
 
 /// How many threads of this process say that they wait.
-fn waiting() -> usize {
+pub fn waiting() -> usize {
     // None as long as nobody has used a lock.
     let board = BoardReader::of(std::process::id());
     let tasks = board.map_or(Vec::new(), |board| board.tasks());
