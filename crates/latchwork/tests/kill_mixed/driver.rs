@@ -188,6 +188,8 @@ impl Driver<'_, '_> {
             this.feed();
             let now = this.progress();
             now.iter().zip(&before).all(|(now, before)| now != before)
+                // While one waits for a processor the others eat.
+                || !this.spots.iter().all(|spot| spot.game.has_food())
         };
         self.wait("progress of each", progressed)?;
         self.rest()?;

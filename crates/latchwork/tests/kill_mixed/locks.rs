@@ -393,6 +393,10 @@ pub trait Game: Send + Sync {
     /// Lets those go on who wait for the others to give or to take, as many as that; each time only
     /// if they could not go on by themselves.
     fn feed(&self, _driver: &mut Task<'_>, _place: usize, _givers: usize, _takers: usize) {}
+    /// Whether there is food for this round; for its end there always is.
+    fn has_food(&self) -> bool {
+        true
+    }
     /// With all tasks at rest, and `kills` of them killed so far: everything is free and adds up.
     fn reckon(&self, driver: &mut Task<'_>, place: usize, kills: u64);
     /// Ends all waits, whatever they are for.
@@ -408,6 +412,9 @@ impl<G: Game + ?Sized> Game for &G {
     }
     fn feed(&self, driver: &mut Task<'_>, place: usize, givers: usize, takers: usize) {
         (**self).feed(driver, place, givers, takers);
+    }
+    fn has_food(&self) -> bool {
+        (**self).has_food()
     }
     fn reckon(&self, driver: &mut Task<'_>, place: usize, kills: u64) {
         (**self).reckon(driver, place, kills);

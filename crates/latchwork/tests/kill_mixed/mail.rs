@@ -1,6 +1,6 @@
 //! The message queue: each message that was sent is received once, whole, whoever dies.
 
-use crate::control::{GIVING, SEATS, TAKING, at};
+use crate::control::{DRIVER, GIVING, SEATS, TAKING, at};
 use crate::locks::Game;
 use crate::task::{Step, Task, Verb};
 use crate::witness::{Count, Fault, Witness};
@@ -10,6 +10,8 @@ use latchwork::region::{Region, Shareable};
 
 /// Messages of one seat between two halts.
 const NUMBERS: usize = 1 << 10;
+/// Those of the driver's that are left for the end of a round: a few for each task.
+const RESERVE: usize = 1 << 8;
 /// Beyond what is copied under the queue's lock.
 const MAX_MESSAGE: usize = 2048;
 const HEAD: usize = 16;
@@ -203,7 +205,9 @@ impl Game for Mail<'_> {
     }
 
     fn feed(&self, driver: &mut Task<'_>, _: usize, givers: usize, takers: usize) {
-        if takers > 0 && self.queue.is_empty() {
+        let control = driver.control;
+        let is_end = control.halt.load(SeqCst) != 0 || control.stop.load(SeqCst);
+        if takers > 0 && self.queue.is_empty() && (is_end || self.has_food()) {
             let sent = self.send(driver, Verb::Try, HEAD);
             assert!(sent.is_some(), "the driver is out of numbers");
         }
@@ -213,6 +217,10 @@ impl Game for Mail<'_> {
         {
             self.finish(driver, message);
         }
+    }
+
+    fn has_food(&self) -> bool {
+        (self.journal.next[DRIVER].load(SeqCst) as usize) < NUMBERS - RESERVE
     }
 
     fn reckon(&self, driver: &mut Task<'_>, _: usize, _: u64) {
