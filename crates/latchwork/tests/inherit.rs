@@ -14,7 +14,8 @@ use std::thread;
 mod inherit_support;
 mod lock_support;
 use inherit_support::{
-    Lock, Task, far, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
+    Lock, Task, far, is_asleep, make_real_time, may_be_real_time, ordinary, wait_until_asleep,
+    wait_until_asleep_at,
 };
 use lock_support::Mapped;
 
@@ -131,8 +132,11 @@ fn those_who_sleep_are_told_of_the_owners_death<L: Lock>() {
                 };
                 assert_eq!(told, Err(InheritFault::OwnerGone));
             });
-            let place = if index == 0 { lock.word() } else { lock.gate() };
-            task.wait_until_asleep(place);
+            if index == 0 {
+                task.wait_until_asleep(lock.word());
+            } else {
+                lock.wait_until_behind(task);
+            }
         }
         may_end.wait();
     });
@@ -153,21 +157,21 @@ fn a_wait_goes_on_after_a_signal<L: Lock>() {
     let tasks = [const { Task::new() }; 2];
     lock.lock();
     thread::scope(|scope| {
-        for (task, place) in tasks.iter().zip([lock.word(), lock.gate()]) {
+        for task in &tasks {
             scope.spawn(|| {
                 task.begin();
                 lock.enter();
             });
             for _ in 0..20 {
-                task.wait_until_asleep(place);
+                lock.wait_until_behind(task);
                 // SAFETY: the thread is alive, for it waits for the lock.
                 unsafe {
                     libc::syscall(libc::SYS_tgkill, libc::getpid(), task.id(), libc::SIGUSR1)
                 };
             }
         }
-        for (task, place) in tasks.iter().zip([lock.word(), lock.gate()]) {
-            task.wait_until_asleep(place);
+        for task in &tasks {
+            lock.wait_until_behind(task);
         }
         lock.unlock();
     });
@@ -205,6 +209,16 @@ const fn at(priority: i32) -> i64 {
     -1 - priority as i64
 }
 
+/// Waits until the gate's owner has the priority of the one behind it, if there is a gate, and that one is still there.
+fn wait_for_loan<L: Lock>(lock: &L, owner: &Task, behind: &Task, priority: i64) {
+    if L::GATE == 0 {
+        return owner.wait_for_priority(ordinary());
+    }
+    while !owner.has_priority(priority) && !is_asleep(behind.id(), lock.word()) {
+        thread::yield_now();
+    }
+}
+
 fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
     if !may_be_real_time("a_holder_runs_at_the_priority_of_those_who_sleep") {
         return;
@@ -233,17 +247,17 @@ fn a_holder_runs_at_the_priority_of_those_who_sleep<L: Lock>() {
         may_give_up.store(true, Ordering::Relaxed);
         owner.wait_for_priority(ordinary());
         // Two ordinary ones: the second is at the gate, if there is one, and becomes more urgent there.
-        for (task, place) in [(&first, lock.word()), (&second, lock.gate())] {
+        for task in [&first, &second] {
             scope.spawn(|| {
                 task.begin();
                 lock.enter();
             });
-            task.wait_until_asleep(place);
+            lock.wait_until_behind(task);
         }
         owner.wait_for_priority(ordinary());
         assert!(make_real_time(second.id(), 20));
         owner.wait_for_priority(at(20));
-        first.wait_for_priority(if L::GATE == 0 { ordinary() } else { at(20) });
+        wait_for_loan(&lock, &first, &second, at(20));
         may_release.wait();
     });
     assert!(lock.try_lock());
@@ -276,7 +290,7 @@ fn priority_passes_along_a_chain_of_holders<L: Lock>() {
             inner.enter();
             outer.unlock();
         });
-        middle.wait_until_asleep(inner.gate());
+        inner.wait_until_behind(&middle);
         scope.spawn(|| {
             assert!(make_real_time(0, 40));
             urgent.begin();
@@ -286,7 +300,7 @@ fn priority_passes_along_a_chain_of_holders<L: Lock>() {
         for task in [&middle, &owner] {
             task.wait_for_priority(at(40));
         }
-        bystander.wait_for_priority(if L::GATE == 0 { ordinary() } else { at(40) });
+        wait_for_loan(&inner, &bystander, &middle, at(40));
         may_release.wait();
     });
     assert!(inner.try_lock() && outer.try_lock());
@@ -311,8 +325,11 @@ fn a_real_time_task_goes_first<L: Lock>() {
                 order.lock().unwrap().push(index);
                 lock.unlock();
             });
-            let at_gate = index == 1;
-            task.wait_until_asleep(if at_gate { lock.gate() } else { lock.word() });
+            if index == 1 {
+                lock.wait_until_behind(task);
+            } else {
+                task.wait_until_asleep(lock.word());
+            }
         }
         lock.unlock();
     });
@@ -339,17 +356,24 @@ fn a_circle_through_a_gate_is_reported_to_the_one_who_closes_it() {
             left.enter();
             right.unlock();
         });
-        at_gate.wait_until_asleep(left.gate());
+        left.wait_until_behind(&at_gate);
         assert_eq!(right.acquire(), Err(InheritFault::Deadlock));
         left.unlock();
     });
     assert!(left.try_lock() && right.try_lock());
 }
 
-/// A child that sleeps for a lock, on its word or at its gate.
-fn asleep(place: usize, body: impl FnOnce()) -> Child {
+/// A child that sleeps for a lock, on its word.
+fn asleep(lock: &impl Lock, body: impl FnOnce()) -> Child {
     let child = Child::fork(body);
-    wait_until_asleep(child.pid(), place);
+    wait_until_asleep(child.pid(), lock.word());
+    child
+}
+
+/// One that sleeps at its gate; or on its word, if it was there for long.
+fn behind(lock: &impl Lock, body: impl FnOnce()) -> Child {
+    let child = Child::fork(body);
+    wait_until_asleep_at(child.pid(), &[lock.gate(), lock.word()]);
     child
 }
 
@@ -366,7 +390,7 @@ fn a_killed_owner_is_reported_in_every_process() {
         });
         trial.wait_until(|| lock.owner().is_some());
         let told = || assert_eq!(lock.acquire(), Err(InheritFault::OwnerGone));
-        let waiters = [lock.word(), lock.gate(), lock.gate()].map(|place| asleep(place, told));
+        let waiters = [(); 3].map(|()| behind(&*lock, told));
         owner.kill();
         waiters.into_iter().for_each(Child::succeed);
         told();
@@ -380,11 +404,11 @@ fn the_death_of_the_gates_owner_lets_the_next_one_through() {
         for _ in 0..trial.times(5) {
             let lock = Mapped::new(Inherit::<Shared>::new());
             lock.lock();
-            let mut owner = asleep(lock.word(), || lock.enter());
-            let next = || asleep(lock.gate(), || lock.enter());
+            let mut owner = asleep(&*lock, || lock.enter());
+            let next = || behind(&*lock, || lock.enter());
             let heir = with_heir.then(next);
             owner.kill();
-            let second = asleep(lock.word(), || lock.enter());
+            let second = asleep(&*lock, || lock.enter());
             lock.unlock();
             heir.into_iter().chain([second]).for_each(Child::succeed);
             assert!(lock.try_lock());
@@ -397,9 +421,9 @@ fn a_stopped_owner_of_the_gate_delays_nobody_for_ever() {
     let _trial = Trial::begin("a_stopped_owner_of_the_gate_delays_nobody_for_ever");
     let lock = Mapped::new(Inherit::<Shared>::new());
     lock.lock();
-    let owner = asleep(lock.word(), || lock.enter());
+    let owner = asleep(&*lock, || lock.enter());
     owner.signal(libc::SIGSTOP);
-    let other = asleep(lock.gate(), || lock.enter());
+    let other = behind(&*lock, || lock.enter());
     wait_until_asleep(other.pid(), lock.word());
     lock.unlock();
     other.succeed();

@@ -43,6 +43,12 @@ pub trait Lock: Protocol<Fault = InheritFault> + Default + Send + Sync + 'static
     fn gate(&self) -> usize {
         self.word() + Self::GATE
     }
+
+    /// Waits until a task that comes behind the gate's owner sleeps: at the gate, or, if it was there for a second before
+    /// anybody looked, at the word.
+    fn wait_until_behind(&self, task: &Task) {
+        wait_until_asleep_at(task.id(), &[self.gate(), self.word()]);
+    }
 }
 
 impl<S: Sharing + Send + Sync> Lock for Inherit<S> {
@@ -89,23 +95,34 @@ impl Task {
     /// Waits until its priority, as the kernel schedules it, is this: [`ordinary`], or −1 − *p* for a
     /// task that runs at real-time priority *p*, its own or a lent one.
     pub fn wait_for_priority(&self, priority: i64) {
-        while priority_of(self.id()) != priority {
+        while !self.has_priority(priority) {
             thread::yield_now();
         }
+    }
+
+    pub fn has_priority(&self, priority: i64) -> bool {
+        priority_of(self.id()) == priority
     }
 }
 
 /// Waits until a task of any process sleeps in a futex call on that address.
 pub fn wait_until_asleep(id: i32, address: usize) {
-    let expected = [libc::SYS_futex.to_string(), format!("{address:#x}")];
-    loop {
-        // While it sleeps: the number of the call, and its arguments.
-        let call = read_to_string(format!("/proc/{id}/syscall")).unwrap_or_default();
-        if call.split(' ').take(2).eq(expected.iter()) && state_of(id) == Some('S') {
-            return;
-        }
+    wait_until_asleep_at(id, &[address]);
+}
+
+/// The same, on one of these.
+pub fn wait_until_asleep_at(id: i32, addresses: &[usize]) {
+    while !addresses.iter().any(|address| is_asleep(id, *address)) {
         thread::yield_now();
     }
+}
+
+/// Whether a task of any process sleeps in a futex call on that address.
+pub fn is_asleep(id: i32, address: usize) -> bool {
+    let expected = [libc::SYS_futex.to_string(), format!("{address:#x}")];
+    // While it sleeps: the number of the call, and its arguments.
+    let call = read_to_string(format!("/proc/{id}/syscall")).unwrap_or_default();
+    call.split(' ').take(2).eq(expected.iter()) && state_of(id) == Some('S')
 }
 
 /// The fields of a task's `stat` behind its name, of which the first is field 3.
