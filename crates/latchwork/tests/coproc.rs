@@ -372,6 +372,9 @@ fn the_first_to_end_is_found_among_several() {
 #[test]
 fn usage_is_complete_after_reaping() {
     fn work(_: &Region, pages: usize) -> i32 {
+        // Of large pages there would be fewer.
+        // SAFETY: concerns this process alone.
+        unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
         let mut memory = vec![0u8; pages * 4096];
         for page in memory.chunks_mut(4096) {
             page[0] = 1;
@@ -422,11 +425,19 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
                     ),
                     _ => assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(round)),
                 }
-                assert!(
-                    children().len() < 200 || round % 50 != 0,
-                    "{}",
-                    children().len()
-                );
+                // A slow machine may be late with their ends; the next spawn reaps them.
+                until(|| {
+                    let is_reaped = round % 50 != 0 || children().len() < 200;
+                    if !is_reaped {
+                        let plain = Attributes::new();
+                        coprocs
+                            .spawn_value(give, 0, &plain)
+                            .unwrap()
+                            .join()
+                            .unwrap();
+                    }
+                    is_reaped
+                });
             }
         }
         // Those that were detached may still be on their way.

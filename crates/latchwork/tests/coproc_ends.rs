@@ -120,7 +120,7 @@ fn a_program_is_joined_without_a_free_descriptor() {
         let region = region();
         let coprocs = Coprocs::new(&region).unwrap();
         let coproc = coprocs
-            .spawn_value(sleep_as_program, 1, &Attributes::new())
+            .spawn_value(sleep_as_program, 1000, &Attributes::new())
             .unwrap();
         let none = libc::rlimit {
             rlim_cur: 0,
@@ -134,7 +134,13 @@ fn a_program_is_joined_without_a_free_descriptor() {
             matches!(early, Err(latchwork::coproc::JoinError::TimedOut)),
             "{early:?}"
         );
-        assert_eq!(coproc.join().unwrap().outcome, Outcome::Exited(0));
+        // SAFETY: our coproc's, which lives.
+        unsafe { libc::kill(coproc.pid().cast_signed(), libc::SIGKILL) };
+        let killed = Outcome::Signalled {
+            signal: libc::SIGKILL,
+            core: false,
+        };
+        assert_eq!(coproc.join().unwrap().outcome, killed);
     });
 }
 

@@ -128,8 +128,9 @@ int main(void)
 	attributes.stack_size = 1024 * 1024;
 	attributes.address_space_size = (rlim_t)1 << 40;
 	attributes.scheduling_policy = SCHED_BATCH;
-	attributes.scheduling_param = 3;
-	CPU_SET(0, &attributes.cpu_affinity_mask);
+	/* Not less than one has, and a processor that one has. */
+	attributes.scheduling_param = 19;
+	CPU_SET((size_t)sched_getcpu(), &attributes.cpu_affinity_mask);
 	done(coproc_create("limits", &attributes, COPROC_SET_CPU_TIME | COPROC_SET_AS_SIZE, look, field));
 	CHECK_IS(field->cpu, 77);
 	CHECK_IS(field->space, (rlim_t)1 << 40);
@@ -141,7 +142,7 @@ int main(void)
 	CHECK_IS(field->core, 4096);
 	CHECK(field->cpu != 77);
 	CHECK_IS(field->policy, SCHED_BATCH);
-	CHECK_IS(field->nice_level, 3);
+	CHECK_IS(field->nice_level, 19);
 	CHECK_IS(field->cpus, 1);
 
 	/* One that cannot be set: it is named, and nothing has run. */

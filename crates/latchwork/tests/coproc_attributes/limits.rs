@@ -35,7 +35,7 @@ fn limits_take_effect() {
 #[test]
 fn too_much_address_space_fails_in_the_coproc_alone() {
     fn greedy(_: &Region, (): ()) -> i32 {
-        i32::from(Vec::<u8>::new().try_reserve_exact(2 << 30).is_err())
+        i32::from(Vec::<u8>::new().try_reserve_exact(1 << 30).is_err())
     }
     let (_region, coprocs) = counted();
     let attributes = Attributes::new().address_space(1 << 30);
