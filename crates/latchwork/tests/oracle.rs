@@ -231,7 +231,7 @@ fn the_child_of_a_fork_goes_on_asking_and_outlives_its_parent() {
         // SAFETY: no other thread is in the child.
         if unsafe { libc::fork() } == 0 {
             // SAFETY: ends the process, should the answer never come.
-            unsafe { libc::alarm(20) };
+            unsafe { libc::alarm(120) };
             while runs(me()) != Some(true) {}
             answers.fetch_add(1, Ordering::Release);
             // SAFETY: ends the process.

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 mod lock_support;
-use lock_support::Mapped;
+use lock_support::{Mapped, ThreadId};
 
 type Lock = RobustRwLock<u32, 2>;
 
@@ -358,10 +358,11 @@ fn writers_do_not_pass_a_task_that_has_waited_for_long() {
     let lock = lock();
     let lock = lock.pin();
     for writes in [false, true] {
-        let has_entered = AtomicU32::new(0);
+        let (has_entered, id) = (AtomicU32::new(0), ThreadId::default());
         thread::scope(|scope| {
             let mut guard = lock.write().unwrap();
             scope.spawn(|| {
+                id.set();
                 if writes {
                     let _guard = lock.write().unwrap();
                     has_entered.store(1, Ordering::SeqCst);
@@ -372,6 +373,8 @@ fn writers_do_not_pass_a_task_that_has_waited_for_long() {
             });
             let mut sections = 0;
             while has_entered.load(Ordering::SeqCst) == 0 {
+                // It has come, or has tried in vain.
+                trial.wait_until(|| id.is_in_futex());
                 // More than the threshold; a busy machine may make the other one late, so not once only.
                 thread::sleep(Duration::from_millis(20));
                 drop(guard);
@@ -382,7 +385,6 @@ fn writers_do_not_pass_a_task_that_has_waited_for_long() {
                     "{} still waits",
                     if writes { "a writer" } else { "a reader" }
                 );
-                trial.progress();
             }
         });
     }
