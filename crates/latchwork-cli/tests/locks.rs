@@ -493,7 +493,16 @@ fn the_screen_shows_a_thousand_locks_in_80_by_24_and_in_200_by_50() {
     let _actor = Actor::role("crowd", &named.0);
     // All tasks wait, one way or another.
     seen_by(&["--region", &named.0, "--all"], |look| {
-        look.waiters(&format!("{}:lock 400", named.0)).len() == 37 && look.cycles().len() == 1
+        let waits = [
+            ("lock 400", 37),
+            ("bus", 4),
+            ("queue 0", 19),
+            ("queue 7", 4),
+        ];
+        let do_wait = |(object, count): &(&str, usize)| {
+            look.waiters(&format!("{}:{object}", named.0)).len() == *count
+        };
+        waits.iter().all(do_wait) && look.cycles().len() == 1
     });
     for (size, width, height) in [("80x24", 80, 24), ("200x50", 200, 50), ("20x5", 20, 5)] {
         for pane in ["tasks", "locks", "queues", "regions", "coprocs", "findings"] {

@@ -84,12 +84,11 @@ fn memory_that_one_process_has_twice_is_one_region() {
     let again = own.file().try_clone_to_owned().unwrap();
     let region = region(&label);
     let openings = region["openings"].as_array().unwrap();
-    assert_eq!(openings.len(), 2, "{openings:?}");
-    assert!(
-        openings
-            .iter()
-            .all(|opening| opening["pid"] == std::process::id())
-    );
+    // A child that another test is just starting has them, too, until it executes the command.
+    let mine = openings
+        .iter()
+        .filter(|opening| opening["pid"] == std::process::id());
+    assert_eq!(mine.count(), 2, "{openings:?}");
     drop(again);
 }
 
