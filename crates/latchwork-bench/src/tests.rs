@@ -27,7 +27,9 @@ fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
             .rows
             .iter()
             .filter(|row| row.contestant == contestant.name);
-        if contestant.absent.is_none() {
+        // On one processor nobody gives way to the other.
+        let is_left_out = contestant.name == "floor spinning" && machine::cpus().len() == 1;
+        if contestant.absent.is_none() && !is_left_out {
             let complete = rows
                 .inspect(|row| assert!(row.figure.min <= row.figure.max, "{row:?}"))
                 .count();
@@ -37,6 +39,8 @@ fn everybody_is_accounted_for(name: &str) -> ScenarioResult {
                 contestant.name,
                 result.warnings
             );
+        } else if is_left_out {
+            assert_eq!(rows.count(), 0);
         } else {
             assert_eq!(rows.count(), 0);
             let named = |warning: &Warning| {
