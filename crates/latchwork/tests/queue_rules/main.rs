@@ -47,7 +47,7 @@ fn receiver(trial: &Trial, queue: Queue<'_>) -> Child {
 }
 
 fn receiver_until(trial: &Trial, queue: Queue<'_>, wait: Wait) -> Child {
-    let child = Child::fork(|| {
+    let mut child = Child::fork(|| {
         let mut buffer = [0; 8192];
         let received = match wait {
             Wait::Until(deadline) => queue.receive_until(&mut buffer, deadline),
@@ -61,7 +61,8 @@ fn receiver_until(trial: &Trial, queue: Queue<'_>, wait: Wait) -> Child {
             Err(_) => 203,
         })
     });
-    trial.wait_until(|| child.is_in_futex());
+    // A short wait may be over before anybody looks.
+    trial.wait_until(|| child.is_in_futex() || child.try_wait().is_some());
     child
 }
 
