@@ -173,11 +173,13 @@ fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
         let region = region();
         let coprocs = Coprocs::new(&region).unwrap();
         let (done, joined) = (AtomicU32::new(0), AtomicU32::new(0));
+        let shot = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while done.load(Ordering::Relaxed) < 2 {
                     let before = joined.load(Ordering::Relaxed);
                     for zygote in zygotes() {
+                        shot.lock().unwrap().push(zygote);
                         // SAFETY: our child; nobody else reaps it before it is dead.
                         unsafe { libc::kill(zygote as i32, libc::SIGKILL) };
                     }
@@ -193,10 +195,19 @@ fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
                 scope.spawn(|| {
                     for value in 0..60 {
                         // As many new zygotes as one spawn makes may all be killed under it; and a
-                        // coproc that has no name of its own yet is taken for one.
+                        // coproc that has no name of its own yet is taken for one, and may have its own
+                        // by the time that it is killed.
                         let exit = loop {
                             match coprocs.spawn_value(give, value, &Attributes::new()) {
-                                Ok(coproc) => break coproc.join().unwrap(),
+                                Ok(coproc) => {
+                                    let pid = coproc.pid();
+                                    let exit = coproc.join().unwrap();
+                                    let was_killed =
+                                        matches!(exit.outcome, Outcome::Signalled { .. });
+                                    if !was_killed || !shot.lock().unwrap().contains(&pid) {
+                                        break exit;
+                                    }
+                                }
                                 Err(SpawnError::Server(_) | SpawnError::Died) => {}
                                 Err(error) => panic!("{error}"),
                             }
