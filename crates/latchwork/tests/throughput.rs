@@ -270,9 +270,73 @@ fn a_real_time_task_does_not_queue() {
     assert_eq!(count(&mutex, Event::QueueSleep), 0);
 }
 
+extern "C" fn nothing(_: i32) {}
+
+/// What is reserved for a top waiter that came past the gate is no newcomer's when nobody else is at the gate.
+#[test]
+fn who_passed_the_gate_and_is_alone_gets_what_is_reserved() {
+    let _watchdog = Watchdog::start("passed the gate".into());
+    if !may_use_priorities("who_passed_the_gate_and_is_alone_gets_what_is_reserved") {
+        return;
+    }
+    // SAFETY: a handler that does nothing.
+    unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };
+    let mutex = counted(AT_ONCE);
+    let (first, second) = (ThreadId::default(), ThreadId::default());
+    let got = AtomicBool::new(false);
+    let become_real_time = |sched_priority| {
+        let parameter = libc::sched_param { sched_priority };
+        // SAFETY: the kernel reads the parameter.
+        let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };
+        assert_eq!(set, 0);
+    };
+    // Who is more urgent than the others must sleep.
+    let wait_until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let newcomer = || {
+        thread::scope(|scope| {
+            let mut held = mutex.lock();
+            let gives_up = scope.spawn(|| {
+                first.set();
+                assert!(mutex.lock_interruptible(None).is_err());
+            });
+            wait_until(&|| count(&mutex, Event::TopSleep) > 0);
+            scope.spawn(|| {
+                become_real_time(1);
+                second.set();
+                let _guard = mutex.lock();
+                got.store(true, Ordering::Relaxed);
+            });
+            wait_until(&|| second.is_in_futex());
+            wait_until(&|| {
+                first.signal(libc::SIGUSR2);
+                gives_up.is_finished()
+            });
+            // It wakes nobody who comes before its next look.
+            become_real_time(2);
+            let mut stolen = 0;
+            loop {
+                drop(held);
+                let Some(again) = mutex.try_lock() else { break };
+                held = again;
+                if got.load(Ordering::Relaxed) {
+                    break;
+                }
+                stolen += 1;
+                assert!(stolen < 10, "newcomers take what is reserved");
+                let sleeps = count(&mutex, Event::TopSleep);
+                wait_until(&|| count(&mutex, Event::TopSleep) > sleeps && second.is_in_futex());
+            }
+        });
+    };
+    thread::scope(|scope| scope.spawn(newcomer).join().unwrap());
+}
+
 #[test]
 fn a_signal_that_meets_a_hand_off_loses_nothing() {
-    extern "C" fn nothing(_: i32) {}
     let _watchdog = Watchdog::start("signals".into());
     // SAFETY: a handler that does nothing.
     unsafe { libc::signal(libc::SIGUSR2, nothing as *const () as usize) };

@@ -34,6 +34,8 @@
 //! 4. Who was woken at the gate goes on to the word, whoever has the gate by then.
 //! 5. Holding the gate entitles to nothing but polling and what is reserved: two top waiters, or none,
 //!    do no harm.
+//! 6. A top waiter that came past the gate, or whose gate was taken away, takes the gate before it asks and sleeps,
+//!    if nobody has it: what is reserved for it would be a newcomer's.
 //!
 //! *A lock:* CAS 0→TID. Else some 1,000 polls, each of which steals a word that is 0. Then the gate; as
 //! top waiter some 500 polls for each look at the owner, until it does not run; ask for the lock, if that took
@@ -62,8 +64,8 @@
 //! *After the CAS or swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
 //! *Progress:* a top waiter gets the lock after at most the threshold, the section that is under way then,
-//! and a wake-up; with other top waiters (5), after theirs. A waiter at the gate is *n*th in the kernel's
-//! order, and becomes top waiter after *n* times that; or after 50 ms, out of turn. With hand-off
+//! and a wake-up; with other top waiters (5), after theirs, and a section that was stolen as one of them
+//! left the gate (6). A waiter at the gate is *n*th in the kernel's order, and becomes top waiter after *n* times that; or after 50 ms, out of turn. With hand-off
 //! switched off there is no bound on the top waiter's wait but luck.
 //!
 //! *Real-time tasks* poll as newcomers, then pass by a gate that is held, sleep on the word in the order

@@ -447,8 +447,7 @@ fn inversions() -> Vec<Row> {
                         assert!(set_priority(20));
                         is_waiting.store(true, std::sync::atomic::Ordering::Relaxed);
                         // It looks when a wait ends: the holder may be late.
-                        let soon =
-                            || latchwork::time::Deadline::after(Duration::from_millis(100));
+                        let soon = || latchwork::time::Deadline::after(Duration::from_millis(100));
                         while matches!(at!("a", a.acquire_until(soon())), Ok(false)) {}
                     });
                     while !is_waiting.load(std::sync::atomic::Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! The slow path of a throughput lock. The argument stands in [the parent](super).
 
-use super::gate::{Gate, Passed};
+use super::gate::Gate;
 use super::nap::{Nap, sleep};
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
@@ -110,7 +110,9 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         }
         // Real-time tasks sleep on the word: the kernel wakes them in the order of their priorities.
         if !self.gate.is_free() && is_real_time() {
-            return self.wait_on_top(me, true, patience, sleeps);
+            let entered = self.wait_on_top(me, true, patience, sleeps);
+            self.gate.leave::<S>(me);
+            return entered;
         }
         // A child of a fork finds the gates of its parent's threads.
         let is_dead = |top_waiter| {
@@ -118,7 +120,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 && (ROBUST && owner::is_nobody(top_waiter)
                     || C::FOREIGN && owner::is_outside(top_waiter))
         };
-        let passed = self.gate.enter::<S>(me, gives_way, patience, is_dead, || {
+        self.gate.enter::<S>(me, gives_way, patience, is_dead, || {
             if !C::FOREIGN {
                 begin_turn();
             }
@@ -126,7 +128,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             *sleeps = sleeps.saturating_add(1);
         })?;
         let entered = self.wait_on_top(me, false, patience, sleeps);
-        if unless_fault!(ThroughputKeepsGate, passed == Passed::Holding, false) {
+        if unless_fault!(ThroughputKeepsGate, true, false) {
             self.gate.leave::<S>(me);
         }
         entered
@@ -172,6 +174,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
                 return Ok(entry);
             }
+            // Past the gate, or with the gate taken away: newcomers would take what is reserved, since they see nobody.
+            self.gate.stand(me);
             if clock.has_waited_long() {
                 // Relaxed: an unlock that does not see it leaves it to the next.
                 self.request.store(1, Ordering::Relaxed);

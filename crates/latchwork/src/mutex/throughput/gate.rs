@@ -11,15 +11,6 @@ use crate::sys::futex::{self, Wait};
 #[repr(transparent)]
 pub(in crate::mutex) struct Gate(AtomicU32);
 
-/// How a task came to the word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
-    /// It has the gate, to be released by [`Gate::leave`].
-    Holding,
-    /// It had slept long enough; another has the gate.
-    Beside,
-}
-
 impl Gate {
     /// A word of a node, as a gate.
     pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
@@ -43,7 +34,8 @@ impl Gate {
         self.0.load(Ordering::Relaxed) & WAITERS != 0
     }
 
-    /// Waits in turn. One that gives way does not take the place of a sleeper that was woken and is not
+    /// Waits in turn, and has the gate then, to be released by [`Self::leave`]; or has slept long enough while another
+    /// got it. One that gives way does not take the place of a sleeper that was woken and is not
     /// there yet. `is_dead` is asked of a top waiter, and `before_sleep` called, before each sleep.
     pub(super) fn enter<S: Sharing>(
         &self,
@@ -52,7 +44,7 @@ impl Gate {
         patience: Patience,
         is_dead: impl Fn(u32) -> bool,
         mut before_sleep: impl FnMut(),
-    ) -> Result<Passed, Unfinished> {
+    ) -> Result<(), Unfinished> {
         let mut has_slept = false;
         let mut nap = None;
         loop {
@@ -62,17 +54,17 @@ impl Gate {
                 let keeps = has_slept || gate != 0;
                 let taken = me | if keeps { WAITERS } else { 0 };
                 if self.replace(gate, taken) {
-                    return Ok(Passed::Holding);
+                    return Ok(());
                 }
                 continue;
             }
             // Nobody sleeps twice behind newcomers: two top waiters do no harm.
             if has_slept {
-                return Ok(Passed::Beside);
+                return Ok(());
             }
             if is_dead(gate & TID_MASK) {
                 if self.replace(gate, me | WAITERS) {
-                    return Ok(Passed::Holding);
+                    return Ok(());
                 }
                 continue;
             }
@@ -87,7 +79,7 @@ impl Gate {
                     // The top waiter is the same as before: it may be dead, or stopped. If it is
                     // neither, there are two now.
                     if self.replace(seen, me | WAITERS) {
-                        return Ok(Passed::Holding);
+                        return Ok(());
                     }
                     has_slept = true;
                 }
@@ -97,7 +89,15 @@ impl Gate {
         }
     }
 
-    /// Lets the next one pass, unless the gate was taken away in the meantime.
+    /// Takes a gate that nobody has, without a wait.
+    pub(super) fn stand(&self, me: u32) {
+        if self.is_free() {
+            // As a newcomer does; if it fails another stands there.
+            self.replace(0, me);
+        }
+    }
+
+    /// Lets the next one pass, unless the task does not have the gate, or no more.
     pub(super) fn leave<S: Sharing>(&self, me: u32) {
         if self.replace(me, 0) {
             return;
