@@ -11,7 +11,7 @@ use latchwork_interpose::mutexes::kind;
 /// Something of the program's that is watched at this address; `None`: in a thread that is not.
 #[inline]
 pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
-    start::watches().then(|| Lock::new(object.addr(), kind))
+    start::watches().then(|| Lock::new(object.expose_provenance(), kind))
 }
 
 /// In bytes of an object that glibc leaves alone, but for its initialisation: what is without it was made anew since it
@@ -43,7 +43,9 @@ pub struct Mutex {
     spins: u32,
     /// A link of the robust list, of which only robust mutexes are members.
     mark: Mark,
-    rest: u64,
+    /// The other link: who holds it, as the checker has it.
+    holder: AtomicU32,
+    rest: u32,
 }
 
 impl Mutex {
@@ -71,6 +73,13 @@ impl Mutex {
     }
 }
 
+/// One that is no member of a robust list: who holds it stands where members are linked.
+#[inline]
+fn with_word(lock: Lock) -> Lock {
+    // SAFETY: a mutex's, whose link nobody else uses as long as it is one. glibc's initialisers make it zero.
+    unsafe { lock.with_word(core::mem::offset_of!(Mutex, holder) as u8) }
+}
+
 /// A mutex, if it is watched.
 ///
 /// # Safety
@@ -81,7 +90,7 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     // SAFETY: by the contract.
     let what = unsafe { (*mutex).kind() };
     if what == 0 {
-        return Some(lock);
+        return Some(with_word(lock));
     }
     // Destroyed.
     if what == kind::ALL {
@@ -95,7 +104,12 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
     traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
     traits.set(Traits::LENDS, what & (kind::INHERIT | kind::PROTECT) != 0);
-    Some(lock.with(traits))
+    let lock = lock.with(traits);
+    Some(if traits.contains(Traits::ROBUST) {
+        lock
+    } else {
+        with_word(lock)
+    })
 }
 
 /// The same, of one that is about to be taken, or was just made.

@@ -152,6 +152,8 @@ pub struct Lock {
     pub traits: Traits,
     /// A checked lock's tag stands there.
     pub(crate) has_tag: bool,
+    /// At so many bytes from the address a word says who holds it; 0: there is none.
+    pub(crate) word: u8,
 }
 
 impl Lock {
@@ -163,6 +165,7 @@ impl Lock {
             kind,
             traits: Traits::empty(),
             has_tag: false,
+            word: 0,
         }
     }
 

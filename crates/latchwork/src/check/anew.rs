@@ -2,6 +2,7 @@
 //! constructor is a few stores of zero. An interposer leaves a mark in the memory, where the lock's owner keeps nothing,
 //! and finds it gone.
 
+use super::beside::LOST;
 use super::board;
 use super::field::Here;
 use super::found;
@@ -44,6 +45,10 @@ pub fn unmarked(lock: Lock, place: &AtomicU64, mark: u64, site: Site) {
         if place.load(Ordering::Relaxed) != mark {
             if let Some(entry) = old {
                 known::begin_anew(entry, lock, site);
+            }
+            if let Some(word) = lock.word() {
+                let is_held = known.is_some() && old.is_none();
+                word.store(if is_held { LOST } else { 0 }, Ordering::Relaxed);
             }
             place.store(mark, Ordering::Relaxed);
         }

@@ -11,9 +11,9 @@
 
 use super::finding::{Confidence, Finding};
 use super::layout::{
-    BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, PLACES, PLACES_AT, PROBES,
-    Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT,
-    VERSION, lock_slot, text_slot,
+    BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOTES, NOTES_AT, Note,
+    PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS, TEXTS_AT,
+    Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::mutex::{RawLock, WaitWake};
@@ -144,6 +144,14 @@ impl Board {
     pub(super) fn place(self, index: usize) -> &'static Place {
         debug_assert!(index < PLACES);
         self.at(PLACES_AT + index * size_of::<Place>())
+    }
+
+    /// Where the thread of a place notes where it has released a lock.
+    #[inline]
+    pub(super) fn note(self, index: usize, address: usize) -> &'static Note {
+        debug_assert!(index < PLACES);
+        let number = index * NOTES + note_slot(address as u64);
+        self.at(NOTES_AT + number * size_of::<Note>())
     }
 
     #[inline]

@@ -4,6 +4,7 @@
 //! one process's private lock on to a shared one, and on to another's private one. What a thread of another
 //! process holds that is no task of a region in common is not seen.
 
+use super::beside::Holder;
 use super::board::{self, Board};
 use super::circle::{Field, keeps};
 use super::layout::{MORE, PLACES, Place};
@@ -69,6 +70,8 @@ impl<'f> Who<'f> {
 pub(super) struct Here {
     board: Board,
     process: u32,
+    /// What the calling task is in a call for: its memory can be looked at.
+    wanted: Option<Lock>,
 }
 
 impl Here {
@@ -76,7 +79,16 @@ impl Here {
         Some(Self {
             board: board::board()?,
             process: own.identity().0,
+            wanted: None,
         })
+    }
+
+    /// The same, for a look in a call for this lock.
+    pub(super) fn wanting(self, lock: Lock) -> Self {
+        Self {
+            wanted: Some(lock),
+            ..self
+        }
     }
 
     /// The calling task.
@@ -174,12 +186,17 @@ impl<'h> Field for &'h Here {
             && !region_of(lock.address)
             && let Some(entry) = self.board.lock(lock.address)
         {
-            let holder = entry.holder.load(Ordering::Relaxed).checked_sub(1);
-            let place = holder.map(|holder| self.board.place(holder as usize % PLACES));
-            let holder = place.and_then(|place| Who::new(&place.record, Some(place)));
-            return holder
+            let itself = self.wanted.filter(|wanted| wanted.address == lock.address);
+            // The lock itself knows one that is at work, too.
+            let holders = [Some(Lock { word: 0, ..lock }), itself]
+                .map(|lock| lock.and_then(|lock| Holder::of(lock, entry).place()));
+            let once = holders[1].filter(|place| holders[0] != Some(*place));
+            let places = holders[0].into_iter().chain(once);
+            return places
+                .map(|place| self.board.place(place % PLACES))
+                .filter_map(|place| Who::new(&place.record, Some(place)))
                 .filter(|other| self.blocks(*other, waiter, lock, mode))
-                .is_some_and(visit);
+                .any(visit);
         }
         self.candidates(waiter, lock)
             .filter(|other| self.blocks(*other, waiter, lock, mode))

@@ -140,7 +140,6 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     entry.holder.store(0, Ordering::Relaxed);
     entry.waiters.store(0, Ordering::Relaxed);
     entry.mutex.store(0, Ordering::Relaxed);
-    entry.released.store(0, Ordering::Relaxed);
     entry.generation.fetch_add(1, Ordering::Relaxed);
     let what = pack(lock, Mode::Exclusive) | marks;
     entry.what.store(what, Ordering::Relaxed);

@@ -11,6 +11,7 @@
 //! | `u32` × [`LOCKS`] | [`USED_AT`] | which of these are in use, in the order of their coming: the first [`Header::locks`] |
 //! | `u32` × [`TEXTS`] | [`USED_TEXTS_AT`] | the same for texts: the first [`Header::texts`] |
 //! | [`Report`] × [`REPORTS`] | [`REPORTS_AT`] | the last findings: a ring, of which [`Header::reports`] counts all |
+//! | [`Note`] × [`NOTES`] × [`PLACES`] | [`NOTES_AT`] | where each thread has released what it had alone |
 //!
 //! The file is sparse: a page takes memory when something is written to it. A reader trusts nothing: all
 //! positions follow from the constants, and any string of bytes is a value of each type.
@@ -26,7 +27,7 @@ pub const BOARD: &str = "latchwork-board";
 /// What a board begins with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwboard\0");
 /// Changes with every change of what the bytes mean.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Threads that a board has room for.
 pub const PLACES: usize = 4096;
@@ -44,6 +45,8 @@ pub const REPORTS: usize = 64;
 pub const SUMMARY_BYTES: usize = 384;
 /// Bytes of a finding's text: most are shorter; others are cut off.
 pub const REPORT_BYTES: usize = 7784;
+/// Locks of a thread of which it is known where it has released them.
+pub const NOTES: usize = 32;
 /// So far a search in one of the hash tables goes.
 pub const PROBES: usize = 256;
 
@@ -59,8 +62,10 @@ pub const USED_AT: usize = LOCKS_AT + LOCKS * size_of::<Entry>();
 pub const USED_TEXTS_AT: usize = USED_AT + LOCKS * size_of::<AtomicU32>();
 /// See [`PLACES_AT`].
 pub const REPORTS_AT: usize = USED_TEXTS_AT + TEXTS * size_of::<AtomicU32>();
+/// See [`PLACES_AT`].
+pub const NOTES_AT: usize = REPORTS_AT + REPORTS * size_of::<Report>();
 /// Bytes of the whole file.
-pub const BYTES: usize = REPORTS_AT + REPORTS * size_of::<Report>();
+pub const BYTES: usize = NOTES_AT + PLACES * NOTES * size_of::<Note>();
 
 /// The beginning of a board.
 #[repr(C)]
@@ -129,15 +134,28 @@ pub struct Entry {
     pub node: AtomicU32,
     /// Moves on when it is initialised anew.
     pub generation: AtomicU32,
-    /// Place + 1 of who is believed to hold it. A hint, to be checked with that place's record.
+    /// Place + 1 of who is believed to hold it. A hint, to be checked with that place's record; of a lock that
+    /// says so itself, it names those who have begun to wait since.
     pub holder: AtomicU32,
-    /// How many wait for it with the same mutex, if it is a condition variable; else the thread of this process
-    /// that released it last, alone, 0 if none has.
+    /// How many wait for it with the same mutex, if it is a condition variable.
     pub waiters: AtomicU32,
-    /// That mutex; else where that thread had taken it: a [`Site`](crate::hook::Site).
+    /// That mutex.
     pub mutex: AtomicU64,
-    /// Where it released it: a [`Site`](crate::hook::Site), unknown if that was the end of a guard.
+}
+
+/// Where a thread of a place has released a lock that it had alone, the last time. It stays when the thread ends, until
+/// another lock, or thread, needs the room.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Note {
+    /// The lock's address; 0: none.
+    pub lock: AtomicU64,
+    /// Where it was taken: a [`Site`](crate::hook::Site).
+    pub taken: AtomicU64,
+    /// Where it was released: a [`Site`](crate::hook::Site), unknown if that was the end of a guard.
     pub released: AtomicU64,
+    /// By whom.
+    pub thread: AtomicU32,
 }
 
 /// A finding that was reported.
@@ -206,6 +224,13 @@ pub(super) fn text_in(bytes: &[AtomicU8]) -> String {
 #[must_use]
 pub const fn lock_slot(address: u64) -> usize {
     (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - LOCKS.ilog2())) as usize
+}
+
+/// Where in a thread's notes one of a lock stands.
+#[inline]
+#[must_use]
+pub const fn note_slot(address: u64) -> usize {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NOTES.ilog2())) as usize
 }
 
 /// Where the search for a text begins in the table of texts.

@@ -61,6 +61,7 @@
 //! | records | `hook/record.rs`, [`layout`], `board.rs` | what each task holds and wants, where anybody can read it |
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
 //! | the usual | `quick.rs` | a known lock is taken or released, and there is nothing else to it |
+//! | holders | `beside.rs` | who holds a lock, in the lock's own memory |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
@@ -74,6 +75,7 @@
 #![allow(unsafe_code)]
 
 mod anew;
+mod beside;
 mod board;
 mod checked;
 pub(crate) mod circle;

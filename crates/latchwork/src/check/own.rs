@@ -252,8 +252,7 @@ impl Own {
                     ..*mine
                 });
                 if let Some(entry) = entry {
-                    let me = self.index.get() + 1;
-                    entry.holder.store(me, Ordering::Relaxed);
+                    entry.holder.store(self.number(), Ordering::Relaxed);
                 }
             }
         }
@@ -443,11 +442,22 @@ impl Own {
 
     /// As above, for a condition: it will need the mutex, too.
     pub(super) fn begin_wait_with(&self, lock: Lock, what: u32, site: Site, mutex: Lock) {
+        self.say_what_is_held();
         let now = clock::monotonic();
         self.wait_began.set(now);
         self.wanted.set(lock.address);
         let (address, also) = (lock.address as u64, mutex.address as u64);
         self.publish(|record| record.wanted.begin(address, site.0, now, what, also));
+    }
+
+    /// Who follows what waits for what finds the holders on the board: before the wait is seen there (a Release, in
+    /// [`Wanted::begin`](crate::hook::Wanted)), the thread says that it is the one, of what it holds alone.
+    fn say_what_is_held(&self) {
+        for mine in self.locks().filter(|mine| !mine.reads()) {
+            if let Some(entry) = mine.entry {
+                entry.holder.store(self.number(), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Says that it waits no more.

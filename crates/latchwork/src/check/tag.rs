@@ -16,7 +16,7 @@
 use super::known::hash;
 use super::place::{NoLock, uses_no_lock};
 use super::tell;
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::hook::{Kind, Lock, Site, Traits};
 use core::fmt::{self, Write};
 use core::panic::Location;
@@ -37,6 +37,8 @@ pub(super) struct Tag {
     file: [u8; FILE],
     line: u32,
     column: u32,
+    /// See `beside.rs`: of a lock that processes share, nothing.
+    holder: AtomicU32,
 }
 
 /// The end of a text, and zeros.
@@ -69,16 +71,22 @@ impl Tag {
             file: kept(made_at.file(), true),
             line: made_at.line(),
             column: made_at.column(),
+            holder: AtomicU32::new(0),
         }
     }
 
     /// The lock that begins with this tag.
     #[inline]
     pub(super) fn lock(&self, kind: Kind, traits: Traits) -> Lock {
-        Lock {
+        let lock = Lock {
             has_tag: true,
             ..Lock::new(core::ptr::from_ref(self).expose_provenance(), kind).with(traits)
+        };
+        if lock.is_shared() {
+            return lock;
         }
+        // SAFETY: the lock's own, in a field that nobody else looks at, as long as the lock is in use.
+        unsafe { lock.with_word(core::mem::offset_of!(Self, holder) as u8) }
     }
 
     /// The tag of a lock that has one, and says so.

@@ -1,5 +1,6 @@
 //! What the checker does with what it is told.
 
+use super::beside::Holder;
 use super::circle;
 use super::field::Here;
 use super::known;
@@ -127,7 +128,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
         };
     }
     own.begin_wait(lock, pack(lock, mode) | flag, site);
-    let Some(here) = Here::new(&own) else {
+    let Some(here) = Here::new(&own).map(|here| here.wanting(lock)) else {
         return Verdict::Go;
     };
     let Some(me) = here.me(&own) else {
@@ -220,11 +221,10 @@ pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     if let Some(entry) = entry
         && mode == Mode::Exclusive
     {
-        let me = own.index.get() + 1;
-        // Relaxed: the lock orders it; it is changed by who holds that.
-        let last = entry.holder.load(Ordering::Relaxed);
-        entry.holder.store(me, Ordering::Relaxed);
-        if last != 0 && last != me {
+        let holder = Holder::of(lock, entry);
+        let is_first = holder.lets_in(&own);
+        holder.set(&own);
+        if !is_first {
             two_holders(&own, lock, site);
         }
     }
@@ -279,7 +279,7 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
             own.pop(place);
             totals::held_for(clock::coarse().saturating_sub(mine.since));
             if !mine.reads() {
-                forget_holder(&own, &mine, site);
+                forget_holder(&own, lock, &mine, site);
             }
         }
         None => return not_mine(&own, lock, site),
@@ -289,23 +289,10 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
 
 /// Nobody holds it any more; who did, and where it is released, is kept.
 #[inline]
-fn forget_holder(own: &Own, mine: &Mine, site: Site) {
-    if let Some(entry) = mine.entry
-        && entry.holder.load(Ordering::Relaxed) == own.index.get() + 1
-    {
-        own.note_release(entry, mine.site, site);
-    }
-}
-
-impl Own {
-    /// The task releases a lock that it holds alone, at `site`; it has taken it at `taken`.
-    #[inline]
-    pub(super) fn note_release(&self, entry: &Entry, taken: Site, site: Site) {
-        // Relaxed: the release that follows orders it.
-        entry.waiters.store(self.thread.get(), Ordering::Relaxed);
-        entry.mutex.store(taken.0, Ordering::Relaxed);
-        entry.released.store(site.0, Ordering::Relaxed);
-        entry.holder.store(0, Ordering::Relaxed);
+fn forget_holder(own: &Own, lock: Lock, mine: &Mine, site: Site) {
+    let holder = mine.entry.map(|entry| Holder::of(lock, entry));
+    if let Some(holder) = holder.filter(|holder| holder.is(own)) {
+        own.note_release(lock, holder, mine.site, site);
     }
 }
 
@@ -437,7 +424,7 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         }
         Some((place, mine)) => {
             own.pop(place);
-            forget_holder(&own, &mine, site);
+            forget_holder(&own, mutex, &mine, site);
             Verdict::Go
         }
         None if own.unseen.get() > 0 || !is_known(mutex) => Verdict::Go,

@@ -1,11 +1,13 @@
 //! Addresses and sites in words, for findings.
 
+use super::beside::Holder;
 use super::board::board;
 use super::few::Text;
 use super::field::Who;
 use super::finding::{Finding, LockText, PlaceText, Released, TaskText, Use};
 use super::foreign;
 use super::known::hash;
+use super::layout::PLACES;
 use super::own::Own;
 use crate::atomic::Ordering;
 use crate::hook::{Held, Lock, Mode, Site};
@@ -96,19 +98,22 @@ pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
 pub(super) fn released(lock: Lock) -> Option<Released> {
     let entry = board()?.lock(lock.address)?;
     let process = thread::process_id();
+    let whose = Holder::of(lock, entry).place()? % PLACES;
+    let note = board()?.note(whose, lock.address);
     // Relaxed: of several at the same time, any; and parts of two are as good.
     let load = |field: &crate::atomic::AtomicU64| Site(field.load(Ordering::Relaxed));
-    let thread = entry.waiters.load(Ordering::Relaxed);
-    let at = match load(&entry.released) {
+    let is_of_it = note.lock.load(Ordering::Relaxed) == lock.address as u64;
+    let thread = note.thread.load(Ordering::Relaxed);
+    let at = match load(&note.released) {
         Site::UNKNOWN => None,
         // The guards of that crate end there.
         site => Some(place(process, site)).filter(|at| !at.contains("lock_api")),
     };
-    (lock.kind.has_owner() && thread != 0).then(|| Released {
+    (lock.kind.has_owner() && is_of_it).then(|| Released {
         thread,
         name: thread_name(process, thread),
         by_guard: at.is_none(),
-        at: at.unwrap_or_else(|| place(process, load(&entry.mutex))),
+        at: at.unwrap_or_else(|| place(process, load(&note.taken))),
     })
 }
 
