@@ -97,14 +97,17 @@ impl Own {
 
     /// The thread is about to release a lock that it holds alone, at `site`; it has taken it at `taken`.
     #[inline]
-    pub(super) fn note_release(&self, lock: Lock, holder: Holder, taken: Site, site: Site) {
+    pub(super) fn note_release(&self, lock: Lock, entry: &'static Entry, taken: Site, site: Site) {
         if let Some(board) = self.board.get() {
             let note = board.note(self.index.get() as usize, lock.address);
             note.taken.store(taken.0, Ordering::Relaxed);
             note.released.store(site.0, Ordering::Relaxed);
             note.thread.store(self.thread.get(), Ordering::Relaxed);
+            let generation = entry.generation.load(Ordering::Relaxed);
+            note.generation.store(generation, Ordering::Relaxed);
             note.lock.store(lock.address as u64, Ordering::Relaxed);
         }
-        holder.0.store(self.number() | FREE, Ordering::Relaxed);
+        let Holder(word) = Holder::of(lock, entry);
+        word.store(self.number() | FREE, Ordering::Relaxed);
     }
 }

@@ -156,6 +156,8 @@ pub struct Note {
     pub released: AtomicU64,
     /// By whom.
     pub thread: AtomicU32,
+    /// [`Entry::generation`]: of one that was there before it says nothing.
+    pub generation: AtomicU32,
 }
 
 /// A finding that was reported.

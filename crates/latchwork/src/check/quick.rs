@@ -120,14 +120,14 @@ fn release(lock: Lock, site: Site) -> Option<Since> {
         own.change(place, |mine| mine.depth -= 1);
         return Some(Since::HELD_STILL);
     }
-    let holder = Holder::of(lock, mine.entry?);
+    let entry = mine.entry?;
     let is_alone = !mine.reads();
-    if !own.knows_site(site) || is_alone && !holder.is(&own) {
+    if !own.knows_site(site) || is_alone && !Holder::of(lock, entry).is(&own) {
         return None;
     }
     own.pop(place);
     if is_alone {
-        own.note_release(lock, holder, mine.site, site);
+        own.note_release(lock, entry, mine.site, site);
     }
     Some(Since(mine.since))
 }

@@ -290,9 +290,10 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
 /// Nobody holds it any more; who did, and where it is released, is kept.
 #[inline]
 fn forget_holder(own: &Own, lock: Lock, mine: &Mine, site: Site) {
-    let holder = mine.entry.map(|entry| Holder::of(lock, entry));
-    if let Some(holder) = holder.filter(|holder| holder.is(own)) {
-        own.note_release(lock, holder, mine.site, site);
+    if let Some(entry) = mine.entry
+        && Holder::of(lock, entry).is(own)
+    {
+        own.note_release(lock, entry, mine.site, site);
     }
 }
 

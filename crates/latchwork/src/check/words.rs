@@ -96,20 +96,34 @@ pub(super) fn use_of_held(process: u32, held: &Held) -> Use {
 
 /// Who released a lock last, of this process.
 pub(super) fn released(lock: Lock) -> Option<Released> {
-    let entry = board()?.lock(lock.address)?;
+    let board = board()?;
+    let entry = board.lock(lock.address)?;
     let process = thread::process_id();
-    let whose = Holder::of(lock, entry).place()? % PLACES;
-    let note = board()?.note(whose, lock.address);
     // Relaxed: of several at the same time, any; and parts of two are as good.
     let load = |field: &crate::atomic::AtomicU64| Site(field.load(Ordering::Relaxed));
-    let is_of_it = note.lock.load(Ordering::Relaxed) == lock.address as u64;
+    let note_of = |index: usize| {
+        let note = board.note(index, lock.address);
+        let generation = note.generation.load(Ordering::Relaxed);
+        let is_of_it = note.lock.load(Ordering::Relaxed) == lock.address as u64
+            && generation == entry.generation.load(Ordering::Relaxed);
+        is_of_it.then_some(note)
+    };
+    // If its word is not known in this call, there may be only one who has released it.
+    let only = || {
+        let mut notes = (0..board.places().count()).filter_map(note_of);
+        notes.next().filter(|_| notes.next().is_none())
+    };
+    let note = match Holder::of(lock, entry).place() {
+        Some(index) => note_of(index % PLACES),
+        None => only(),
+    }?;
     let thread = note.thread.load(Ordering::Relaxed);
     let at = match load(&note.released) {
         Site::UNKNOWN => None,
         // The guards of that crate end there.
         site => Some(place(process, site)).filter(|at| !at.contains("lock_api")),
     };
-    (lock.kind.has_owner() && is_of_it).then(|| Released {
+    lock.kind.has_owner().then(|| Released {
         thread,
         name: thread_name(process, thread),
         by_guard: at.is_none(),
