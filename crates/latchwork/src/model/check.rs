@@ -3,6 +3,7 @@
 #[path = "../check/circle.rs"]
 pub(crate) mod circle;
 
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 use circle::Field;
@@ -11,6 +12,9 @@ use circle::Field;
 #[derive(Debug)]
 pub struct Tasks {
     records: Vec<TaskRecord>,
+    /// For each lock the task + 1 that has said last, before a wait, that it holds it; if locks' holders are found
+    /// by that.
+    said: Vec<AtomicU32>,
 }
 
 const fn lock(number: usize) -> Lock {
@@ -22,6 +26,26 @@ impl Tasks {
     pub fn new(count: usize) -> Self {
         Self {
             records: (0..count).map(|_| TaskRecord::new()).collect(),
+            said: Vec::new(),
+        }
+    }
+
+    /// The same, with so many locks whose holders say so before they wait for something, and are found by that.
+    pub fn who_say_what_they_hold(count: usize) -> Self {
+        Self {
+            said: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            ..Self::new(count)
+        }
+    }
+
+    /// A task that holds a lock is about to wait for something else, or begins to.
+    fn says_what_it_holds(&self, task: usize) {
+        // Relaxed: its own.
+        let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;
+        let said = held.checked_sub(1).and_then(|lock| self.said.get(lock));
+        if let Some(said) = said {
+            // Relaxed: ahead of the wait, which is published with Release.
+            said.store(task as u32 + 1, Ordering::Relaxed);
         }
     }
 
@@ -42,10 +66,18 @@ impl Tasks {
     pub fn closes_by_waiting_for(&self, task: usize, number: usize) -> bool {
         let wanted = lock(number);
         let what = pack(wanted, Mode::Exclusive);
+        let is_late = unless_fault!(CheckHolderSaidLate, false, true);
+        if !is_late {
+            self.says_what_it_holds(task);
+        }
         self.records[task]
             .wanted
             .begin(wanted.address as u64, 0, 0, what, 0);
-        circle::look(&self, task).circle.is_some()
+        let closes = circle::look(&self, task).circle.is_some();
+        if is_late {
+            self.says_what_it_holds(task);
+        }
+        closes
     }
 
     /// It does not wait any more.
@@ -72,6 +104,13 @@ impl Field for &Tasks {
         mode: Mode,
         visit: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
+        if let Some(said) = self.said.get(lock.address - 1) {
+            // Relaxed: what was said before a wait that was published is there; a hint, compared with the record.
+            let holder = (said.load(Ordering::Relaxed) as usize).checked_sub(1);
+            return holder
+                .filter(|other| self.blocks(*other, waiter, lock, mode))
+                .is_some_and(visit);
+        }
         (0..self.records.len())
             .filter(|other| self.blocks(*other, waiter, lock, mode))
             .any(visit)

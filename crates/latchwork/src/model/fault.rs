@@ -181,4 +181,6 @@ pub enum Fault {
     SemaphoreHeirUnseen,
     /// A task's look round may overtake the word that it waits.
     CheckWaitUnordered,
+    /// A task that waits may say only then which locks it holds.
+    CheckHolderSaidLate,
 }
