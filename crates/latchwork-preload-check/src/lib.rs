@@ -21,7 +21,7 @@
 //!
 //! 1. The program's call is made as it is, and what it gives is given. (With `refuse`, one that would close a
 //!    circle is not made.) Of the program's memory nothing is changed but a mark in mutexes and reader/writer locks,
-//!    in bytes that glibc leaves alone: see `object.rs`.
+//!    and who holds a mutex, in bytes that glibc leaves alone: see `object.rs`.
 //! 2. A thread is watched from its first instruction in the program on, once this library was started; what
 //!    locks before, or in a thread that pthread has not made, is not. So nothing is set up inside an
 //!    allocator's lock.
