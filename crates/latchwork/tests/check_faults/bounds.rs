@@ -36,7 +36,7 @@ pub fn waiting() -> usize {
         .count()
 }
 
-fn until_so_many_wait(count: usize) {
+pub fn until_so_many_wait(count: usize) {
     while waiting() < count {
         std::thread::yield_now();
     }
