@@ -386,13 +386,13 @@ impl Blocker {
 mod tests {
     use super::super::{sink, tell};
     use super::*;
+    use crate::atomic::AtomicU32;
     use crate::hook::{How, Kind};
     use std::sync::Barrier;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
     use std::thread::scope;
 
     /// What was told, and how much of it of tasks that had moved on.
-    static TOLD: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    static TOLD: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
     /// Two tasks close a circle at the same time, and one is refused as the other tells of it.
     #[test]
@@ -401,7 +401,8 @@ mod tests {
         sink::set_reporter(Some(|finding| {
             let is_whole = |task: &TaskText| task.wants.is_some() && task.holds.is_some();
             if finding.rule == Rule::NoDeadlock {
-                TOLD[usize::from(!finding.tasks.iter().all(is_whole))].fetch_add(1, SeqCst);
+                TOLD[usize::from(!finding.tasks.iter().all(is_whole))]
+                    .fetch_add(1, Ordering::Relaxed);
             }
         }));
         let all = Barrier::new(2);
@@ -425,7 +426,7 @@ mod tests {
             task(locks[1], locks[0]);
         });
         sink::set_reporter(None);
-        let [whole, mixed] = TOLD.each_ref().map(|count| count.load(SeqCst));
+        let [whole, mixed] = TOLD.each_ref().map(|count| count.load(Ordering::Relaxed));
         assert!(whole > 0);
         assert_eq!(mixed, 0, "of {whole}");
     }
