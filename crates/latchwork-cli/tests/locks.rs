@@ -157,6 +157,22 @@ fn what_is_mapped_behind_a_program_is_none_of_its_statics() {
     assert_eq!(lock["name"], address, "{lock:#}");
 }
 
+/// The checker in it knows its place only.
+#[test]
+fn a_static_of_a_checked_program_has_the_name_of_its_symbol() {
+    let Some((program, _folder)) = c_program() else {
+        return;
+    };
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_latchwork"));
+    command.args(["run", "--check", "--"]).arg(program);
+    command.env("LATCHWORK_CHECK", "quiet");
+    let actor = Actor::start(command);
+    let look = seen(&actor, |look| look.0["cycles"] != serde_json::json!([]));
+    let waited = look.task("ada")["waits_for"][0].as_u64().unwrap();
+    let lock = &look.0["locks"][waited as usize];
+    assert_eq!(lock["name"], "hang:second", "{lock:#}");
+}
+
 #[test]
 fn a_circle_through_shared_memory_leads_through_three_processes() {
     let Some((program, _folder)) = c_program() else {

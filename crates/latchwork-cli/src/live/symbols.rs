@@ -22,8 +22,13 @@ impl Symbols {
             {
                 lock.place = Place::Anonymous;
             }
-            // A name that was given says more than a place.
-            if lock.name.is_empty() {
+            // A name that was given says more than a place. (A program's checker, which reads no symbols, gives a static
+            // the name of its place.)
+            let is_given = match &lock.place {
+                Place::Module(module) => lock.name != place_in(module, lock.address),
+                _ => true,
+            };
+            if lock.name.is_empty() || !is_given {
                 lock.name = self.name(picture, lock);
             }
             if let Some(spot) = &mut lock.made_at {
@@ -83,7 +88,7 @@ impl Symbols {
         {
             Some((name, 0)) => format!("{file}:{name}"),
             Some((name, offset)) => format!("{file}:{name}+{offset:#x}"),
-            None => format!("{file}+{:#x}", lock.address.wrapping_sub(module.start)),
+            None => place_in(module, lock.address),
         }
     }
 
@@ -102,10 +107,12 @@ impl Symbols {
         let text = self
             .program(*pid, module)
             .find_line(module, call)
-            .unwrap_or_else(|| {
-                let file = module.file_name();
-                format!("{file}+{:#x}", address.wrapping_sub(module.start))
-            });
+            .unwrap_or_else(|| place_in(module, *address));
         *spot = Spot::Text(text);
     }
+}
+
+fn place_in(module: &Module, address: u64) -> String {
+    let file = module.file_name();
+    format!("{file}+{:#x}", address.wrapping_sub(module.start))
 }
