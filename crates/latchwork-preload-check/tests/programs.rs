@@ -100,6 +100,45 @@ fn tasks_are_called_as_they_have_called_themselves() {
     }
 }
 
+/// By the program's own table of symbols; without one by their places.
+#[test]
+fn findings_name_statics_and_functions() {
+    let build = |name: &str, options: &[&str]| {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/faults.c");
+        latchwork_testkit::compile(&source, name, options)
+    };
+    let Some((program, _leftover)) = build("called", &[]) else {
+        return;
+    };
+    let Some((stripped, _stripped)) = build("bare", &["-s"]) else {
+        return;
+    };
+    let found = &findings_in(&program, "deadlock")[0];
+    let tasks = found["tasks"].as_array().unwrap();
+    let mut names: Vec<_> = tasks.iter().map(|task| &task["holds"]["lock"]).collect();
+    names.sort_by_key(|name| name.as_str());
+    assert_eq!(names, ["called:a", "called:b"]);
+    for task in tasks {
+        let at = task["wants"]["at"].as_str().unwrap();
+        assert!(
+            at.starts_with("called+0x") && at.ends_with(" (circle)"),
+            "{at}"
+        );
+    }
+    let stack = found["stack"][0].as_str().unwrap();
+    assert!(stack.ends_with(" (circle)"), "{stack}");
+    let found = &findings_in(&stripped, "deadlock")[0];
+    for task in found["tasks"].as_array().unwrap() {
+        for what in [&task["holds"]["lock"], &task["wants"]["at"]] {
+            let what = what.as_str().unwrap();
+            assert!(
+                what.starts_with("bare+0x") && !what.ends_with(')'),
+                "{what}"
+            );
+        }
+    }
+}
+
 /// One of those that use everything.
 fn uses(name: &str, for_what: &str) -> Option<(PathBuf, Leftover)> {
     let source = format!("../latchwork-preload/tests/programs/{name}.c");

@@ -99,7 +99,8 @@ pub struct Finding {
     pub released: Option<Released>,
     /// Why it was not taken for harmless, or what else to know.
     pub note: Text<256>,
-    /// The calling task's stack, innermost first: module and offset, or a symbol.
+    /// The calling task's stack, innermost first, as far as it is not this library's: module, offset and, if the module's
+    /// file tells, the function.
     pub stack: Few<PlaceText, 12>,
 }
 

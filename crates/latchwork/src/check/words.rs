@@ -53,7 +53,12 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
     if let Some((key, site)) = known {
         made_at = place(process, site);
         if let Some(given) = (key != 0).then(|| text_of(process, key)).flatten() {
-            let _ = shown.write_str(&given);
+            let is_named = process == thread::process_id()
+                && look::write_variable(lock.address, &given, &mut shown).is_some();
+            if !is_named {
+                shown = Shown(Text::EMPTY);
+                let _ = shown.write_str(&given);
+            }
         }
     }
     if shown.0.is_empty() {
@@ -218,7 +223,10 @@ pub(super) fn id_of(finding: &Finding) -> u64 {
         } else {
             hash(of.lock.name.as_bytes())
         };
-        name.rotate_left(7) ^ hash(of.at.as_bytes())
+        // With or without the function, which a file may be stripped of.
+        let place = of.at.strip_suffix(')').and_then(|at| at.rsplit_once(" ("));
+        let place = place.map_or(&*of.at, |(place, _)| place);
+        name.rotate_left(7) ^ hash(place.as_bytes())
     };
     let of_task = |task: &TaskText| {
         let holds = task.holds.as_ref().map_or(1, of_use);
@@ -238,11 +246,14 @@ pub(super) fn add_stack(finding: &mut Finding) {
     let mut frames = [0; 24];
     let count = look::stack(&mut frames);
     let process = thread::process_id();
+    let mut is_ours = true;
     for frame in frames[..count].iter().filter(|frame| **frame != 0) {
-        // The instruction before is in the call.
         let mut text = PlaceText::EMPTY;
+        // The instruction before is in the call.
         let _ = look::write_place(process, frame - 1, &mut text);
-        if !finding.stack.push(text) {
+        // What stands in a library of ours says nothing of the program.
+        is_ours &= text.starts_with("liblatchwork");
+        if !is_ours && !finding.stack.push(text) {
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! A look round for reports, without memory of the allocator's.
 #![allow(unsafe_code)]
 
-use super::signals;
+use super::{signals, symbol};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::fmt::{self, Write};
 use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd};
@@ -28,11 +28,13 @@ impl Write for Path {
 }
 
 impl Path {
+    const EMPTY: Self = Self {
+        bytes: [0; 256],
+        length: 0,
+    };
+
     fn new(path: fmt::Arguments<'_>) -> Result<Self> {
-        let mut this = Self {
-            bytes: [0; 256],
-            length: 0,
-        };
+        let mut this = Self::EMPTY;
         fmt::write(&mut this, path).map_err(|_| rustix::io::Errno::NAMETOOLONG)?;
         Ok(this)
     }
@@ -85,8 +87,8 @@ pub(crate) fn priority_of(thread: u32) -> Option<u8> {
     (result == 0).then_some(priority as u8)
 }
 
-/// Writes `module+offset` of an instruction, or the bare address if it is in no file: the offset is one
-/// in the file.
+/// Writes `module+offset` of an instruction that a call returns to, or is in, or the bare address if it is in no file:
+/// the offset is one in the file. And the name of the function, if the file knows that, in brackets.
 pub(crate) fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
     let mut found = false;
     let path = Path::new(format_args!("/proc/{process}/maps"));
@@ -102,6 +104,15 @@ pub(crate) fn write_place(process: u32, address: u64, to: &mut impl Write) -> fm
                 let name = file.rsplit('/').next().unwrap_or(file);
                 let offset = address - mapping.start + mapping.offset;
                 found = write!(to, "{name}+{offset:#x}").is_ok();
+                // What a call returns to may be behind the end of its function.
+                let place = symbol::Place::Code(offset.saturating_sub(1));
+                let mut function = Name::EMPTY;
+                if let Ok(path) = Path::new(format_args!("{file}"))
+                    && let Ok(path) = path.as_c_str()
+                    && symbol::write_symbol(path, mapping.inode, place, &mut function).is_some()
+                {
+                    let _ = write!(to, " ({})", function.text());
+                }
             }
             true
         });
@@ -113,44 +124,89 @@ pub(crate) fn write_place(process: u32, address: u64, to: &mut impl Write) -> fm
 }
 
 /// Writes the module of a static variable, and where in it that lies; `None` if it lies in none.
-///
-/// By `/proc/self/maps`, not by the loader, whose lock may be held by a task that waits for the caller. What is
-/// zero at first lies in memory without a file, behind that of its module.
 pub(crate) fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
-    let path = Path::new(format_args!("/proc/self/maps")).ok()?;
-    let mut module = Path::new(format_args!("")).ok()?;
-    let (mut base, mut last_end, mut found, mut is_behind) = (0, 0, false, false);
-    each_line(&path, |line| {
-        let Some(mapping) = Mapping::parse(line) else {
-            return false;
-        };
-        is_behind = mapping.file.is_none();
-        match mapping.file {
-            Some(file) if file.starts_with('/') => {
-                if module.text() != file {
-                    module.length = 0;
-                    base = mapping.start;
-                    if module.write_str(file).is_err() {
-                        module.length = 0;
+    let module = Module::around(address as u64)?;
+    write!(to, "{}+{:#x}", module.name(), module.behind).ok()
+}
+
+/// Writes the module and the symbol of a static variable that is called by its place so far, as by [`write_static`];
+/// `None` if it is not, or has none.
+pub(crate) fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Option<()> {
+    let (_, behind) = called.rsplit_once("+0x")?;
+    let module = Module::around(address as u64)?;
+    let is_its_place =
+        u64::from_str_radix(behind, 16).ok()? == module.behind && called.starts_with(module.name());
+    if !is_its_place {
+        return None;
+    }
+    let mut variable = Name::EMPTY;
+    let place = symbol::Place::Variable(module.behind);
+    symbol::write_symbol(
+        module.path.as_c_str().ok()?,
+        module.inode,
+        place,
+        &mut variable,
+    )?;
+    write!(to, "{}:{}", module.name(), variable.text()).ok()
+}
+
+/// A name of a function or variable.
+type Name = Path;
+
+/// A module around an address, by `/proc/self/maps`, not by the loader, whose lock may be held by a task that waits for
+/// the caller. What is zero at first lies in memory without a file, behind that of its module.
+struct Module {
+    path: Path,
+    inode: u64,
+    /// How far the address lies behind the module's beginning.
+    behind: u64,
+}
+
+impl Module {
+    fn around(address: u64) -> Option<Self> {
+        let maps = Path::new(format_args!("/proc/self/maps")).ok()?;
+        let mut path = Path::EMPTY;
+        let (mut inode, mut base, mut last_end) = (0, 0, 0);
+        let (mut found, mut is_behind) = (false, false);
+        each_line(&maps, |line| {
+            let Some(mapping) = Mapping::parse(line) else {
+                return false;
+            };
+            is_behind = mapping.file.is_none();
+            match mapping.file {
+                Some(file) if file.starts_with('/') => {
+                    if path.text() != file {
+                        path = Path::EMPTY;
+                        (base, inode) = (mapping.start, mapping.inode);
+                        if path.write_str(file).is_err() {
+                            path = Path::EMPTY;
+                        }
                     }
                 }
+                None if mapping.start == last_end && path.length > 0 => {}
+                _ => path = Path::EMPTY,
             }
-            None if mapping.start == last_end && module.length > 0 => {}
-            _ => module.length = 0,
+            last_end = mapping.end;
+            found = (mapping.start..mapping.end).contains(&address);
+            found
+        });
+        if !found || path.length == 0 || is_memory(path.text()) {
+            return None;
         }
-        last_end = mapping.end;
-        found = (mapping.start..mapping.end).contains(&(address as u64));
-        found
-    });
-    if !found || module.length == 0 || is_memory(module.text()) {
-        return None;
+        // Other memory may have been mapped right behind it.
+        if is_behind && module_end(base).is_some_and(|end| address >= end) {
+            return None;
+        }
+        Some(Self {
+            path,
+            inode,
+            behind: address - base,
+        })
     }
-    // Other memory may have been mapped right behind it.
-    if is_behind && module_end(base).is_some_and(|end| address as u64 >= end) {
-        return None;
+
+    fn name(&self) -> &str {
+        self.path.text().rsplit('/').next().unwrap_or_default()
     }
-    let name = module.text().rsplit('/').next().unwrap_or_default();
-    write!(to, "{name}+{:#x}", address as u64 - base).ok()
 }
 
 /// Where the segments of a module end that begins at an address. (Read as a file: it may be unloaded meanwhile.)
@@ -202,6 +258,7 @@ struct Mapping<'a> {
     start: u64,
     end: u64,
     offset: u64,
+    inode: u64,
     file: Option<&'a str>,
 }
 
@@ -215,7 +272,8 @@ impl<'a> Mapping<'a> {
             start: hex(start)?,
             end: hex(end)?,
             offset,
-            file: fields.nth(2),
+            inode: fields.nth(1)?.parse().ok()?,
+            file: fields.next(),
         })
     }
 }

@@ -54,6 +54,8 @@ pub(crate) mod sockets;
 #[cfg(loom)]
 mod stacks_loom;
 #[cfg(not(loom))]
+mod symbol;
+#[cfg(not(loom))]
 pub(crate) mod thread;
 
 pub(crate) use abort::fatal;

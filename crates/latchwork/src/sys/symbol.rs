@@ -1,0 +1,162 @@
+//! What a place in a program's file is called, by the file's own table of symbols.
+//!
+//! Read with `pread` piece by piece: nothing is allocated, and the loader is not asked, whose lock may be held by a task
+//! that waits for the caller. *Cost:* the whole table once for each name, some 0.1 ms for a thousand symbols: for reports.
+
+use core::ffi::CStr;
+use core::fmt::Write;
+use rustix::fd::OwnedFd;
+use rustix::fs::{CWD, Mode, OFlags};
+
+/// A place in a file of machine code.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// An instruction, by its offset in the file.
+    Code(u64),
+    /// A variable, by how far it lies behind the beginning of the module in memory.
+    Variable(u64),
+}
+
+/// Sizes of the file format's structures, for 64 bits.
+const HEADER: usize = 64;
+const SEGMENT: usize = 56;
+const SECTION: usize = 64;
+const SYMBOL: usize = 24;
+/// Kinds of sections, and of symbols.
+const SYMBOLS: u32 = 2;
+const DYNAMIC_SYMBOLS: u32 = 11;
+const OBJECT: u8 = 1;
+const FUNCTION: u8 = 2;
+
+/// Writes the name of the symbol at a place, and for a variable how far behind it that is; `None` if the file has none, or
+/// is another one than that with this inode.
+pub(super) fn write_symbol(
+    path: &CStr,
+    inode: u64,
+    place: Place,
+    to: &mut impl Write,
+) -> Option<()> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
+    let is_it = rustix::fs::fstat(&file).is_ok_and(|found| found.st_ino == inode);
+    if !is_it {
+        return None;
+    }
+    let file = File(file);
+    let header: [u8; HEADER] = file.read(0)?;
+    if !header.starts_with(b"\x7fELF\x02") {
+        return None;
+    }
+    let address = file.address(&header, place)?;
+    let symbol = [SYMBOLS, DYNAMIC_SYMBOLS]
+        .into_iter()
+        .find_map(|kind| file.symbol(&header, kind, place, address))?;
+    let mut name = [0; 96];
+    let name = file.text(symbol.name_at, &mut name)?;
+    to.write_str(name).ok()?;
+    match address - symbol.address {
+        0 => Some(()),
+        _ if matches!(place, Place::Code(_)) => Some(()),
+        behind => write!(to, "+{behind:#x}").ok(),
+    }
+}
+
+struct File(OwnedFd);
+
+struct Symbol {
+    address: u64,
+    /// Where its name stands in the file.
+    name_at: u64,
+}
+
+impl File {
+    fn read<const N: usize>(&self, at: u64) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        (self.read_some(at, &mut bytes)? == N).then_some(bytes)
+    }
+
+    fn read_some(&self, at: u64, to: &mut [u8]) -> Option<usize> {
+        rustix::io::pread(&self.0, to, at).ok()
+    }
+
+    fn text<'t>(&self, at: u64, room: &'t mut [u8]) -> Option<&'t str> {
+        let count = self.read_some(at, room)?;
+        let text = room[..count].split(|byte| *byte == 0).next()?;
+        let text = text.utf8_chunks().next()?.valid();
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// A place's address as the file has it.
+    fn address(&self, header: &[u8], place: Place) -> Option<u64> {
+        let (table, count) = (word(header, 32)?, half(header, 56)?);
+        for index in 0..u64::from(count) {
+            let segment: [u8; SEGMENT] = self.read(table.checked_add(index * SEGMENT as u64)?)?;
+            if narrow(&segment, 0)? != libc::PT_LOAD {
+                continue;
+            }
+            let (offset, address) = (word(&segment, 8)?, word(&segment, 16)?);
+            let within = match place {
+                // The first one is where the module begins.
+                Place::Variable(behind) => {
+                    let page = rustix::param::page_size() as u64;
+                    return (address - address % page).checked_add(behind);
+                }
+                Place::Code(at) => at.checked_sub(offset),
+            };
+            if let Some(within) = within.filter(|within| word(&segment, 32) > Some(*within)) {
+                return address.checked_add(within);
+            }
+        }
+        None
+    }
+
+    /// The symbol that an address is part of, in the table of a kind.
+    fn symbol(&self, header: &[u8], kind: u32, place: Place, address: u64) -> Option<Symbol> {
+        let (table, count) = (word(header, 40)?, half(header, 60)?);
+        let section = |index: u32| -> Option<[u8; SECTION]> {
+            self.read(table.checked_add(u64::from(index) * SECTION as u64)?)
+        };
+        let symbols = (0..u32::from(count))
+            .map_while(section)
+            .find(|section| narrow(section, 4) == Some(kind))?;
+        let names = word(&section(narrow(&symbols, 40)?)?, 24)?;
+        let (mut at, size) = (word(&symbols, 24)?, word(&symbols, 32)?);
+        let end = at.checked_add(size)?;
+        let wanted = match place {
+            Place::Code(_) => FUNCTION,
+            Place::Variable(_) => OBJECT,
+        };
+        let mut room = [0; SYMBOL * 64];
+        while at < end {
+            let count = self.read_some(at, &mut room)? / SYMBOL * SYMBOL;
+            let count = count.min((end - at) as usize);
+            if count == 0 {
+                return None;
+            }
+            for symbol in room[..count].chunks_exact(SYMBOL) {
+                let (begins, bytes) = (word(symbol, 8)?, word(symbol, 16)?);
+                let is_in = address.checked_sub(begins).is_some_and(|at| at < bytes);
+                if is_in && symbol[4] & 0xf == wanted {
+                    return Some(Symbol {
+                        address: begins,
+                        name_at: names.checked_add(narrow(symbol, 0)?.into())?,
+                    });
+                }
+            }
+            at += count as u64;
+        }
+        None
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn narrow(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
