@@ -22,8 +22,8 @@ impl Symbols {
             {
                 lock.place = Place::Anonymous;
             }
-            // A name that was given says more than a place. (A program's checker, which reads no symbols, gives a static
-            // the name of its place.)
+            // A name that was given says more than a place. (On its board a program's checker calls a static by its place:
+            // it reads symbols for reports only.)
             let is_given = match &lock.place {
                 Place::Module(module) => lock.name != place_in(module, lock.address),
                 _ => true,

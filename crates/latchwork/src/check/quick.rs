@@ -6,9 +6,9 @@
 //! terms. So a rule has its place there; what stands here are the conditions under which none can be broken.
 //!
 //! *Cost:* no call but to the clock, no lock, no read-modify-write; loads of the line that the board has for the lock,
-//! and stores to the thread's own memory and beside the lock (see `beside.rs`). The clock is the kernel's coarse one, 5 ns a look, once each
-//! way: since when a lock is held is to be read from outside at any time, and how long it was held cannot be known from
-//! one look. (Not the processor's counter: on virtual machines it takes 20 ns.)
+//! and stores to the thread's own memory and beside the lock (see `beside.rs`). The clock is the kernel's coarse one,
+//! 5 ns a look, once each way: since when a lock is held is to be read from outside at any time, and how long it was held
+//! cannot be known from one look. (Not the processor's counter: on virtual machines it takes 20 ns.)
 //!
 //! *Checked by:* all tests of the checker, which come this way from the second use of a lock on; and below, against the
 //! long way.

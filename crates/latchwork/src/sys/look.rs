@@ -218,25 +218,23 @@ fn module_end(base: u64) -> Option<u64> {
         let read = rustix::io::pread(&memory, &mut *to, address);
         read.is_ok_and(|count| count == to.len()).then_some(())
     };
-    let mut head = [0; 64];
+    let mut head = [0; symbol::HEADER];
     read(base, &mut head)?;
-    let number = |bytes: &[u8], at: usize| {
-        let eight = bytes.get(at..)?.first_chunk()?;
-        Some(u64::from_ne_bytes(*eight))
-    };
-    let (table, rest) = (number(&head, 32)?, number(&head, 54)?);
-    let (size, count) = (rest & 0xffff, rest >> 16 & 0xffff);
-    if !head.starts_with(b"\x7fELF") || size != 56 {
+    let (table, count) = (symbol::word(&head, 32)?, symbol::half(&head, 56)?);
+    if !head.starts_with(symbol::MAGIC) {
         return None;
     }
     let page = rustix::param::page_size() as u64;
     let (mut first, mut end) = (None, 0);
-    for index in 0..count {
-        let mut segment = [0; 56];
-        let at = base.checked_add(table)?.checked_add(index * size)?;
-        read(at, &mut segment)?;
-        if u32::from_ne_bytes(*segment.first_chunk()?) == libc::PT_LOAD {
-            let (begin, length) = (number(&segment, 16)?, number(&segment, 40)?);
+    for index in 0..u64::from(count) {
+        let mut segment = [0; symbol::SEGMENT];
+        let at = base.checked_add(table)?;
+        read(
+            at.checked_add(index * symbol::SEGMENT as u64)?,
+            &mut segment,
+        )?;
+        if symbol::narrow(&segment, 0)? == libc::PT_LOAD {
+            let (begin, length) = (symbol::word(&segment, 16)?, symbol::word(&segment, 40)?);
             first.get_or_insert(begin - begin % page);
             end = begin.checked_add(length)?.max(end);
         }

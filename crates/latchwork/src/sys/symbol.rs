@@ -17,9 +17,11 @@ pub(super) enum Place {
     Variable(u64),
 }
 
-/// Sizes of the file format's structures, for 64 bits.
-const HEADER: usize = 64;
-const SEGMENT: usize = 56;
+/// What a file of 64 bits begins with.
+pub(super) const MAGIC: &[u8] = b"\x7fELF\x02";
+/// Sizes of the file format's structures.
+pub(super) const HEADER: usize = 64;
+pub(super) const SEGMENT: usize = 56;
 const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 /// Kinds of sections, and of symbols.
@@ -44,7 +46,7 @@ pub(super) fn write_symbol(
     }
     let file = File(file);
     let header: [u8; HEADER] = file.read(0)?;
-    if !header.starts_with(b"\x7fELF\x02") {
+    if !header.starts_with(MAGIC) {
         return None;
     }
     let address = file.address(&header, place)?;
@@ -149,14 +151,14 @@ impl File {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn narrow(bytes: &[u8], at: usize) -> Option<u32> {
+pub(super) fn narrow(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
+pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
