@@ -37,7 +37,8 @@
 //! 6. A top waiter that came past the gate, or whose gate was taken away, takes the gate before it asks and sleeps,
 //!    if nobody has it: what is reserved for it would be a newcomer's.
 //!
-//! *A lock:* CAS 0→TID. Else some 1,000 polls, each of which steals a word that is 0. Then the gate; as
+//! *A lock:* CAS 0→TID. Else, after a rest where sections are short (`pause.rs`), some 1,000 polls, each of which steals
+//! a word that is 0. Then the gate; as
 //! top waiter some 500 polls for each look at the owner, until it does not run; ask for the lock, if that took
 //! longer than the threshold; set `WAITERS`, sleep. Once it has slept an eighth of the threshold is enough:
 //! where holders sleep, those who steal from a task that was just woken win always, and save little. Having the word, leave the gate. A task that has stolen

@@ -1,4 +1,5 @@
-//! Where a thread finds its record: one pointer for each thread, two instructions away.
+//! Where a thread finds its record: one pointer for each thread, two instructions away; and beside it what its latest
+//! waits have come to, for a thread that has no record, too.
 //!
 //! `thread_local!` in a library compiles to the general way to such a variable. In a program the
 //! linker leaves four instructions of it, two of them loads of which one waits for the other (in a shared
@@ -8,7 +9,7 @@
 //!
 //! | where | how |
 //! | --- | --- |
-//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes eight bytes of the room that glibc keeps for that |
+//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes 16 bytes of the room that glibc keeps for that |
 //! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
 //!
 //! The variable's name holds this crate's version, for two of them may be in one program. It is hidden,
@@ -17,8 +18,17 @@
 #![allow(unsafe_code)]
 
 use super::thread::RECORD_BYTES;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
+
+/// What a thread's latest waits for locks have come to, whatever locks these were. It begins with zeros.
+#[repr(C)]
+pub(crate) struct Habits {
+    /// Of 256 first looks that found a lock free, a moving average.
+    pub(crate) at_once: Cell<u32>,
+    /// Locks stolen since the thread last queued up.
+    pub(crate) steals: Cell<u32>,
+}
 
 /// The record of a thread that has none: zeros.
 #[repr(C, align(64))]
@@ -39,7 +49,7 @@ pub(crate) fn nobody() -> NonNull<u8> {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod variable {
-    use super::{NOBODY, NonNull};
+    use super::{Habits, NOBODY, NonNull};
     use core::arch::{asm, global_asm};
 
     macro_rules! name {
@@ -81,9 +91,9 @@ mod variable {
         concat!(".globl ", name!()),
         concat!(".hidden ", name!()),
         concat!(".type ", name!(), ",%object"),
-        concat!(".size ", name!(), ",8"),
+        concat!(".size ", name!(), ",16"),
         name_for_c!(),
-        concat!(name!(), ": .quad {nobody}"),
+        concat!(name!(), ": .quad {nobody}, 0"),
         ".popsection",
         nobody = sym NOBODY,
     );
@@ -114,6 +124,33 @@ mod variable {
             );
             // SAFETY: `NOBODY`, or what `set` was given.
             NonNull::new_unchecked(record)
+        }
+    }
+
+    #[inline]
+    pub(crate) fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
+        let variable: *const u8;
+        // SAFETY: the address of the calling thread's copy of the variable; the habits stand behind the pointer, and
+        // are this thread's alone.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                "mov {variable}, qword ptr fs:[0]",
+                concat!("add {variable}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                variable = out(reg) variable,
+                options(pure, readonly, nostack),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {variable}, :gottprel:", name!()),
+                concat!("ldr {variable}, [{variable}, :gottprel_lo12:", name!(), "]"),
+                "mrs {pointer}, tpidr_el0",
+                "add {variable}, {variable}, {pointer}",
+                variable = out(reg) variable,
+                pointer = out(reg) _,
+                options(pure, readonly, nostack),
+            );
+            use_them(&*variable.add(8).cast())
         }
     }
 
@@ -149,11 +186,22 @@ mod variable {
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod variable {
-    use super::{NonNull, nobody};
+    use super::{Habits, NonNull, nobody};
     use core::cell::Cell;
 
     thread_local! {
         static RECORD: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+        static HABITS: Habits = const {
+            Habits {
+                at_once: Cell::new(0),
+                steals: Cell::new(0),
+            }
+        };
+    }
+
+    #[inline]
+    pub(crate) fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
+        HABITS.with(use_them)
     }
 
     #[inline]
@@ -166,4 +214,4 @@ mod variable {
     }
 }
 
-pub(crate) use variable::{get, set};
+pub(crate) use variable::{get, set, with_habits};

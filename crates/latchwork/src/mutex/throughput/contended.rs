@@ -5,11 +5,13 @@ use super::nap::{Nap, sleep};
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::mutex::pause::pause;
+use crate::mutex::pause::{has_looked, pause, rest};
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::sys::futex_pi::is_real_time;
+#[cfg(not(loom))]
+use crate::sys::own_record::with_habits;
 use core::marker::PhantomData;
 
 /// Polls of a newcomer, 17–27 µs: a holder that runs is done by then, one that does not is waited for
@@ -32,27 +34,21 @@ const HURRY: u32 = 8;
 #[cfg(not(loom))]
 const TURN: u32 = 2000;
 
-#[cfg(not(loom))]
-std::thread_local! {
-    /// Steals since the thread last queued up, at whatever lock.
-    static STEALS: core::cell::Cell<u32> = const { core::cell::Cell::new(0) };
-}
-
 /// Counts a steal; whether the thread's turn is over. (A model has no turns.)
 fn turn_is_over() -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
-    STEALS.with(|steals| {
-        let count = steals.get().saturating_add(1);
-        steals.set(count);
+    with_habits(|mine| {
+        let count = mine.steals.get().saturating_add(1);
+        mine.steals.set(count);
         count > TURN
     })
 }
 
 fn begin_turn() {
     #[cfg(not(loom))]
-    STEALS.with(|steals| steals.set(0));
+    with_habits(|mine| mine.steals.set(0));
 }
 
 /// The words of a lock, wherever they are. `ROBUST`: the word is on the robust list of its owner; it may
@@ -138,10 +134,15 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// left alone while there may be one.
     fn steal(&self, me: u32) -> bool {
         let polls = self.counts.polls(POLLS);
+        rest();
         for left in (0..=polls).rev() {
             // Relaxed: only a compare-and-swap takes the lock.
             let word = self.word.load(Ordering::Relaxed);
-            if self.is_for_all(word) && take(self.word, me, word) {
+            let is_taken = self.is_for_all(word) && take(self.word, me, word);
+            if left == polls {
+                has_looked(is_taken);
+            }
+            if is_taken {
                 if left < polls {
                     self.counts.polled(true);
                 }
