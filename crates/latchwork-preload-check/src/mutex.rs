@@ -8,7 +8,7 @@ use crate::take::{
     attempt, destroy, knows_clock, make, poll, release, site, take, taken, wait_patiently,
 };
 use core::ffi::{c_int, c_void};
-use latchwork::check::hook::{How, Mode, Traits};
+use latchwork::check::hook::{self, How, Lock, Mode, Traits};
 use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
@@ -60,15 +60,48 @@ unsafe fn take_by(
     }
 }
 
+/// What nearly every call comes to, in few lines of the processor's cache: the program's own code stood there before.
 unsafe extern "C" fn lock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(mutex, false, at, || {
-            let patiently = wait_patiently(|until| {
-                real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, until)
-            });
-            patiently.unwrap_or_else(|| real::pthread_mutex_lock(mutex))
-        })
+        if let Some(lock) = object::usual_to_take(mutex) {
+            match real::pthread_mutex_trylock(mutex) {
+                0 => {
+                    taken(lock, Mode::Exclusive, How::Locked, site(at));
+                    return 0;
+                }
+                libc::EBUSY => return lock_contended(mutex, lock, at),
+                _ => {}
+            }
+        }
+        lock_at_length(mutex, at)
+    }
+}
+
+/// One that is not free.
+#[inline(never)]
+unsafe fn lock_contended(mutex: *mut Mutex, lock: Lock, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let attempt = || real::pthread_mutex_trylock(mutex);
+        let poll = || poll(|| (*mutex).looks_free(), attempt);
+        take(lock, Mode::Exclusive, false, at, poll, || wait(mutex))
+    }
+}
+
+#[inline(never)]
+unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe { take_by(mutex, false, at, || wait(mutex)) }
+}
+
+unsafe fn wait(mutex: *mut Mutex) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        let patiently = wait_patiently(|until| {
+            real::pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, until)
+        });
+        patiently.unwrap_or_else(|| real::pthread_mutex_lock(mutex))
     }
 }
 
@@ -109,7 +142,23 @@ unsafe extern "C" fn clock_lock(
     }
 }
 
+/// As for [`lock`].
 unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
+    unsafe {
+        if let Some(lock) = object::usual(mutex)
+            && let Some(since) = hook::releasing_as_usual(lock, site(at))
+        {
+            let result = real::pthread_mutex_unlock(mutex);
+            since.is_over();
+            return result;
+        }
+        unlock_at_length(mutex, at)
+    }
+}
+
+#[inline(never)]
+unsafe extern "C" fn unlock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let is_free = || (*mutex).looks_free();

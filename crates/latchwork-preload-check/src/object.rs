@@ -20,13 +20,23 @@ pub(crate) fn at<T>(object: *const T, kind: Kind) -> Option<Lock> {
 struct Mark(AtomicU64);
 
 impl Mark {
+    /// What an object at this address bears: copies are other objects.
+    #[inline]
+    const fn of(address: usize) -> u64 {
+        address as u64 ^ 0x6b72_616d_0000_0000
+    }
+
+    #[inline]
+    fn is_of(&self, address: usize) -> bool {
+        // Relaxed: the same for all who use the object.
+        self.0.load(Ordering::Relaxed) == Self::of(address)
+    }
+
     /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
     #[inline]
     fn look(&self, lock: Lock, at: usize) {
-        // The address: copies are other objects.
-        let mark = lock.address as u64 ^ 0x6b72_616d_0000_0000;
-        // Relaxed: the same for all who use the object.
-        if self.0.load(Ordering::Relaxed) != mark {
+        if !self.is_of(lock.address) {
+            let mark = Self::of(lock.address);
             keeping_errno(|| hook::unmarked(lock, &self.0, mark, site(at)));
         }
     }
@@ -78,6 +88,34 @@ impl Mutex {
 fn with_word(lock: Lock) -> Lock {
     // SAFETY: a mutex's, whose link nobody else uses as long as it is one. glibc's initialisers make it zero.
     unsafe { lock.with_word(core::mem::offset_of!(Mutex, holder) as u8) }
+}
+
+/// A mutex of a kind that most are of, in a thread that is watched. `None` says nothing.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
+    // SAFETY: by the contract.
+    let what = unsafe { (*mutex).kind() };
+    let is_usual = what & !kind::TYPE == 0 && what != kind::ERROR_CHECK;
+    if !is_usual || !hook::knows_this_thread() {
+        return None;
+    }
+    let mut traits = Traits::empty();
+    traits.set(Traits::RECURSIVE, what == kind::RECURSIVE);
+    let lock = Lock::new(mutex.expose_provenance(), Kind::Mutex).with(traits);
+    Some(with_word(lock))
+}
+
+/// The same, of one that is about to be taken, if what is known of it is known of this very one.
+///
+/// # Safety
+/// There is one.
+#[inline(always)]
+pub(crate) unsafe fn usual_to_take(mutex: *const Mutex) -> Option<Lock> {
+    // SAFETY: by the contract.
+    unsafe { usual(mutex).filter(|lock| (*mutex).mark.is_of(lock.address)) }
 }
 
 /// A mutex, if it is watched.

@@ -68,10 +68,10 @@ pub(crate) struct Record {
     own_head: UnsafeCell<OwnHead>,
     /// The thread is past the destructor that ends attachments.
     is_ending: Cell<bool>,
-    attached: Cell<usize>,
-    attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     /// Where the checker keeps what it knows of this thread; 0: nowhere.
     checked: Cell<usize>,
+    attached: Cell<usize>,
+    attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     ceilings: Ceilings,
 }
 

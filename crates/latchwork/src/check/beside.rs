@@ -44,7 +44,7 @@ impl Lock {
     }
 
     /// That word; for as long as the call lasts in which the checker was told of the lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn word(self) -> Option<&'static AtomicU32> {
         let word =
             core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
@@ -58,25 +58,25 @@ impl Lock {
 pub(super) struct Holder(&'static AtomicU32);
 
 impl Holder {
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(lock: Lock, entry: &'static Entry) -> Self {
         Self(lock.word().unwrap_or(&entry.holder))
     }
 
     /// Whether nobody else has it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lets_in(self, own: &Own) -> bool {
         let last = self.0.load(Ordering::Relaxed);
         last == 0 || last & FREE != 0 || last == own.number()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn is(self, own: &Own) -> bool {
         self.0.load(Ordering::Relaxed) == own.number()
     }
 
     /// The thread has it now.
-    #[inline]
+    #[inline(always)]
     pub(super) fn set(self, own: &Own) {
         self.0.store(own.number(), Ordering::Relaxed);
     }
@@ -90,13 +90,13 @@ impl Holder {
 
 impl Own {
     /// What it is called as a holder: its place + 1.
-    #[inline]
+    #[inline(always)]
     pub(super) fn number(&self) -> u32 {
         self.index.get() + 1
     }
 
     /// The thread is about to release a lock that it holds alone, at `site`; it has taken it at `taken`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note_release(&self, lock: Lock, entry: &'static Entry, taken: Site, site: Site) {
         if let Some(board) = self.board.get() {
             let note = board.note(self.index.get() as usize, lock.address);

@@ -129,7 +129,7 @@ fn make() -> Option<Board> {
 }
 
 impl Board {
-    #[inline]
+    #[inline(always)]
     fn at<T>(self, offset: usize) -> &'static T {
         // SAFETY: `offset` is one of the layout's, within the mapping, which stays; all types there consist
         // of atomics, for which every string of bytes is a value.
@@ -147,7 +147,7 @@ impl Board {
     }
 
     /// Where the thread of a place notes where it has released a lock.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note(self, index: usize, address: usize) -> &'static Note {
         debug_assert!(index < PLACES);
         let number = index * NOTES + note_slot(address as u64);
@@ -159,7 +159,7 @@ impl Board {
         self.at(TEXTS_AT + index * size_of::<Text>())
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(self, index: usize) -> &'static Entry {
         self.at(LOCKS_AT + index * size_of::<Entry>())
     }
@@ -189,7 +189,7 @@ impl Board {
     }
 
     /// As [`Self::lock`], if it stands where the search begins: `None` says nothing.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock_at_once(self, address: usize) -> Option<&'static Entry> {
         let entry = self.entry(lock_slot(address as u64));
         // Acquire: pairs with the Release in `enter_lock`.

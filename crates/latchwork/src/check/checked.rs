@@ -10,8 +10,9 @@
 
 use super::kinds::Checkable;
 use super::tag::Tag;
-use super::{quick, tell};
+use super::tell;
 use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
+use crate::mutex::pause::{has_looked, rest};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished, pause};
 use crate::time::Deadline;
 use core::error::Error;
@@ -236,12 +237,17 @@ impl<P: Checkable, A> Checked<P, A> {
         // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
         // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
+            rest();
             for poll in 0..POLLS {
-                pause(poll);
-                if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
+                let looks_free = self.lock.looks_free();
+                if poll == 0 {
+                    has_looked(looks_free);
+                }
+                if looks_free && self.lock.try_acquire().map_err(Failed::Fault)? {
                     tell::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
+                pause(poll);
             }
         }
         let verdict = tell::wants(me, Mode::Exclusive, deadline.is_some(), site);
@@ -299,7 +305,7 @@ impl<P: Checkable, A> Checked<P, A> {
     #[inline]
     unsafe fn give_back(&self, site: Site) {
         self.verify(site);
-        if let Some(since) = quick::releasing_as_usual(self.me(), site) {
+        if let Some(since) = tell::releasing_as_usual(self.me(), site) {
             // SAFETY: by the caller's contract.
             unsafe { self.lock.release() }
             since.is_over();

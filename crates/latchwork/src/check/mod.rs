@@ -184,4 +184,6 @@ pub mod hook {
         HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,
         Wanted,
     };
+    #[doc(hidden)]
+    pub use crate::mutex::pause::{has_looked, rest};
 }

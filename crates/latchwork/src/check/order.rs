@@ -266,7 +266,7 @@ pub(super) fn retire(node: u32) {
 
 /// What the thread holds and now takes, in this order, as a number: another one when a lock has become another node,
 /// or when a class was split.
-#[inline]
+#[inline(always)]
 fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
     let step = |hash: u64, address: usize, node: u32, what: u32| {
         (hash ^ address as u64 ^ u64::from(node) << 47 ^ u64::from(what & READS) << 47)
@@ -275,17 +275,19 @@ fn chain(own: &Own, address: usize, what: u32, node: u32) -> u64 {
     };
     // Relaxed, here and below: who sees the change late notes the chain at its next turn.
     let first = 1 + u64::from(SPLITS.load(Ordering::Relaxed));
-    let held = own.locks().fold(first, |hash, mine| {
-        step(hash, mine.address, mine.node, mine.what)
-    });
-    step(held, address, node, what) | 1
+    let mut hash = first;
+    for mine in own.locks() {
+        hash = step(hash, mine.address, mine.node, mine.what);
+    }
+    step(hash, address, node, what) | 1
 }
 
 /// Whether the thread, which holds something, has taken these locks in this order before. (It keeps some chains.)
-#[inline]
+#[inline(always)]
 pub(super) fn is_known(own: &Own, address: usize, what: u32, node: u32) -> bool {
     let chain = chain(own, address, what, node);
-    own.chains[place_of(chain)].get() == chain
+    let [latest, before] = &own.chains[place_of(chain)];
+    latest.get() == chain || before.get() == chain
 }
 
 const fn place_of(chain: u64) -> usize {
@@ -308,12 +310,12 @@ pub(super) fn note(
     }
     let node = entry.node.load(Ordering::Relaxed);
     let chain = chain(own, lock.address, pack(lock, mode), node);
-    let known = &own.chains[place_of(chain)];
-    if known.get() == chain {
+    let [latest, before] = &own.chains[place_of(chain)];
+    if latest.get() == chain || before.get() == chain {
         return None;
     }
     let circle = note_chain(own, lock, entry, mode, site);
-    known.set(chain);
+    before.set(latest.replace(chain));
     circle
 }
 

@@ -29,7 +29,7 @@ const FORKED: u32 = 1 << 19;
 /// Locks of one thread that are checked at a time.
 pub(super) const MOST: usize = HELD + MORE;
 
-/// Chains of held locks that a thread keeps.
+/// Chains of held locks that a thread keeps, two by two: the latest that go by one place.
 pub(super) const CHAINS: usize = 256;
 
 /// Bytes of an [`Own`]: two pages.
@@ -52,16 +52,6 @@ pub(super) struct Mine {
 }
 
 impl Mine {
-    pub(super) const NONE: Self = Self {
-        address: 0,
-        what: 0,
-        depth: 0,
-        node: 0,
-        site: Site::UNKNOWN,
-        since: 0,
-        entry: None,
-    };
-
     /// What it is, and how it is held.
     #[inline]
     pub(super) fn lock(&self) -> (Lock, Mode) {
@@ -76,34 +66,41 @@ impl Mine {
 }
 
 /// See the head of this file. Zero is nobody's.
+///
+/// What each call for a lock looks at comes first, in one line; then what most write.
+#[repr(C, align(64))]
 pub(super) struct Own {
+    place: Cell<Option<&'static Place>>,
+    /// That place's.
+    pub(super) board: Cell<Option<Board>>,
+    /// Entries of `held` in use, empty ones among them included; the last one is not empty.
+    pub(super) count: Cell<usize>,
+    /// What the thread waits for; 0: nothing.
+    pub(super) wanted: Cell<usize>,
+    pub(super) index: Cell<u32>,
     pub(super) thread: Cell<u32>,
     /// The thread by a number that no other one of this process gets, nor had its parent's.
     pub(super) task: Cell<u32>,
     process: Cell<u32>,
-    place: Cell<Option<&'static Place>>,
-    /// That place's.
-    pub(super) board: Cell<Option<Board>>,
-    pub(super) index: Cell<u32>,
+    /// Entries among those of `held` that are empty.
+    gaps: Cell<u32>,
     busy: Cell<bool>,
-    /// Entries of `held` in use, empty ones among them included; the last one is not empty.
-    pub(super) count: Cell<usize>,
-    /// Locks that found no room there.
+    /// Locks that found no room in `held`.
     pub(super) unseen: Cell<u32>,
     /// How often the thread was seen to end, with something held.
     pub(super) ends: Cell<u32>,
-    /// When the wait began that is under way, to the nanosecond, and for what.
-    pub(super) wait_began: Cell<u64>,
-    pub(super) wanted: Cell<usize>,
-    pub(super) wait: Cell<Option<Wait>>,
     pub(super) held: [Cell<Mine>; MOST],
-    /// Chains of held locks that are known to be in order, by hash.
-    pub(super) chains: [Cell<u64>; CHAINS],
     /// Places in sources that stand on the board.
     pub(super) sites: [Cell<u64>; 32],
+    /// Chains of held locks that are known to be in order, by hash.
+    pub(super) chains: [[Cell<u64>; 2]; CHAINS],
+    /// When the wait began that is under way, to the nanosecond.
+    pub(super) wait_began: Cell<u64>,
+    pub(super) wait: Cell<Option<Wait>>,
 }
 
 const _: () = assert!(size_of::<Own>() <= BYTES);
+const _: () = assert!(core::mem::offset_of!(Own, busy) < 64);
 
 /// Threads that were watched so far.
 static TASKS: AtomicU32 = AtomicU32::new(0);
@@ -150,7 +147,7 @@ impl Own {
     }
 
     /// As [`Self::enter`], of a thread that is known already.
-    #[inline]
+    #[inline(always)]
     pub(super) fn enter_if_known() -> Option<Busy> {
         let known = Me::whoever().checked();
         // SAFETY: as above.
@@ -158,7 +155,7 @@ impl Own {
         own.become_busy()
     }
 
-    #[inline]
+    #[inline(always)]
     fn become_busy(&'static self) -> Option<Busy> {
         if self.busy.get() {
             return None;
@@ -235,6 +232,7 @@ impl Own {
     fn keep_private_ones(&self) {
         let held: [Mine; MOST] = core::array::from_fn(|place| self.held[place].get());
         let count = self.count.replace(0);
+        self.gaps.set(0);
         self.unseen.set(0);
         self.wanted.set(0);
         self.wait.set(None);
@@ -259,19 +257,19 @@ impl Own {
     }
 
     /// The thread's record on the board.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record(&self) -> &'static TaskRecord {
         &self.place().record
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn place(&self) -> &'static Place {
         // SAFETY: set before anybody gets an `Own`.
         unsafe { self.place.get().unwrap_unchecked() }
     }
 
     /// Does something to each published copy.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&self, change: impl Fn(&TaskRecord)) {
         change(self.record());
         if Me::whoever().first_attachment().is_some() {
@@ -329,9 +327,18 @@ impl Own {
         Some((place, self.held[place].get()))
     }
 
-    /// The same, without what is known of it.
-    #[inline]
+    /// The same, without what is known of it. Most are released in the reverse order.
+    #[inline(always)]
     pub(super) fn place_of(&self, address: usize) -> Option<usize> {
+        let last = self.count.get().checked_sub(1)?;
+        if self.held.get(last)?.get().address == address {
+            return Some(last);
+        }
+        self.place_of_earlier(address)
+    }
+
+    #[inline(never)]
+    fn place_of_earlier(&self, address: usize) -> Option<usize> {
         let held = &self.held[..self.count.get()];
         held.iter().rposition(|mine| mine.get().address == address)
     }
@@ -353,6 +360,7 @@ impl Own {
         match self.held.iter().position(|place| place.get().address == 0) {
             Some(place) => {
                 self.held[place].set(mine);
+                self.gaps.set(self.gaps.get() - 1);
                 self.put(place, &mine);
             }
             None => self.unseen.set(self.unseen.get() + 1),
@@ -371,7 +379,7 @@ impl Own {
     }
 
     /// Publishes an entry where others than this process read it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_in_regions(&self, place: usize) {
         if Me::whoever().first_attachment().is_some() {
             self.put_in_each_region(place);
@@ -394,12 +402,15 @@ impl Own {
     }
 
     /// The thread is about to release what stands at a place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn pop(&self, place: usize) {
-        self.held[place].set(Mine::NONE);
+        let mine = self.held[place].get();
+        self.held[place].set(Mine { address: 0, ..mine });
         let mut count = self.count.get();
-        while count > 0 && self.held[count - 1].get().address == 0 {
-            count -= 1;
+        if place + 1 == count && self.gaps.get() == 0 {
+            count = place;
+        } else {
+            count = self.pop_beside_gaps();
         }
         self.count.set(count);
         if place < HELD {
@@ -407,6 +418,17 @@ impl Own {
         } else {
             self.pop_more(place - HELD);
         }
+    }
+
+    /// An entry was emptied. How many are in use without it.
+    #[inline(never)]
+    fn pop_beside_gaps(&self) -> usize {
+        let held = &self.held[..self.count.get()];
+        let last = held.iter().rposition(|mine| mine.get().address != 0);
+        let count = last.map_or(0, |last| last + 1);
+        let gaps = held[..count].iter().filter(|mine| mine.get().address == 0);
+        self.gaps.set(gaps.count() as u32);
+        count
     }
 
     #[cold]

@@ -186,7 +186,7 @@ pub fn still_waits() {
 }
 
 /// The calling task has taken a lock.
-#[inline]
+#[inline(never)]
 pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
     if !quick::taken_as_usual(lock, mode, how, site) {
         taken_slowly(lock, mode, how, site);
@@ -256,8 +256,14 @@ fn end_wait(own: &Own) {
     own.end_wait();
 }
 
+/// As [`quick::releasing_as_usual`], in one place for all locks of a program that tell of themselves.
+#[inline(never)]
+pub(super) fn releasing_as_usual(lock: Lock, site: Site) -> Option<quick::Since> {
+    quick::releasing_as_usual(lock, site)
+}
+
 /// The calling task is about to release a lock.
-#[inline]
+#[inline(never)]
 pub fn releasing(lock: Lock, site: Site) -> Verdict {
     match quick::releasing_as_usual(lock, site) {
         Some(since) => since.is_over(),
