@@ -115,7 +115,9 @@ fn prepare() -> Mode {
             return Mode::Glibc;
         }
     };
-    let problem = if !crate::memory::prepare() {
+    let problem = if has_thread_sanitizer() {
+        "ThreadSanitizer sees no locks but glibc's"
+    } else if !crate::memory::prepare() {
         "this glibc lays its condition variables out in an unknown way"
     } else if !crate::thread::prepare() {
         "the kernel does not tell where glibc keeps a thread's ID"
@@ -127,4 +129,15 @@ fn prepare() -> Mode {
     };
     say::line(format_args!("{problem}: mutexes stay glibc's"));
     Mode::Glibc
+}
+
+/// Whether the program was built with it: it would take all that is done under locks of ours for races.
+fn has_thread_sanitizer() -> bool {
+    // SAFETY: a name that ends in NUL.
+    unsafe {
+        let found = libc::dlsym(libc::RTLD_DEFAULT, c"__tsan_init".as_ptr());
+        // That there is none is no error that the program is to be told of.
+        libc::dlerror();
+        !found.is_null()
+    }
 }

@@ -157,3 +157,20 @@ fn a_program_with_the_rights_of_another_user_is_left_alone() {
         _ => panic!("{status}"),
     }
 }
+
+#[test]
+fn a_program_with_thread_sanitizer_keeps_its_mutexes() {
+    let Some((program, _leftover)) = compile("sanitized.c", "sanitized", &["-rdynamic"]) else {
+        return;
+    };
+    let test = std::env::current_exe().unwrap();
+    let output = Command::new(&program)
+        .env("LD_PRELOAD", test.with_file_name("liblatchwork_preload.so"))
+        .env("LATCHWORK_MUTEX", "tp")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    let said = "ThreadSanitizer sees no locks but glibc's: mutexes stay glibc's";
+    assert!(errors.contains(said), "{errors}");
+}
