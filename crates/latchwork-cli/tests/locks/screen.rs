@@ -114,6 +114,12 @@ impl Screen {
                 lines.for_each(|line| line.fill(' '));
             }
             (b'J', _) => panic!("part of the screen: {arguments:?}"),
+            // What draws does so if the terminal has other lines by then, and the same columns.
+            (b'K', "2") => {
+                if let Some(line) = self.cells.get_mut(self.at.1) {
+                    line.fill(' ');
+                }
+            }
             // Colours, the cursor's looks, modes.
             (b'm' | b'h' | b'l' | b'q', _) => {}
             other => panic!("not understood: {other:?}"),
@@ -262,9 +268,19 @@ impl Terminal {
     }
 }
 
+/// Wakes who waits for a change when there will be none: what is read was not understood.
+struct Last<'a>(&'a Condvar);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.notify_all();
+    }
+}
+
 /// Shows what the command writes, until it or the pipe ends.
 fn read(from: &File, stop: &PipeReader, (screen, changed): &(Mutex<Screen>, Condvar)) {
     use rustix::event::{PollFd, PollFlags, poll};
+    let _last = Last(changed);
     let mut bytes = [0; 4096];
     loop {
         let mut both = [
@@ -281,6 +297,13 @@ fn read(from: &File, stop: &PipeReader, (screen, changed): &(Mutex<Screen>, Cond
         screen.lock().unwrap().show(&bytes[..count]);
         changed.notify_all();
     }
+}
+
+#[test]
+fn a_line_that_is_cleared_is_empty() {
+    let mut screen = Screen::new((4, 2));
+    screen.show(b"one\r\ntwo\x1b[1;2H\x1b[2K");
+    assert_eq!(screen.text(), "    \ntwo ");
 }
 
 fn set_size(terminal: &OwnedFd, (width, height): (usize, usize)) {
@@ -421,7 +444,8 @@ fn a_terminal_of_any_size_that_changes_is_drawn_on() {
         let size = match round % 4 {
             0 => (1, 1),
             1 => (random.usize(2..20), random.usize(1..6)),
-            2 => (random.usize(20..400), random.usize(1..120)),
+            // Another one than the next: of none that is the same anybody is told.
+            2 => (random.usize(81..400), random.usize(1..120)),
             _ => (80, 24),
         };
         terminal.resize(size);
