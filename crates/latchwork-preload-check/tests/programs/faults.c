@@ -381,6 +381,13 @@ static void assign_two_anew(void) { a = b = (pthread_mutex_t)PTHREAD_MUTEX_INITI
 static void give_and_take(void) { take_two(), give_two(); }
 static void fine_made_anew_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(give_and_take); }
 static void fine_assigned_in_child(void) { pthread_atfork(take_two, give_two, assign_two_anew), child(give_and_take); }
+/* More than there is room for. */
+static pthread_mutex_t many[80];
+static void give_many(void) { for (int i = 79; i >= 0; i--) pthread_mutex_unlock(&many[i]); }
+static void fine_many_in_child(void) {
+    for (int i = 0; i < 80; i++) pthread_mutex_init(&many[i], NULL), pthread_mutex_lock(&many[i]);
+    child(give_many), give_many();
+}
 static void init_twice(void) { pthread_mutex_init(&a, NULL), pthread_mutex_lock(&a), pthread_mutex_init(&a, NULL); }
 static void init_held_in_child(void) { pthread_atfork(take_two, give_two, make_two_anew), child(init_twice); }
 static pthread_spinlock_t *common;
@@ -425,7 +432,7 @@ static const struct { const char *name, *rule; void (*run)(void); } cases[] = {
     CASE(fine_trylock, ""), CASE(fine_guarded, ""), CASE(fine_one_thread, ""), CASE(fine_readers, ""), CASE(fine_semaphore, ""),
     CASE(fine_error_check, ""), CASE(fine_freed, ""), CASE(fine_reused, ""), CASE(fine_reused_rwlock, ""), CASE(fine_reused_in_one_place, ""), CASE(fine_assigned, ""),
     CASE(fine_two_of_three_guarded, ""), CASE(fine_guarded_by_writer, ""), CASE(fine_condition_deeper, ""),
-    CASE(fine_made_anew_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
+    CASE(fine_made_anew_in_child, ""), CASE(fine_assigned_in_child, ""), CASE(fine_many_in_child, ""), CASE(fine_shared_spin, ""), CASE(fine_mapped_again, ""),
 };
 int main(int count, char **names) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -233,7 +233,7 @@ impl Own {
         let held: [Mine; MOST] = core::array::from_fn(|place| self.held[place].get());
         let count = self.count.replace(0);
         self.gaps.set(0);
-        self.unseen.set(0);
+        // `unseen` stays: what found no room is held still, if it is private.
         self.wanted.set(0);
         self.wait.set(None);
         for mine in &held[..count] {
