@@ -33,14 +33,14 @@ pub(crate) fn pause(looks: u32) {
 /// 19, without any 39; glibc's 29.)
 #[cfg(not(loom))]
 const REST: u32 = 40;
-/// Of 256 first looks, over some 16 of a thread's latest, so many found the lock free if its sections are short, at
-/// whatever lock. Where one takes 1 ns,
-/// that are 90 to 190, or 245 after a rest; where it takes 300, 2 and 35.
+/// Of 256 first looks so many found the lock free if its sections are short: an average over some 16 of a thread's
+/// latest, at whatever lock. Where a section takes 1 ns it is 90 to 190, and 245 after a rest; where it takes 300, 2
+/// and 35.
 #[cfg(not(loom))]
 const SHORT: u32 = 96;
 
-/// Passes some time before the first look at a lock that could not be taken, if the sections are short: to hand such a
-/// lock to another processor takes longer than to use it, with all that lies in its section, some 20 times where it is.
+/// Passes some time before the first look at a lock that could not be taken, if the sections are short: to move such a
+/// lock to another processor, with all that its section writes, takes longer than to use it some 20 times where it is.
 #[inline]
 pub fn rest() {
     #[cfg(not(loom))]
