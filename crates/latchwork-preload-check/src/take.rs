@@ -30,7 +30,7 @@ pub(crate) fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
 
 #[cold]
 #[inline(never)]
-pub(crate) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
+fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     keeping_errno(|| hook::taken(lock, mode, how, site));
 }
 

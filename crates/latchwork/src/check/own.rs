@@ -82,7 +82,7 @@ pub(super) struct Own {
     /// The thread by a number that no other one of this process gets, nor had its parent's.
     pub(super) task: Cell<u32>,
     process: Cell<u32>,
-    /// Entries among those of `held` that are empty.
+    /// Entries among those of `held` that are empty: without any a release need not look for them.
     gaps: Cell<u32>,
     busy: Cell<bool>,
     /// Locks that found no room in `held`.
@@ -406,12 +406,12 @@ impl Own {
     pub(super) fn pop(&self, place: usize) {
         let mine = self.held[place].get();
         self.held[place].set(Mine { address: 0, ..mine });
-        let mut count = self.count.get();
-        if place + 1 == count && self.gaps.get() == 0 {
-            count = place;
+        let is_last = place + 1 == self.count.get() && self.gaps.get() == 0;
+        let count = if is_last {
+            place
         } else {
-            count = self.pop_beside_gaps();
-        }
+            self.pop_beside_gaps()
+        };
         self.count.set(count);
         if place < HELD {
             self.publish(|record| record.pop(place, count));
