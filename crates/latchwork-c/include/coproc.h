@@ -61,7 +61,7 @@ struct coproc_attributes {
 #define COPROC_SHARE_FS 0x0002
 /* System V semaphore adjustments are undone when the last of the sharers ends. */
 #define COPROC_SHARE_SYSVSEM 0x0008
-/* Nobody will join it. */
+/* Nobody will join it. It lives until it ends by itself, or by coproc_exit(). */
 #define COPROC_DETACHED 0x0004
 /* To make it a child of the creator's parent: refused, ENOTSUP, since nobody could join it. */
 #define COPROC_NOTIFY_PARENT 0x0001
@@ -71,7 +71,9 @@ struct coproc_attributes {
 
 /*
  * Makes the shared memory, of which so many bytes can be allocated, and the server process that clean coprocs
- * are copies of. Once in a process: EBUSY. EAGAIN: threads of this process hold locks of the C library.
+ * are copies of. EBUSY: it was called before, without a coproc_exit() since. EAGAIN: threads of this process hold
+ * locks of the C library. After coproc_exit() it starts a new server process, over the memory that there is;
+ * ENOMEM: that is smaller.
  */
 int coproc_init(size_t shm_max_size);
 
@@ -87,9 +89,14 @@ pid_t coproc_create(const char *coproc_name, struct coproc_attributes *attrib, i
 const char *coproc_failed_attribute(void);
 
 /*
- * Ends what coproc_init() began: each coproc of the calling process that still runs gets SIGTERM, and SIGKILL a
- * second later, and is joined; the server process ends. The shared memory stays. No other process is touched. EPERM:
- * the calling process is a fork of the one that began it.
+ * Ends what coproc_init() began: each coproc of the calling process that still runs, detached or not, gets SIGTERM,
+ * and SIGKILL if it runs a second later, and is joined; a coproc_join() in another thread returns. The server process
+ * ends. No other process is touched: coprocs of coprocs are their creators'.
+ *
+ * Afterwards coproc_create() and coproc_exit() are EINVAL, as before coproc_init(), which may be called again. A
+ * coproc_create() that runs at the same time creates nothing that lives on, and answers EINVAL. The shared memory
+ * stays, and coproc_alloc() and coproc_free() go on to work. EPERM: the calling process is a fork of the one that
+ * called coproc_init().
  */
 int coproc_exit(void);
 

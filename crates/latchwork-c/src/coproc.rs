@@ -2,6 +2,21 @@
 //!
 //! What a process knows lies behind one pointer, which a coproc replaces as the first thing that it does: the
 //! state that it finds is a copy of its creator's, in which some thread may hold a lock.
+//!
+//! Each coproc is a *member* until it was joined, has ended detached, or `coproc_exit` has ended it. A join keeps
+//! its member on the list while it waits, so that `coproc_exit` finds it there. `coproc_exit` closes the server and
+//! starts a new *generation* in one step, under the lock `server`; a `coproc_create` that took the server before
+//! finds the generation changed after its spawn, and ends its coproc itself. So no coproc outlives the
+//! `coproc_exit` that it was created before, and none is forgotten.
+//!
+//! | server | entered by | `coproc_create` | `coproc_init` |
+//! | --- | --- | --- | --- |
+//! | no state | | `EINVAL` | makes memory and server |
+//! | `Started` | `coproc_init` | spawns | `EBUSY` |
+//! | `Unstarted` | the start of a coproc | starts the server, spawns | `EBUSY` |
+//! | `Closed` | `coproc_exit` | `EINVAL` | makes a server over the same memory |
+//!
+//! *Locks:* `server`, then `running`; neither is held in a spawn or a wait.
 #![allow(unsafe_code)]
 
 use core::alloc::Layout;
@@ -20,11 +35,14 @@ use latchwork::time::Deadline;
 use libc::{
     EAGAIN, EBUSY, ECHILD, EINVAL, EIO, ENOMEM, ENOTSUP, EPERM, cpu_set_t, pid_t, rlim_t, size_t,
 };
+use std::sync::Arc;
 
 /// What the region needs beside what a program may allocate: its tables, and spans that are begun.
 const TABLES: u64 = 4 << 20;
 /// How long a coproc has to end by itself.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a join waits at a time.
+const LONG: Duration = Duration::from_secs(1 << 20);
 
 /// The flags of `coproc.h`.
 mod flag {
@@ -62,9 +80,50 @@ struct State {
     /// Whose coprocs these are: the child of a fork has a copy of this.
     process: u32,
     region: Region,
-    /// Made by `coproc_init`; in a coproc, when it first starts one.
-    runtime: Mutex<Option<Coprocs>>,
-    running: Mutex<Vec<Coproc>>,
+    server: Mutex<Server>,
+    running: Mutex<Running>,
+}
+
+enum Server {
+    /// In a coproc that has created none yet.
+    Unstarted,
+    Started(Coprocs),
+    /// By `coproc_exit`.
+    Closed,
+}
+
+#[derive(Default)]
+struct Running {
+    /// How often `coproc_exit` was called.
+    generation: u64,
+    members: Vec<Member>,
+}
+
+struct Member {
+    coproc: Arc<Coproc>,
+    /// Detached, or a thread is joining it.
+    is_taken: bool,
+}
+
+impl Running {
+    /// Forgets the detached ones that have ended: the library reaps them in passing.
+    fn prune(&mut self) {
+        // A join looks at a process that has left the region, and may go on as another program.
+        let ended = |coproc: &Coproc| {
+            !coproc.is_alive()
+                && !matches!(
+                    coproc.join_until(Deadline::from_nanoseconds(0)),
+                    Err(JoinError::TimedOut)
+                )
+        };
+        self.members
+            .retain(|member| !member.is_taken || !ended(&member.coproc));
+    }
+
+    fn remove(&mut self, coproc: &Arc<Coproc>) {
+        self.members
+            .retain(|member| !Arc::ptr_eq(&member.coproc, coproc));
+    }
 }
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(ptr::null_mut());
@@ -81,12 +140,12 @@ fn state() -> Option<&'static State> {
     unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
-fn install(region: Region, runtime: Option<Coprocs>) {
+fn install(region: Region, server: Server) {
     let state = Box::leak(Box::new(State {
         process: std::process::id(),
         region,
-        runtime: Mutex::new(runtime),
-        running: Mutex::new(Vec::new()),
+        server: Mutex::new(server),
+        running: Mutex::default(),
     }));
     // Release: pairs with the Acquire of `state`. What was there in a coproc is its creator's.
     STATE.store(state, Ordering::Release);
@@ -121,11 +180,20 @@ fn init(bytes: u64) -> Result<(), c_int> {
         .checked_add(bytes / 4 + TABLES)
         .and_then(|max| max.checked_next_multiple_of(1 << 20))
         .ok_or(ENOMEM)?;
+    if let Some(state) = state().filter(|state| state.process == std::process::id()) {
+        // Pointers into the memory stay good, so there is no other one.
+        if max > state.region.max_bytes() {
+            return Err(ENOMEM);
+        }
+        let server = Coprocs::new(&state.region).map_err(|error| of_start(&error))?;
+        *state.server.lock() = Server::Started(server);
+        return Ok(());
+    }
     let options = RegionOptions::new().max_bytes(max).label("coproc");
     let region = options.create_anonymous();
     let region = region.map_err(|_| ENOMEM)?;
-    let runtime = Coprocs::new(&region).map_err(|error| of_start(&error))?;
-    install(region, Some(runtime));
+    let server = Coprocs::new(&region).map_err(|error| of_start(&error))?;
+    install(region, Server::Started(server));
     Ok(())
 }
 
@@ -154,7 +222,7 @@ unsafe extern "C" {
 }
 
 fn run(region: &Region, routine: Routine) -> i32 {
-    install(region.clone(), None);
+    install(region.clone(), Server::Unstarted);
     let argument = ptr::with_exposed_provenance_mut(routine.argument);
     // SAFETY: `coproc_create` was given a function of this type, at this address in this copy, too.
     unsafe {
@@ -226,9 +294,6 @@ fn attributes_of(
             attributes = attributes.affinity((0..libc::CPU_SETSIZE as usize).filter(is_in));
         }
     }
-    if flags & flag::DETACHED != 0 {
-        attributes = attributes.detached();
-    }
     if flags & flag::DIE_WITH_PARENT != 0 {
         attributes = attributes.die_with_parent();
     }
@@ -259,24 +324,38 @@ fn scheduling_of(set: &CoprocAttributes) -> Result<Scheduling, c_int> {
 
 fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<pid_t, c_int> {
     let state = state().ok_or(EINVAL)?;
-    let runtime = {
-        let mut runtime = state.runtime.lock();
-        match &*runtime {
-            Some(runtime) => runtime.clone(),
-            None => runtime
-                .insert(Coprocs::new(&state.region).map_err(|error| of_start(&error))?)
-                .clone(),
-        }
+    let (runtime, generation) = {
+        let mut server = state.server.lock();
+        let runtime = match &*server {
+            Server::Started(runtime) => runtime.clone(),
+            Server::Closed => return Err(EINVAL),
+            Server::Unstarted => {
+                let runtime = Coprocs::new(&state.region).map_err(|error| of_start(&error))?;
+                *server = Server::Started(runtime.clone());
+                runtime
+            }
+        };
+        (runtime, state.running.lock().generation)
     };
     // No lock is held here: a snapshot would have a copy of it, which nobody releases.
     let coproc = runtime
         .spawn_value(run, routine, attributes)
         .map_err(|error| of_spawn(&error))?;
     let pid = coproc.pid();
-    if !detached {
-        state.running.lock().push(coproc);
+    // The library's own flag is not set: `coproc_exit` joins the detached ones, too.
+    let member = Member {
+        coproc: Arc::new(coproc),
+        is_taken: detached,
+    };
+    let mut running = state.running.lock();
+    running.prune();
+    if running.generation == generation {
+        running.members.push(member);
+        return Ok(pid as pid_t);
     }
-    Ok(pid as pid_t)
+    drop(running);
+    end(&[member]);
+    Err(EINVAL)
 }
 
 fn of_spawn(error: &SpawnError) -> c_int {
@@ -333,14 +412,32 @@ fn join(pid: pid_t) -> Result<c_int, c_int> {
     }
     let coproc = {
         let mut running = state.running.lock();
-        let is_it = |coproc: &Coproc| i64::from(coproc.pid()) == i64::from(pid);
-        let index = running.iter().position(is_it).ok_or(ECHILD)?;
-        running.swap_remove(index)
+        let is_it = |member: &&mut Member| {
+            !member.is_taken && i64::from(member.coproc.pid()) == i64::from(pid)
+        };
+        let member = running.members.iter_mut().find(is_it).ok_or(ECHILD)?;
+        member.is_taken = true;
+        Arc::clone(&member.coproc)
     };
-    match coproc.join() {
+    let joined = wait_for(&coproc);
+    let mut running = state.running.lock();
+    running.remove(&coproc);
+    running.prune();
+    drop(running);
+    match joined {
         Ok(exit) => Ok(status_of(&exit)),
         Err(JoinError::Taken | JoinError::Detached) => Err(ECHILD),
         Err(_) => Err(EIO),
+    }
+}
+
+/// As [`Coproc::join`], of one that others may look at.
+fn wait_for(coproc: &Coproc) -> Result<Exit, JoinError> {
+    loop {
+        match coproc.join_until(Deadline::after(LONG)) {
+            Err(JoinError::TimedOut) => {}
+            joined => return joined,
+        }
     }
 }
 
@@ -364,20 +461,37 @@ extern "C" fn coproc_exit() -> c_int {
     if state.process != std::process::id() {
         return fail(EPERM);
     }
-    let running = core::mem::take(&mut *state.running.lock());
-    for coproc in &running {
+    let (closed, members) = {
+        let mut server = state.server.lock();
+        if matches!(*server, Server::Closed) {
+            return fail(EINVAL);
+        }
+        let mut running = state.running.lock();
+        running.generation += 1;
+        let members = core::mem::take(&mut running.members);
+        (core::mem::replace(&mut *server, Server::Closed), members)
+    };
+    end(&members);
+    drop(members);
+    drop(closed);
+    // Relaxed: as in `coproc_init`.
+    BEGUN.store(false, Ordering::Relaxed);
+    0
+}
+
+/// Asks them to end, waits for a moment, and kills those that still run.
+fn end(members: &[Member]) {
+    for member in members {
         // It may have ended meanwhile.
-        let _ = coproc.kill(Signal::TERM);
+        let _ = member.coproc.kill(Signal::TERM);
     }
     let end = Deadline::after(GRACE);
-    for coproc in running {
+    for Member { coproc, .. } in members {
         if matches!(coproc.join_until(end), Err(JoinError::TimedOut)) {
             let _ = coproc.kill(Signal::KILL);
-            let _ = coproc.join();
+            let _ = wait_for(coproc);
         }
     }
-    drop(state.runtime.lock().take());
-    0
 }
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,5 @@
 //! Programs in C and C++, compiled against an installation of the library that was just built.
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -71,7 +72,9 @@ pub fn source(name: &str) -> PathBuf {
 pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        // One for each test program: several may run at a time.
+        let program = std::env::current_exe().unwrap();
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(program.file_stem().unwrap());
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         path

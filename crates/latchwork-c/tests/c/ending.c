@@ -1,0 +1,176 @@
+/* coproc_exit() ends every coproc of the calling process; what the calls answer afterwards. */
+#include "coproc.h"
+
+#include "check.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+
+struct field {
+	volatile int runs[8];
+	volatile int seen;
+};
+
+static struct field *field;
+static int seen = 1;
+
+/* Says that it runs, and never ends by itself. */
+static int stay(void *argument)
+{
+	*(volatile int *)argument = 1;
+	for (;;)
+		pause();
+	return 0;
+}
+
+static int stay_deaf(void *argument)
+{
+	signal(SIGTERM, SIG_IGN);
+	return stay(argument);
+}
+
+static int look(void *argument)
+{
+	((struct field *)argument)->seen = seen;
+	return 3;
+}
+
+/* A coproc of a coproc: its creator's, and nobody else's. */
+static int nest(void *argument)
+{
+	struct field *shared = (struct field *)argument;
+	pid_t child = coproc_create("inner", NULL, COPROC_DETACHED | COPROC_DIE_WITH_PARENT, stay, (void *)&shared->runs[1]);
+	if (child < 0)
+		return 1;
+	while (!shared->runs[1])
+		sched_yield();
+	if (coproc_exit() != 0 || kill(child, 0) == 0)
+		return 2;
+	if (coproc_create("after", NULL, 0, look, shared) != -1 || errno != EINVAL)
+		return 3;
+	if (kill(getppid(), 0) != 0 || coproc_init(4096) != 0)
+		return 4;
+	child = coproc_create("again", NULL, 0, look, shared);
+	return child > 0 && coproc_join(child, NULL) == 0 && coproc_exit() == 0 ? 0 : 5;
+}
+
+static volatile pid_t joiner_id;
+
+/* The order of the two ends is open where the join has not begun: then there is nothing left to join. */
+static void *join_one(void *pid)
+{
+	int status = 0;
+	joiner_id = gettid();
+	if (coproc_join(*(pid_t *)pid, &status) == 0)
+		CHECK(WIFSIGNALED(status));
+	else
+		CHECK_IS(errno, ECHILD);
+	return NULL;
+}
+
+static int sleeps(pid_t thread)
+{
+	char path[64], state = 0;
+	FILE *file;
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
+	file = fopen(path, "r");
+	CHECK(file != NULL);
+	CHECK_IS(fscanf(file, "%*d %*s %c", &state), 1);
+	fclose(file);
+	return state == 'S';
+}
+
+static pid_t begin(const char *name, int flags, int (*routine)(void *), int index)
+{
+	/* Should this program fail, nothing of it stays. */
+	pid_t pid = coproc_create(name, NULL, flags | COPROC_DIE_WITH_PARENT, routine, (void *)&field->runs[index]);
+	CHECK(pid > 0);
+	while (!field->runs[index])
+		sched_yield();
+	return pid;
+}
+
+/* Ended and reaped: the kernel knows it no more. */
+static void is_gone(pid_t pid)
+{
+	CHECK_IS(kill(pid, 0), -1);
+	CHECK_IS(errno, ESRCH);
+}
+
+int main(void)
+{
+	pid_t pids[8];
+	pthread_t joiner;
+	int status, round;
+	char *kept;
+
+	alarm(100);
+	CHECK_IS(coproc_exit(), -1);
+	CHECK_IS(errno, EINVAL);
+	CHECK_IS(coproc_init(1024 * 1024), 0);
+	field = (struct field *)coproc_alloc(sizeof *field);
+	memset(field, 0, sizeof *field);
+	kept = (char *)coproc_alloc(16);
+	strcpy(kept, "kept");
+
+	/* Many that end by themselves: nobody joins them, and no zombie is left but for the last few. */
+	for (round = 0; round < 50; round++)
+		CHECK(coproc_create("brief", NULL, COPROC_DETACHED, look, field) > 0);
+
+	pids[0] = begin("joinable", 0, stay, 0);
+	pids[1] = begin("detached", COPROC_DETACHED, stay, 1);
+	pids[2] = begin("deaf", COPROC_DETACHED, stay_deaf, 2);
+	pids[3] = begin("snapshot", COPROC_DETACHED | COPROC_SNAPSHOT, stay, 3);
+	/* One that another thread waits for. */
+	pids[4] = begin("awaited", 0, stay, 4);
+	joiner = start(join_one, &pids[4]);
+	while (joiner_id == 0 || !sleeps(joiner_id))
+		sched_yield();
+	CHECK_IS(coproc_join(pids[1], NULL), -1);
+	CHECK_IS(errno, ECHILD);
+
+	CHECK_IS(coproc_exit(), 0);
+	join(joiner);
+	for (round = 0; round < 5; round++)
+		is_gone(pids[round]);
+	CHECK_IS(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+	CHECK_IS(errno, ECHILD);
+
+	/* As before coproc_init(), but for the memory. */
+	CHECK_IS(coproc_create("late", NULL, 0, look, field), -1);
+	CHECK_IS(errno, EINVAL);
+	CHECK_IS(coproc_exit(), -1);
+	CHECK_IS(errno, EINVAL);
+	CHECK_IS(coproc_join(pids[0], NULL), -1);
+	CHECK_IS(errno, ECHILD);
+	CHECK_IS(strcmp(kept, "kept"), 0);
+	CHECK(coproc_alloc(64) != NULL);
+
+	/* And it begins again, with a copy of the process as it is now, over the same memory. */
+	CHECK_IS(coproc_init((size_t)1 << 30), -1);
+	CHECK_IS(errno, ENOMEM);
+	seen = 2;
+	CHECK_IS(coproc_init(1024 * 1024), 0);
+	CHECK_IS(coproc_init(1024 * 1024), -1);
+	CHECK_IS(errno, EBUSY);
+	CHECK_IS(strcmp(kept, "kept"), 0);
+	pids[0] = coproc_create("again", NULL, 0, look, field);
+	CHECK_IS(coproc_join(pids[0], &status), 0);
+	CHECK_IS(WEXITSTATUS(status), 3);
+	CHECK_IS(field->seen, 2);
+	memset((void *)field->runs, 0, sizeof field->runs);
+	pids[0] = coproc_create("nested", NULL, 0, nest, field);
+	CHECK_IS(coproc_join(pids[0], &status), 0);
+	CHECK(WIFEXITED(status));
+	CHECK_IS(WEXITSTATUS(status), 0);
+	coproc_free(kept);
+	for (round = 0; round < 20; round++) {
+		CHECK_IS(coproc_exit(), 0);
+		CHECK_IS(coproc_init(4096), 0);
+	}
+	CHECK_IS(coproc_exit(), 0);
+	coproc_free(field);
+	puts("ended");
+	return 0;
+}

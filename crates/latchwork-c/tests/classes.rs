@@ -1,0 +1,28 @@
+//! The C++ classes, and the life of coprocs in C and C++, by programs with each compiler that is there.
+
+mod support;
+
+use latchwork as _;
+use latchwork_c as _;
+use support::{How, by, check};
+
+const GCC: How = by("gcc", &["-std=c11", "-O2"]);
+const CLANG: How = by("clang", &["-std=c2x"]);
+const GPP: How = by("g++", &["-std=c++17"]);
+const GPP_20: How = by("g++", &["-std=c++20", "-O2"]);
+const CLANGPP: How = by("clang++", &["-std=c++17", "-O2"]);
+const CLANGPP_20: How = by("clang++", &["-std=c++20"]);
+const GNU: &[&str] = &["-D_GNU_SOURCE"];
+const ALL_CPP: &[How] = &[GPP, GPP_20.statically(), CLANGPP, CLANGPP_20.statically()];
+
+#[test]
+fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
+    check("ending.c", &[GCC, CLANG.statically()], GNU, "ended");
+    check("ending.c", &[GPP], &[], "ended");
+}
+
+#[test]
+fn directives_are_cancellation_points_where_their_header_says_so() {
+    check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");
+    check("points.c", &[GPP], &[], "pointed");
+}
