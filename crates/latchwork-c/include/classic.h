@@ -11,8 +11,10 @@
  *     clock ticks             10 ms, unless configured
  *     fatal errors            of broken mutexes: LW_RTEMS_OWNER_DIED, beside RTEMS's own statuses
  *
- * A task that is killed has carried out a directive or not, and what it owned is told to the next one. Waits
- * are no cancellation points. A directive that cannot be used for want of memory answers RTEMS_INTERNAL_ERROR.
+ * A task that is killed has carried out a directive or not, and what it owned is told to the next one. A directive
+ * that may wait is a cancellation point when it is called, and when it returns without success. pthread_cancel() alone
+ * does not end a wait that is under way, but for rtems_task_wake_after(); rtems_task_delete() ends all of them. A
+ * directive that cannot be used for want of memory answers RTEMS_INTERNAL_ERROR.
  *
  * Manual: lw_classic(3).
  */
