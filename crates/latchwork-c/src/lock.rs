@@ -145,6 +145,12 @@ unsafe extern "C" fn lw__consistent(mutex: *mut c_void, kind: u32) -> c_int {
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn lw__unlock_inconsistent(mutex: *mut c_void, kind: u32) -> c_int {
+    // SAFETY: the caller has a lock there.
+    unsafe { lock_at(mutex, kind) }.map_or(EINVAL, Foreign::unlock_inconsistent)
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn lw__is_locked(mutex: *const c_void, kind: u32) -> c_int {
     // SAFETY: as above.
     unsafe { lock_at(mutex, kind) }
@@ -289,6 +295,12 @@ unsafe extern "C" fn lw__rwlock_unlock(lock: *mut c_void, kind: u32) -> c_int {
 unsafe extern "C" fn lw__rwlock_consistent(lock: *mut c_void) -> c_int {
     // SAFETY: the caller has such a lock there.
     unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_consistent)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn lw__rwlock_unlock_inconsistent(lock: *mut c_void) -> c_int {
+    // SAFETY: the caller has such a lock there.
+    unsafe { robust(lock) }.map_or(EINVAL, foreign::robust_rwlock_leave_inconsistent)
 }
 
 /// The answer of a barrier: `LW_BARRIER_SERIAL_TASK` for one.

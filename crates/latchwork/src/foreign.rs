@@ -83,6 +83,10 @@ pub trait Foreign {
     fn consistent(&self) -> c_int {
         EINVAL
     }
+    /// Releases it with its data in an unknown state, or `EPERM`: the next one gets `EOWNERDEAD`.
+    fn unlock_inconsistent(&self) -> c_int {
+        EINVAL
+    }
     /// The end of an unlock whose compare-and-swap has missed.
     fn free_unlinked(&self, _before: usize) {}
     /// # Safety
@@ -415,6 +419,15 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
             EINVAL
         }
     }
+
+    fn unlock_inconsistent(&self) -> c_int {
+        if !self.is_owned_by_me() {
+            return EPERM;
+        }
+        // SAFETY: the word says so.
+        unsafe { Robust::unlock_inconsistent(self) };
+        0
+    }
 }
 
 /// The robust reader/writer lock without guards.
@@ -426,6 +439,15 @@ pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How)
 /// 0, or `EPERM`.
 pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
     if lock.get_ref().leave() { 0 } else { EPERM }
+}
+
+/// Of a writer, whose data is in an unknown state: 0, or `EPERM`.
+pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
+    if lock.get_ref().leave_inconsistent() {
+        0
+    } else {
+        EPERM
+    }
 }
 
 /// 0, or `EINVAL`.

@@ -25,6 +25,21 @@
 #define LW__END
 #endif
 
+#ifndef __cplusplus
+/* An expression that compiles if the condition holds. */
+#define LW__ONLY_IF(condition, text)                                                                  \
+	((void)sizeof(struct {                                                                        \
+		_Static_assert(condition, text);                                                      \
+		int lw_;                                                                              \
+	}))
+/* For what does not belong together: the assertion has said why. */
+static inline int lw__wrong_type(const void *object, ...)
+{
+	(void)object;
+	return 0;
+}
+#endif
+
 /* The library itself defines this, to have each inline function as a symbol as well. */
 #ifdef __CHECKER__
 #define LW_INLINE extern

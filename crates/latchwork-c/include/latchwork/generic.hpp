@@ -6,38 +6,41 @@
 #include "rwlock.h"
 #include "wait.h"
 
-#define LW__OVERLOADS(name)                                                                           \
-	inline LW_UNCHECKED int lw_mutex_destroy(name##_t *mutex) LW_EXCLUDES(*mutex)                 \
+/*
+ * An overload of a name for all kinds. What a kind does not have is deleted, so that a compiler says which call it
+ * was, and shows the line that says why.
+ */
+#define LW__TIME const struct timespec *time
+#define LW__OVERLOAD(generic, op, name, returned, parameters, arguments, attribute)                   \
+	inline LW_UNCHECKED returned generic##_##op parameters attribute                              \
 	{                                                                                             \
-		return name##_destroy(mutex);                                                         \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_lock(name##_t *mutex) LW_ACQUIRE(*mutex)                     \
-	{                                                                                             \
-		return name##_lock(mutex);                                                            \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_trylock(name##_t *mutex) LW_TRY_ACQUIRE(*mutex)              \
-	{                                                                                             \
-		return name##_trylock(mutex);                                                         \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_timedlock(name##_t *mutex, const struct timespec *time)      \
-		LW_TRY_ACQUIRE(*mutex)                                                                \
-	{                                                                                             \
-		return name##_timedlock(mutex, time);                                                 \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_clocklock(name##_t *mutex, int clock,                        \
-						   const struct timespec *time)                       \
-		LW_TRY_ACQUIRE(*mutex)                                                                \
-	{                                                                                             \
-		return name##_clocklock(mutex, clock, time);                                          \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_unlock(name##_t *mutex) LW_RELEASE(*mutex)                   \
-	{                                                                                             \
-		return name##_unlock(mutex);                                                          \
-	}                                                                                             \
-	inline LW_UNCHECKED int lw_mutex_is_locked(const name##_t *mutex)                             \
-	{                                                                                             \
-		return name##_is_locked(mutex);                                                       \
+		return name##_##op arguments;                                                         \
 	}
+
+/* ---- mutexes ---- */
+
+#define LW__MUTEX(op, name, parameters, arguments, attribute)                                         \
+	LW__OVERLOAD(lw_mutex, op, name, int, parameters, arguments, attribute)
+#define LW__OVERLOADS(name)                                                                           \
+	LW__MUTEX(destroy, name, (name##_t * mutex), (mutex), LW_EXCLUDES(*mutex))                    \
+	LW__MUTEX(lock, name, (name##_t * mutex), (mutex), LW_ACQUIRE(*mutex))                        \
+	LW__MUTEX(trylock, name, (name##_t * mutex), (mutex), LW_TRY_ACQUIRE(*mutex))                 \
+	LW__MUTEX(timedlock, name, (name##_t * mutex, LW__TIME), (mutex, time), LW_TRY_ACQUIRE(*mutex)) \
+	LW__MUTEX(clocklock, name, (name##_t * mutex, int clock, LW__TIME), (mutex, clock, time),     \
+		  LW_TRY_ACQUIRE(*mutex))                                                             \
+	LW__MUTEX(unlock, name, (name##_t * mutex), (mutex), LW_RELEASE(*mutex))                      \
+	LW__MUTEX(is_locked, name, (const name##_t *mutex), (mutex), )
+#define LW__INITIALISES(name) LW__MUTEX(init, name, (name##_t * mutex), (mutex), )
+#define LW__HAS_CEILING(name)                                                                         \
+	LW__MUTEX(init, name, (name##_t * mutex, int ceiling), (mutex, ceiling), )                    \
+	LW__MUTEX(getprioceiling, name, (const name##_t *mutex, int *ceiling), (mutex, ceiling), )
+#define LW__SETS_CEILING(name)                                                                        \
+	LW__MUTEX(setprioceiling, name, (name##_t * mutex, int ceiling, int *old), (mutex, ceiling, old), )
+#define LW__INTERRUPTED(name)                                                                         \
+	LW__MUTEX(lock_interruptible, name, (name##_t * mutex), (mutex), LW_TRY_ACQUIRE(*mutex))
+#define LW__RECOVERS(name)                                                                            \
+	LW__MUTEX(consistent, name, (name##_t * mutex), (mutex), )                                    \
+	LW__MUTEX(unlock_inconsistent, name, (name##_t * mutex), (mutex), LW_RELEASE(*mutex))
 
 #define LW__WAITS(name, kind)                                                                         \
 	inline LW_UNCHECKED int lw_cond_wait(lw_cond_t *cond, name##_t *mutex) LW_REQUIRES(*mutex)    \
@@ -72,7 +75,7 @@
 		return lw__cond_wait(cond, 1, mutex, kind, lw__clock(clock), time);                   \
 	}
 
-#define LW__BOTH(name, kind) LW__OVERLOADS(name) LW__WAITS(name, kind)
+#define LW__BOTH(name, kind) LW__OVERLOADS(name) LW__INITIALISES(name) LW__WAITS(name, kind)
 LW__WAITS_SHARED(lw_mutex, LW_WAIT_WAKE)
 LW__BOTH(lw_shared_mutex, LW_WAIT_WAKE + LW_SHARED)
 LW__BOTH(lw_tp_mutex, LW_THROUGHPUT)
@@ -81,91 +84,128 @@ LW__BOTH(lw_pi_mutex, LW_INHERIT)
 LW__BOTH(lw_shared_pi_mutex, LW_INHERIT + LW_SHARED)
 LW__BOTH(lw_plain_pi_mutex, LW_PLAIN_INHERIT)
 LW__BOTH(lw_shared_plain_pi_mutex, LW_PLAIN_INHERIT + LW_SHARED)
-LW__BOTH(lw_pp_mutex, LW_PROTECT)
-LW__BOTH(lw_shared_pp_mutex, LW_PROTECT + LW_SHARED)
 LW__BOTH(lw_recursive_mutex, LW_RECURSIVE)
 LW__BOTH(lw_robust_mutex, LW_WAIT_WAKE + LW_ROBUST)
 LW__BOTH(lw_robust_tp_mutex, LW_THROUGHPUT + LW_ROBUST)
 LW__BOTH(lw_robust_pi_mutex, LW_INHERIT + LW_ROBUST)
-LW__BOTH(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
 LW__OVERLOADS(lw_spin)
+LW__INITIALISES(lw_spin)
 
-#define LW__CONSISTENT(name)                                                                          \
-	inline int lw_mutex_consistent(name##_t *mutex)                                               \
-	{                                                                                             \
-		return name##_consistent(mutex);                                                      \
-	}
-LW__CONSISTENT(lw_robust_mutex)
-LW__CONSISTENT(lw_robust_tp_mutex)
-LW__CONSISTENT(lw_robust_pi_mutex)
-LW__CONSISTENT(lw_robust_pp_mutex)
+#define LW__BOTH_WITH_CEILING(name, kind) LW__OVERLOADS(name) LW__HAS_CEILING(name) LW__WAITS(name, kind)
+LW__BOTH_WITH_CEILING(lw_pp_mutex, LW_PROTECT)
+LW__BOTH_WITH_CEILING(lw_shared_pp_mutex, LW_PROTECT + LW_SHARED)
+LW__BOTH_WITH_CEILING(lw_robust_pp_mutex, LW_PROTECT + LW_ROBUST)
+LW__SETS_CEILING(lw_pp_mutex)
+LW__SETS_CEILING(lw_shared_pp_mutex)
 
-inline int lw_cond_signal(lw_shared_cond_t *cond)
-{
-	return lw_shared_cond_signal(cond);
-}
-inline int lw_cond_broadcast(lw_shared_cond_t *cond)
-{
-	return lw_shared_cond_broadcast(cond);
-}
+LW__INTERRUPTED(lw_shared_mutex)
+LW__INTERRUPTED(lw_tp_mutex)
+LW__INTERRUPTED(lw_shared_tp_mutex)
+LW__INTERRUPTED(lw_pp_mutex)
+LW__INTERRUPTED(lw_shared_pp_mutex)
+LW__INTERRUPTED(lw_robust_mutex)
+LW__INTERRUPTED(lw_robust_tp_mutex)
+LW__INTERRUPTED(lw_robust_pp_mutex)
+int lw_mutex_lock_interruptible(lw_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
+int lw_mutex_lock_interruptible(lw_shared_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
+int lw_mutex_lock_interruptible(lw_plain_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
+int lw_mutex_lock_interruptible(lw_shared_plain_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
+int lw_mutex_lock_interruptible(lw_robust_pi_mutex_t *) = delete; /* a kind that inherits priority has none */
+int lw_mutex_lock_interruptible(lw_recursive_mutex_t *) = delete; /* the recursive mutex has none */
+int lw_mutex_lock_interruptible(lw_spin_t *) = delete; /* a spinlock never sleeps */
 
-#define LW__RWLOCK_OVERLOAD(name, op, attribute)                                                      \
-	inline LW_UNCHECKED int lw_rwlock_##op(name##_t *lock) attribute                              \
-	{                                                                                             \
-		return name##_##op(lock);                                                             \
-	}
-#define LW__RWLOCK_TIMED(name, op, attribute)                                                         \
-	inline LW_UNCHECKED int lw_rwlock_##op(name##_t *lock, const struct timespec *time) attribute \
-	{                                                                                             \
-		return name##_##op(lock, time);                                                       \
-	}
-#define LW__RWLOCK_CLOCKED(name, op, attribute)                                                       \
-	inline LW_UNCHECKED int lw_rwlock_##op(name##_t *lock, int clock, const struct timespec *time) \
-		attribute                                                                             \
-	{                                                                                             \
-		return name##_##op(lock, clock, time);                                                \
-	}
+LW__RECOVERS(lw_robust_mutex)
+LW__RECOVERS(lw_robust_tp_mutex)
+LW__RECOVERS(lw_robust_pi_mutex)
+LW__RECOVERS(lw_robust_pp_mutex)
+
+/* For whoever has none of these: the template is chosen where no kind above fits. */
+template <class Mutex>
+int lw_mutex_consistent(Mutex *) = delete; /* it takes a robust mutex */
+template <class Mutex>
+int lw_mutex_unlock_inconsistent(Mutex *) = delete; /* it takes a robust mutex */
+template <class Mutex>
+int lw_mutex_getprioceiling(Mutex *, int *) = delete; /* it takes a mutex with a ceiling */
+template <class Mutex>
+int lw_mutex_setprioceiling(Mutex *, int, int *) = delete; /* it takes a mutex with a ceiling, not a robust one */
+
+/* ---- condition variables ---- */
+
+#define LW__COND(op) LW__OVERLOAD(lw_cond, op, lw_shared_cond, int, (lw_shared_cond_t * cond), (cond), )
+LW__COND(init)
+LW__COND(destroy)
+LW__COND(signal)
+LW__COND(broadcast)
+
+/* ---- reader/writer locks ---- */
+
+#define LW__ANY_RWLOCK(op, name, parameters, arguments, attribute)                                        \
+	LW__OVERLOAD(lw_rwlock, op, name, int, parameters, arguments, attribute)
 #define LW__RWLOCK_OVERLOADS(name)                                                                    \
-	LW__RWLOCK_OVERLOAD(name, destroy, LW_EXCLUDES(*lock))                                        \
-	LW__RWLOCK_OVERLOAD(name, rdlock, LW_ACQUIRE_SHARED(*lock))                                   \
-	LW__RWLOCK_OVERLOAD(name, tryrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                            \
-	LW__RWLOCK_TIMED(name, timedrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                             \
-	LW__RWLOCK_CLOCKED(name, clockrdlock, LW_TRY_ACQUIRE_SHARED(*lock))                           \
-	LW__RWLOCK_OVERLOAD(name, wrlock, LW_ACQUIRE(*lock))                                          \
-	LW__RWLOCK_OVERLOAD(name, trywrlock, LW_TRY_ACQUIRE(*lock))                                   \
-	LW__RWLOCK_TIMED(name, timedwrlock, LW_TRY_ACQUIRE(*lock))                                    \
-	LW__RWLOCK_CLOCKED(name, clockwrlock, LW_TRY_ACQUIRE(*lock))                                  \
-	LW__RWLOCK_OVERLOAD(name, unlock, LW_RELEASE_ANY(*lock))
+	LW__ANY_RWLOCK(init, name, (name##_t * lock), (lock), )                                           \
+	LW__ANY_RWLOCK(destroy, name, (name##_t * lock), (lock), LW_EXCLUDES(*lock))                      \
+	LW__ANY_RWLOCK(rdlock, name, (name##_t * lock), (lock), LW_ACQUIRE_SHARED(*lock))                 \
+	LW__ANY_RWLOCK(tryrdlock, name, (name##_t * lock), (lock), LW_TRY_ACQUIRE_SHARED(*lock))          \
+	LW__ANY_RWLOCK(timedrdlock, name, (name##_t * lock, LW__TIME), (lock, time), LW_TRY_ACQUIRE_SHARED(*lock)) \
+	LW__ANY_RWLOCK(clockrdlock, name, (name##_t * lock, int clock, LW__TIME), (lock, clock, time),    \
+		   LW_TRY_ACQUIRE_SHARED(*lock))                                                      \
+	LW__ANY_RWLOCK(wrlock, name, (name##_t * lock), (lock), LW_ACQUIRE(*lock))                        \
+	LW__ANY_RWLOCK(trywrlock, name, (name##_t * lock), (lock), LW_TRY_ACQUIRE(*lock))                 \
+	LW__ANY_RWLOCK(timedwrlock, name, (name##_t * lock, LW__TIME), (lock, time), LW_TRY_ACQUIRE(*lock)) \
+	LW__ANY_RWLOCK(clockwrlock, name, (name##_t * lock, int clock, LW__TIME), (lock, clock, time),    \
+		   LW_TRY_ACQUIRE(*lock))                                                             \
+	LW__ANY_RWLOCK(unlock, name, (name##_t * lock), (lock), LW_RELEASE_ANY(*lock))
 LW__RWLOCK_OVERLOADS(lw_shared_rwlock)
 LW__RWLOCK_OVERLOADS(lw_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_shared_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_robust_rwlock)
+LW__ANY_RWLOCK(consistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), )
+LW__ANY_RWLOCK(unlock_inconsistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), LW_RELEASE(*lock))
+template <class Lock>
+int lw_rwlock_consistent(Lock *) = delete; /* it takes a robust reader/writer lock */
+template <class Lock>
+int lw_rwlock_unlock_inconsistent(Lock *) = delete; /* it takes a robust reader/writer lock */
 
-inline int lw_sem_wait(lw_shared_sem_t *sem) { return lw_shared_sem_wait(sem); }
-inline int lw_sem_trywait(lw_shared_sem_t *sem) { return lw_shared_sem_trywait(sem); }
-inline int lw_sem_timedwait(lw_shared_sem_t *sem, const struct timespec *time)
-{
-	return lw_shared_sem_timedwait(sem, time);
-}
-inline int lw_sem_clockwait(lw_shared_sem_t *sem, int clock, const struct timespec *time)
-{
-	return lw_shared_sem_clockwait(sem, clock, time);
-}
-inline int lw_sem_post(lw_shared_sem_t *sem) { return lw_shared_sem_post(sem); }
-inline int lw_completion_wait(lw_shared_completion_t *done) { return lw_shared_completion_wait(done); }
-inline int lw_completion_timedwait(lw_shared_completion_t *done, const struct timespec *time)
-{
-	return lw_shared_completion_timedwait(done, time);
-}
-inline int lw_completion_complete(lw_shared_completion_t *done) { return lw_shared_completion_complete(done); }
-inline int lw_completion_complete_all(lw_shared_completion_t *done)
-{
-	return lw_shared_completion_complete_all(done);
-}
-inline int lw_barrier_wait(lw_shared_barrier_t *barrier) { return lw_shared_barrier_wait(barrier); }
-inline int lw_barrier_timedwait(lw_shared_barrier_t *barrier, const struct timespec *time)
-{
-	return lw_shared_barrier_timedwait(barrier, time);
-}
+/* ---- semaphores, completions, barriers ---- */
+
+#define LW__SEM(op, parameters, arguments) LW__OVERLOAD(lw_sem, op, lw_shared_sem, int, parameters, arguments, )
+LW__SEM(init, (lw_shared_sem_t * sem, unsigned count), (sem, count))
+LW__SEM(destroy, (lw_shared_sem_t * sem), (sem))
+LW__SEM(wait, (lw_shared_sem_t * sem), (sem))
+LW__SEM(wait_interruptible, (lw_shared_sem_t * sem), (sem))
+LW__SEM(trywait, (lw_shared_sem_t * sem), (sem))
+LW__SEM(timedwait, (lw_shared_sem_t * sem, LW__TIME), (sem, time))
+LW__SEM(clockwait, (lw_shared_sem_t * sem, int clock, LW__TIME), (sem, clock, time))
+LW__SEM(post, (lw_shared_sem_t * sem), (sem))
+LW__SEM(getvalue, (const lw_shared_sem_t *sem, int *value), (sem, value))
+
+#define LW__COMPLETION(op, parameters, arguments)                                                     \
+	LW__OVERLOAD(lw_completion, op, lw_shared_completion, int, parameters, arguments, )
+LW__COMPLETION(init, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(destroy, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(wait, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(wait_interruptible, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(trywait, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(timedwait, (lw_shared_completion_t * done, LW__TIME), (done, time))
+LW__COMPLETION(clockwait, (lw_shared_completion_t * done, int clock, LW__TIME), (done, clock, time))
+LW__COMPLETION(complete, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(complete_all, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(reset, (lw_shared_completion_t * done), (done))
+LW__COMPLETION(is_done, (const lw_shared_completion_t *done), (done))
+
+#define LW__BARRIER(op, parameters, arguments)                                                        \
+	LW__OVERLOAD(lw_barrier, op, lw_shared_barrier, int, parameters, arguments, )
+LW__BARRIER(init, (lw_shared_barrier_t * barrier, unsigned tasks), (barrier, tasks))
+LW__BARRIER(destroy, (lw_shared_barrier_t * barrier), (barrier))
+LW__BARRIER(wait, (lw_shared_barrier_t * barrier), (barrier))
+LW__BARRIER(timedwait, (lw_shared_barrier_t * barrier, LW__TIME), (barrier, time))
+
+#undef LW__TIME
+#undef LW__MUTEX
+#undef LW__COND
+#undef LW__ANY_RWLOCK
+#undef LW__SEM
+#undef LW__COMPLETION
+#undef LW__BARRIER
 
 #endif

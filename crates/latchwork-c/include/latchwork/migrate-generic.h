@@ -2,16 +2,7 @@
 #ifndef LATCHWORK_MIGRATE_GENERIC_H
 #define LATCHWORK_MIGRATE_GENERIC_H
 
-/* For what does not belong together: the assertion has said why. */
-static inline void lw__wrong_type(const void *object, ...) { (void)object; }
-
 #define LW__IS(x, type) _Generic((x), type *: 1, const type *: 1, default: 0)
-/* An expression that compiles if the condition holds. */
-#define LW__ONLY_IF(condition, text)                                                                  \
-	((void)sizeof(struct {                                                                        \
-		_Static_assert(condition, text);                                                      \
-		int lw_;                                                                              \
-	}))
 #define LW__NEEDS_MUTEX(x, call)                                                                      \
 	LW__ONLY_IF(!LW__IS(x, struct semaphore) && !LW__IS(x, struct arch_semaphore),                \
 		    call " takes a struct mutex, and this is a semaphore: use down() and up(), "      \

@@ -52,7 +52,9 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	LW_INLINE int name##_getprioceiling(const name##_t *mutex, int *ceiling);
 #define LW__DECLARE_INTERRUPTIBLE(name)                                                               \
 	LW_INLINE int name##_lock_interruptible(name##_t *mutex) LW_TRY_ACQUIRE(*mutex);
-#define LW__DECLARE_CONSISTENT(name) LW_INLINE int name##_consistent(name##_t *mutex);
+#define LW__DECLARE_CONSISTENT(name)                                                                  \
+	LW_INLINE int name##_consistent(name##_t *mutex);                                             \
+	LW_INLINE int name##_unlock_inconsistent(name##_t *mutex) LW_RELEASE(*mutex);
 
 #ifndef __CHECKER__
 #define LW__DEFINE(name, kind, take, give)                                                            \
@@ -131,6 +133,10 @@ LW_INLINE int lw__give_word(uint32_t *word, uint32_t from)
 	LW_INLINE LW_UNCHECKED int name##_consistent(name##_t *mutex)                                 \
 	{                                                                                             \
 		return lw__consistent(mutex, kind);                                                   \
+	}                                                                                             \
+	LW_INLINE LW_UNCHECKED int name##_unlock_inconsistent(name##_t *mutex)                        \
+	{                                                                                             \
+		return lw__unlock_inconsistent(mutex, kind);                                          \
 	}
 #else
 #define LW__DEFINE(name, kind, take, give)

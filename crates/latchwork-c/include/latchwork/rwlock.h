@@ -124,10 +124,16 @@ LW__DEFINE_RWLOCK(lw_robust_rwlock, 4, LW_ROBUST_RWLOCK_INITIALIZER, LW__CALL, L
 		  LW__NO_WRITER_INSIDE)
 /* A writer died inside: after EOWNERDEAD the caller writes, also if it asked to read. */
 LW_INLINE int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock);
+/* Of a writer: the next task gets EOWNERDEAD. */
+LW_INLINE int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock) LW_RELEASE(*lock);
 #ifndef __CHECKER__
 LW_INLINE LW_UNCHECKED int lw_robust_rwlock_consistent(lw_robust_rwlock_t *lock)
 {
 	return lw__rwlock_consistent(lock);
+}
+LW_INLINE LW_UNCHECKED int lw_robust_rwlock_unlock_inconsistent(lw_robust_rwlock_t *lock)
+{
+	return lw__rwlock_unlock_inconsistent(lock);
 }
 #endif
 

@@ -203,11 +203,12 @@ int lw__lock(void *mutex, unsigned kind, unsigned how, uint64_t deadline);
 int lw__lock_until(void *mutex, unsigned kind, unsigned how, int clock, const struct timespec *time);
 int lw__unlock(void *mutex, unsigned kind);
 int lw__consistent(void *mutex, unsigned kind);
+int lw__unlock_inconsistent(void *mutex, unsigned kind);
 int lw__is_locked(const void *mutex, unsigned kind);
-int lw__ceiling(void *mutex, unsigned kind, int ceiling, int *old);
 int lw__rwlock(void *lock, unsigned kind, unsigned writes, unsigned how, int clock, const struct timespec *time);
 int lw__rwlock_unlock(void *lock, unsigned kind);
 int lw__rwlock_consistent(void *lock);
+int lw__rwlock_unlock_inconsistent(void *lock);
 int lw__cond_wait(void *cond, unsigned shared, void *mutex, unsigned kind, int clock,
 		  const struct timespec *time);
 void lw__cond_notify(void *cond, unsigned shared, unsigned all);

@@ -15,6 +15,9 @@ LW__BEGIN
 	LW_INLINE int name##_broadcast(name##_t *cond);
 #ifndef __CHECKER__
 #define LW__COND_WAITERS 0x3fffu
+#define LW__HAS_WAITERS(cond)                                                                         \
+	((__atomic_load_n(&(cond)->lw_state, __ATOMIC_RELAXED) & LW__COND_WAITERS) != 0 ||            \
+	 __atomic_load_n(&(cond)->lw_crowd, __ATOMIC_RELAXED) != 0)
 #define LW__DEFINE_COND(name, shared)                                                                 \
 	LW_INLINE int name##_init(name##_t *cond)                                                     \
 	{                                                                                             \
@@ -24,20 +27,15 @@ LW__BEGIN
 		*cond = fresh;                                                                        \
 		return 0;                                                                             \
 	}                                                                                             \
-	LW_INLINE int name##_has_waiters(const name##_t *cond)                                        \
-	{                                                                                             \
-		return (__atomic_load_n(&cond->lw_state, __ATOMIC_RELAXED) & LW__COND_WAITERS) != 0 || \
-		       __atomic_load_n(&cond->lw_crowd, __ATOMIC_RELAXED) != 0;                       \
-	}                                                                                             \
 	LW_INLINE int name##_destroy(name##_t *cond)                                                  \
 	{                                                                                             \
-		return cond == NULL ? EINVAL : name##_has_waiters(cond) ? EBUSY : 0;                  \
+		return cond == NULL ? EINVAL : LW__HAS_WAITERS(cond) ? EBUSY : 0;                  \
 	}                                                                                             \
 	LW_INLINE int name##_signal(name##_t *cond)                                                   \
 	{                                                                                             \
 		if (cond == NULL)                                                                     \
 			return EINVAL;                                                                \
-		if (LW__UNLIKELY(name##_has_waiters(cond)))                                           \
+		if (LW__UNLIKELY(LW__HAS_WAITERS(cond)))                                           \
 			lw__cond_notify(cond, shared, 0);                                             \
 		return 0;                                                                             \
 	}                                                                                             \
@@ -45,7 +43,7 @@ LW__BEGIN
 	{                                                                                             \
 		if (cond == NULL)                                                                     \
 			return EINVAL;                                                                \
-		if (LW__UNLIKELY(name##_has_waiters(cond)))                                           \
+		if (LW__UNLIKELY(LW__HAS_WAITERS(cond)))                                           \
 			lw__cond_notify(cond, shared, 1);                                             \
 		return 0;                                                                             \
 	}

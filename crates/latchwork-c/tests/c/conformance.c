@@ -81,7 +81,7 @@ MUTEX_TEST(lw_robust_pp_mutex, 1)
 static void mutexes(void)
 {
 	CHECK_IS(lw_mutex_init(&lw_mutex_field.lock), 0);
-	CHECK_IS(lw_mutex_init(NULL), EINVAL);
+	CHECK_IS(lw_mutex_init((lw_mutex_t *)NULL), EINVAL);
 	lw_mutex_test();
 	lw_shared_mutex_test();
 	lw_tp_mutex_test();

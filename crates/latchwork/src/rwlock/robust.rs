@@ -571,6 +571,17 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         seat.is_some()
     }
 
+    /// Releases what the calling task has written, with its data in an unknown state; false unless it is the writer.
+    pub(crate) fn leave_inconsistent(&self) -> bool {
+        let gate = &self.raw.gate;
+        let is_mine = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()));
+        if is_mine {
+            // SAFETY: the gate is this task's. `writing` stays.
+            unsafe { gate.unlock_inconsistent() };
+        }
+        is_mine
+    }
+
     /// Declares the data whole; false unless the calling task was told that it is not.
     pub(crate) fn declare_whole(&self) -> bool {
         let gate = &self.raw.gate;
