@@ -24,7 +24,8 @@
  *     lw_once_t                   48  an initialisation that survives the death of who runs it
  *
  * lw_mutex_lock(m) and its like take a pointer to a mutex of any kind, by C11's _Generic, or by overloading
- * in C++. Each kind has its own functions beside that: lw_tp_mutex_lock(), ...
+ * in C++; so do lw_rwlock_..., lw_cond_..., lw_sem_..., lw_completion_... and lw_barrier_... Each kind has its own
+ * functions beside that: lw_tp_mutex_lock(), ... What a kind does not have does not compile.
  *
  * Points in time are absolute, on CLOCK_MONOTONIC; the functions with "clock" in their names also take
  * CLOCK_REALTIME, as it stands to CLOCK_MONOTONIC when they are called.

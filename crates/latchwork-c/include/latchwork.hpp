@@ -3,16 +3,21 @@
  *
  *     lw::mutex, lw::tp_mutex, lw::pi_mutex, ...   Lockable, TimedLockable: for std::lock_guard,
  *                                                  std::unique_lock, std::scoped_lock, std::condition_variable_any
- *     lw::robust_mutex, ...                        the same; lock() throws lw::owner_died, with the lock taken
  *     lw::rwlock, ...                              SharedTimedLockable: for std::shared_lock, too
- *     lw::robust_rwlock                            the same; throws as robust mutexes do
+ *     lw::robust_mutex, ..., lw::robust_rwlock     the same between processes whose tasks may be killed
+ *     lw::recovering                               one of them, and what repairs its data after a death
  *     lw::condition, lw::semaphore, lw::completion, lw::barrier, lw::once
+ *     lw::shared_...                               the same between processes, where they are not anyway
  *
- * Each has the C type as its only member, native(), so C, C++ and Rust may share one object. Errors are
- * std::system_error. None can be copied or moved.
+ * Each has the C type as its only member (but lw::recovering, which refers to one), so C, C++ and Rust may share one
+ * object: native_handle(). Errors are std::system_error. None can be copied or moved.
+ *
+ * The death of an owner is lw::owner_died: latchwork/robust.hpp says what becomes of the lock.
  *
  * pthread_cancel() and exceptions: a cancelled wait unwinds the C++ frames above it, as pthread's own do; it
  * must not meet a function that is noexcept.
+ *
+ * Coprocs: coproc.hpp. Manual: lw_cpp(3).
  */
 #ifndef LATCHWORK_HPP
 #define LATCHWORK_HPP
@@ -21,27 +26,57 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 namespace lw {
 
-/* The lock is taken, and its owner before died: what it protects may be half changed. */
+/*
+ * An owner of the lock died, or left its data half changed, and nobody has repaired that yet. The calling task does
+ * *not* hold the lock: see latchwork/robust.hpp.
+ */
 class owner_died : public std::system_error {
 public:
-	owner_died() : std::system_error(EOWNERDEAD, std::generic_category(), "latchwork") {}
+	/* The native object of the lock. */
+	explicit owner_died(const void *lock)
+		: std::system_error(EOWNERDEAD, std::generic_category(), described(lock)), lock_(lock)
+	{
+	}
+	const void *lock() const noexcept { return lock_; }
+	/* Whether it is about this one. */
+	template <class Lock>
+	bool is_of(Lock &lock) const noexcept
+	{
+		return lock_ == static_cast<const void *>(lock.native_handle());
+	}
+
+private:
+	static std::string described(const void *lock)
+	{
+		char text[64];
+		std::snprintf(text, sizeof text, "latchwork: the lock at %p", lock);
+		return text;
+	}
+
+	const void *lock_;
 };
 
 namespace detail {
 
+[[noreturn]] inline void fail(int error)
+{
+	throw std::system_error(error, std::generic_category(), "latchwork");
+}
+
 inline void check(int error)
 {
-	if (error == EOWNERDEAD)
-		throw owner_died();
 	if (error != 0)
-		throw std::system_error(error, std::generic_category(), "latchwork");
+		fail(error);
 }
 
 /* False if it is this one, which is no error of the caller's. */
@@ -53,10 +88,31 @@ inline bool check_but(int error, int expected)
 	return true;
 }
 
+/* What a robust lock does beside; the others know nothing of deaths. */
+template <class Native>
+struct robustness {
+	static constexpr bool exists = false;
+};
+
+/* The answer of a call that was to take a lock: whether it has, unless it is an error. */
+template <class Native>
+bool taken(Native &lock, int error, int expected = 0)
+{
+	if (error == 0)
+		return true;
+	if constexpr (robustness<Native>::exists) {
+		if (error == EOWNERDEAD) {
+			robustness<Native>::unlock_inconsistent(lock);
+			throw owner_died(&lock);
+		}
+	}
+	return check_but(error, expected);
+}
+
 inline uint32_t checked_ceiling(int ceiling)
 {
 	if (ceiling < 1 || ceiling > 99)
-		check(EINVAL);
+		fail(EINVAL);
 	return static_cast<uint32_t>(ceiling);
 }
 
@@ -118,26 +174,34 @@ public:
 	basic_mutex(const basic_mutex &) = delete;
 	basic_mutex &operator=(const basic_mutex &) = delete;
 
-	void lock() LW__ATTRIBUTE(acquire_capability()) { detail::check(lw_mutex_lock(&native_)); }
+	void lock() LW__ATTRIBUTE(acquire_capability()) { detail::taken(native_, lw_mutex_lock(&native_)); }
 	bool try_lock() LW__ATTRIBUTE(try_acquire_capability(true))
 	{
-		return detail::check_but(lw_mutex_trylock(&native_), EBUSY);
+		return detail::taken(native_, lw_mutex_trylock(&native_), EBUSY);
 	}
 	template <class Clock, class Duration>
 	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
 		LW__ATTRIBUTE(try_acquire_capability(true))
 	{
 		struct timespec at = detail::at(time);
-		return detail::check_but(lw_mutex_timedlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_mutex_timedlock(&native_, &at), ETIMEDOUT);
 	}
 	template <class Rep, class Period>
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
 		LW__ATTRIBUTE(try_acquire_capability(true))
 	{
 		struct timespec at = detail::after(time);
-		return detail::check_but(lw_mutex_timedlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_mutex_timedlock(&native_, &at), ETIMEDOUT);
 	}
-	void unlock() LW__ATTRIBUTE(release_capability()) { detail::check(lw_mutex_unlock(&native_)); }
+	/* Data that was not repaired stays so. */
+	void unlock() LW__ATTRIBUTE(release_capability())
+	{
+		if constexpr (detail::robustness<Native>::exists) {
+			if (LW__UNLIKELY(detail::robustness<Native>::is_inconsistent(native_)))
+				return detail::check(detail::robustness<Native>::unlock_inconsistent(native_));
+		}
+		detail::check(lw_mutex_unlock(&native_));
+	}
 	native_handle_type native_handle() noexcept { return &native_; }
 
 protected:
@@ -165,25 +229,6 @@ public:
 using pp_mutex = basic_pp_mutex<lw_pp_mutex_t>;
 using shared_pp_mutex = basic_pp_mutex<lw_shared_pp_mutex_t>;
 
-/*
- * After lw::owner_died the lock is held: repair the data, call consistent(), and go on, unlocking it in the end;
- * or unlock it as it is, which gives it up for good.
- */
-template <class Native>
-class basic_robust_mutex : public basic_mutex<Native> {
-public:
-	constexpr basic_robust_mutex() noexcept : basic_mutex<Native>(Native LW__LISTED_INITIALIZER(0)) {}
-	void consistent() { detail::check(lw_mutex_consistent(&this->native_)); }
-};
-using robust_mutex = basic_robust_mutex<lw_robust_mutex_t>;
-using robust_tp_mutex = basic_robust_mutex<lw_robust_tp_mutex_t>;
-using robust_pi_mutex = basic_robust_mutex<lw_robust_pi_mutex_t>;
-
-class robust_pp_mutex : public basic_robust_mutex<lw_robust_pp_mutex_t> {
-public:
-	explicit robust_pp_mutex(int ceiling) { native_.lw_extra = detail::checked_ceiling(ceiling); }
-};
-
 template <class Native>
 class LW_CAPABILITY("rwlock") basic_rwlock {
 public:
@@ -196,44 +241,55 @@ public:
 	basic_rwlock(const basic_rwlock &) = delete;
 	basic_rwlock &operator=(const basic_rwlock &) = delete;
 
-	void lock() LW__ATTRIBUTE(acquire_capability()) { detail::check(lw_rwlock_wrlock(&native_)); }
+	void lock() LW__ATTRIBUTE(acquire_capability()) { detail::taken(native_, lw_rwlock_wrlock(&native_)); }
 	bool try_lock() LW__ATTRIBUTE(try_acquire_capability(true))
 	{
-		return detail::check_but(lw_rwlock_trywrlock(&native_), EBUSY);
+		return detail::taken(native_, lw_rwlock_trywrlock(&native_), EBUSY);
 	}
 	template <class Clock, class Duration>
 	bool try_lock_until(const std::chrono::time_point<Clock, Duration> &time)
+		LW__ATTRIBUTE(try_acquire_capability(true))
 	{
 		struct timespec at = detail::at(time);
-		return detail::check_but(lw_rwlock_timedwrlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_rwlock_timedwrlock(&native_, &at), ETIMEDOUT);
 	}
 	template <class Rep, class Period>
 	bool try_lock_for(const std::chrono::duration<Rep, Period> &time)
+		LW__ATTRIBUTE(try_acquire_capability(true))
 	{
 		struct timespec at = detail::after(time);
-		return detail::check_but(lw_rwlock_timedwrlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_rwlock_timedwrlock(&native_, &at), ETIMEDOUT);
 	}
-	void unlock() LW__ATTRIBUTE(release_capability()) { detail::check(lw_rwlock_unlock(&native_)); }
+	void unlock() LW__ATTRIBUTE(release_capability())
+	{
+		if constexpr (detail::robustness<Native>::exists) {
+			if (LW__UNLIKELY(detail::robustness<Native>::is_inconsistent(native_)))
+				return detail::check(detail::robustness<Native>::unlock_inconsistent(native_));
+		}
+		detail::check(lw_rwlock_unlock(&native_));
+	}
 
 	void lock_shared() LW__ATTRIBUTE(acquire_shared_capability())
 	{
-		detail::check(lw_rwlock_rdlock(&native_));
+		detail::taken(native_, lw_rwlock_rdlock(&native_));
 	}
 	bool try_lock_shared() LW__ATTRIBUTE(try_acquire_shared_capability(true))
 	{
-		return detail::check_but(lw_rwlock_tryrdlock(&native_), EBUSY);
+		return detail::taken(native_, lw_rwlock_tryrdlock(&native_), EBUSY);
 	}
 	template <class Clock, class Duration>
 	bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration> &time)
+		LW__ATTRIBUTE(try_acquire_shared_capability(true))
 	{
 		struct timespec at = detail::at(time);
-		return detail::check_but(lw_rwlock_timedrdlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_rwlock_timedrdlock(&native_, &at), ETIMEDOUT);
 	}
 	template <class Rep, class Period>
 	bool try_lock_shared_for(const std::chrono::duration<Rep, Period> &time)
+		LW__ATTRIBUTE(try_acquire_shared_capability(true))
 	{
 		struct timespec at = detail::after(time);
-		return detail::check_but(lw_rwlock_timedrdlock(&native_, &at), ETIMEDOUT);
+		return detail::taken(native_, lw_rwlock_timedrdlock(&native_, &at), ETIMEDOUT);
 	}
 	void unlock_shared() LW__ATTRIBUTE(release_shared_capability())
 	{
@@ -249,162 +305,9 @@ using shared_rwlock = basic_rwlock<lw_shared_rwlock_t>;
 using rf_rwlock = basic_rwlock<lw_rf_rwlock_t>;
 using shared_rf_rwlock = basic_rwlock<lw_shared_rf_rwlock_t>;
 
-/*
- * Between processes. After lw::owner_died the caller holds it as a writer, whatever it asked for; what then becomes
- * of it is as with robust mutexes.
- */
-class robust_rwlock : public basic_rwlock<lw_robust_rwlock_t> {
-public:
-	constexpr robust_rwlock() noexcept
-		: basic_rwlock<lw_robust_rwlock_t>(lw_robust_rwlock_t LW_ROBUST_RWLOCK_INITIALIZER)
-	{
-	}
-	void consistent() { detail::check(lw_robust_rwlock_consistent(&native_)); }
-};
-
-/* For std::unique_lock of any mutex of this header. */
-template <class Native>
-class basic_condition {
-public:
-	using native_handle_type = Native *;
-
-	constexpr basic_condition() noexcept = default;
-	basic_condition(const basic_condition &) = delete;
-	basic_condition &operator=(const basic_condition &) = delete;
-
-	void notify_one() noexcept { lw_cond_signal(&native_); }
-	void notify_all() noexcept { lw_cond_broadcast(&native_); }
-	template <class Mutex>
-	void wait(std::unique_lock<Mutex> &lock)
-	{
-		detail::check(lw_cond_wait(&native_, lock.mutex()->native_handle()));
-	}
-	template <class Mutex, class Predicate>
-	void wait(std::unique_lock<Mutex> &lock, Predicate is_true)
-	{
-		while (!is_true())
-			wait(lock);
-	}
-	template <class Mutex, class Clock, class Duration>
-	std::cv_status wait_until(std::unique_lock<Mutex> &lock,
-				  const std::chrono::time_point<Clock, Duration> &time)
-	{
-		struct timespec at = detail::at(time);
-		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
-	}
-	template <class Mutex, class Clock, class Duration, class Predicate>
-	bool wait_until(std::unique_lock<Mutex> &lock, const std::chrono::time_point<Clock, Duration> &time,
-			Predicate is_true)
-	{
-		struct timespec at = detail::at(time);
-		return wait_at(lock, at, is_true);
-	}
-	template <class Mutex, class Rep, class Period>
-	std::cv_status wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time)
-	{
-		struct timespec at = detail::after(time);
-		return wait_at(lock, at) ? std::cv_status::no_timeout : std::cv_status::timeout;
-	}
-	template <class Mutex, class Rep, class Period, class Predicate>
-	bool wait_for(std::unique_lock<Mutex> &lock, const std::chrono::duration<Rep, Period> &time,
-		      Predicate is_true)
-	{
-		struct timespec at = detail::after(time);
-		return wait_at(lock, at, is_true);
-	}
-	native_handle_type native_handle() noexcept { return &native_; }
-
-private:
-	template <class Mutex>
-	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at)
-	{
-		return detail::check_but(lw_cond_timedwait(&native_, lock.mutex()->native_handle(), &at), ETIMEDOUT);
-	}
-	template <class Mutex, class Predicate>
-	bool wait_at(std::unique_lock<Mutex> &lock, const struct timespec &at, Predicate &is_true)
-	{
-		while (!is_true())
-			if (!wait_at(lock, at))
-				return is_true();
-		return true;
-	}
-
-	Native native_ = Native();
-};
-using condition = basic_condition<lw_cond_t>;
-using shared_condition = basic_condition<lw_shared_cond_t>;
-
-class semaphore {
-public:
-	constexpr explicit semaphore(unsigned count = 0) noexcept : native_ LW_SEM_INITIALIZER(count) {}
-	semaphore(const semaphore &) = delete;
-	semaphore &operator=(const semaphore &) = delete;
-
-	void acquire() { detail::check(lw_sem_wait(&native_)); }
-	bool try_acquire() { return detail::check_but(lw_sem_trywait(&native_), EAGAIN); }
-	template <class Rep, class Period>
-	bool try_acquire_for(const std::chrono::duration<Rep, Period> &time)
-	{
-		struct timespec at = detail::after(time);
-		return detail::check_but(lw_sem_timedwait(&native_, &at), ETIMEDOUT);
-	}
-	void release() { detail::check(lw_sem_post(&native_)); }
-	lw_sem_t *native_handle() noexcept { return &native_; }
-
-private:
-	lw_sem_t native_;
-};
-
-class completion {
-public:
-	constexpr completion() noexcept = default;
-	completion(const completion &) = delete;
-	completion &operator=(const completion &) = delete;
-
-	void wait() { detail::check(lw_completion_wait(&native_)); }
-	void complete() noexcept { lw_completion_complete(&native_); }
-	void complete_all() noexcept { lw_completion_complete_all(&native_); }
-	bool is_done() const noexcept { return lw_completion_is_done(&native_) != 0; }
-	lw_completion_t *native_handle() noexcept { return &native_; }
-
-private:
-	lw_completion_t native_ = LW_COMPLETION_INITIALIZER;
-};
-
-class barrier {
-public:
-	explicit barrier(unsigned tasks) { detail::check(lw_barrier_init(&native_, tasks)); }
-	barrier(const barrier &) = delete;
-	barrier &operator=(const barrier &) = delete;
-
-	/* True for exactly one. */
-	bool arrive_and_wait()
-	{
-		int answer = lw_barrier_wait(&native_);
-		if (answer > 0)
-			detail::check(answer);
-		return answer == LW_BARRIER_SERIAL_TASK;
-	}
-	lw_barrier_t *native_handle() noexcept { return &native_; }
-
-private:
-	lw_barrier_t native_;
-};
-
-class once {
-public:
-	constexpr once() noexcept = default;
-	once(const once &) = delete;
-	once &operator=(const once &) = delete;
-
-	/* If it is left by an exception, the next call runs it again. */
-	void call(void (*initialise)()) { detail::check(lw_once(&native_, initialise)); }
-	lw_once_t *native_handle() noexcept { return &native_; }
-
-private:
-	lw_once_t native_ = LW_ONCE_INITIALIZER;
-};
-
 } // namespace lw
+
+#include "latchwork/robust.hpp"
+#include "latchwork/wait.hpp"
 
 #endif

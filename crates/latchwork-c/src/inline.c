@@ -2,3 +2,15 @@
 #define LW_INLINE extern inline
 #define LW_NO_GENERIC
 #include "latchwork.h"
+
+/* What headers of before called: a library never loses a name. */
+int lw_cond_has_waiters(const lw_cond_t *cond);
+int lw_cond_has_waiters(const lw_cond_t *cond)
+{
+	return LW__HAS_WAITERS(cond);
+}
+int lw_shared_cond_has_waiters(const lw_shared_cond_t *cond);
+int lw_shared_cond_has_waiters(const lw_shared_cond_t *cond)
+{
+	return LW__HAS_WAITERS(cond);
+}

@@ -26,3 +26,13 @@ fn directives_are_cancellation_points_where_their_header_says_so() {
     check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");
     check("points.c", &[GPP], &[], "pointed");
 }
+
+#[test]
+fn an_owners_death_leaves_no_lock_locked_whatever_guard_was_to_hold_it() {
+    check("deaths.cpp", ALL_CPP, &[], "recovered");
+}
+
+#[test]
+fn classes_serve_threads_and_processes_and_coprocs_are_objects() {
+    check("classes.cpp", ALL_CPP, &[], "classed");
+}

@@ -250,6 +250,7 @@ fn the_headers_compile_by_themselves_in_every_standard() {
         "migrate.h",
         "latchwork.hpp",
         "coproc.h",
+        "coproc.hpp",
         "classic.h",
     ];
     let c: &[&[&str]] = &[&["-std=c11"], &["-std=gnu11"], &["-std=c17"], &["-std=c2x"]];
@@ -432,6 +433,8 @@ fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
         "lw_rf_rwlock_tryrdlock",
         "lw_cond_wait",
         "lw_once",
+        "lw_robust_rwlock_unlock_inconsistent",
+        "lw_cond_has_waiters",
         "lw_this_task",
         "coproc_create",
         "mutex_debug_lock",

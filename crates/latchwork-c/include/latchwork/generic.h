@@ -3,15 +3,16 @@
 #define LATCHWORK_GENERIC_H
 
 /*
- * A list of kinds gives X each kind with what is asked of it. A call is (an assertion that the pointer is one to a
- * kind of the list, the function of that kind with these arguments): what a kind does not have is refused with a
- * sentence. The pointer is evaluated once.
+ * A list of kinds gives X each kind with what is asked of it. A call chooses the function of the pointer's kind, after
+ * an assertion that the kind is on the list: what a kind does not have is refused with a sentence. The assertion stands
+ * in what is not evaluated, so that the pointer is evaluated once, and static analysis sees nothing but a call.
  */
 #define LW__YES(qualifier, kind, op) qualifier kind##_t *: 1
 #define LW__FUNCTION(qualifier, kind, op) qualifier kind##_t *: kind##_##op
 #define LW__CALL_KIND(pointer, kinds, qualifier, op, text, ...)                                       \
-	(LW__ONLY_IF(_Generic((pointer), kinds(LW__YES, qualifier, op), default: 0), text),           \
-	 _Generic((pointer), kinds(LW__FUNCTION, qualifier, op), default: lw__wrong_type)(__VA_ARGS__))
+	_Generic((LW__ONLY_IF(_Generic((pointer), kinds(LW__YES, qualifier, op), default: 0), text), (pointer)), \
+		 kinds(LW__FUNCTION, qualifier, op),                                                  \
+		 default: lw__wrong_type)(__VA_ARGS__)
 #define LW__BY_KIND(kinds, op, text, pointer, ...) LW__CALL_KIND(pointer, kinds, , op, text, __VA_ARGS__)
 /* Of one that may be const: the function only looks. */
 #define LW__LOOK_BY_KIND(kinds, op, text, pointer, ...)                                               \

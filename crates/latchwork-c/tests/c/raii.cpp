@@ -3,7 +3,6 @@
 
 #include "check.h"
 
-#include <csignal>
 #include <thread>
 #include <vector>
 
@@ -121,38 +120,6 @@ int main()
 	} catch (const std::system_error &error) {
 		CHECK(error.code() == std::errc::resource_deadlock_would_occur);
 	}
-	auto *field = new (share(4096)) lw::robust_mutex();
-	pid_t child = fork();
-	if (child == 0) {
-		field->lock();
-		raise(SIGKILL);
-	}
-	CHECK_IS(exit_of(child), 1000 + SIGKILL);
-	try {
-		field->lock();
-		CHECK(false);
-	} catch (const lw::owner_died &) {
-		field->consistent();
-		field->unlock();
-	}
-	auto *shelf = new (share(4096)) lw::robust_rwlock();
-	child = fork();
-	if (child == 0) {
-		shelf->lock();
-		raise(SIGKILL);
-	}
-	CHECK_IS(exit_of(child), 1000 + SIGKILL);
-	try {
-		std::shared_lock<lw::robust_rwlock> reading(*shelf);
-		CHECK(false);
-	} catch (const lw::owner_died &) {
-		// Who asked to read is the writer now.
-		std::thread([&] { CHECK(!shelf->try_lock_shared()); }).join();
-		shelf->consistent();
-		shelf->unlock_shared();
-	}
-	CHECK(shelf->try_lock());
-	shelf->unlock();
 	for (int ceiling : {0, 100}) {
 		try {
 			lw::robust_pp_mutex none(ceiling);

@@ -46,6 +46,15 @@ static void die(void)
 				      : 1);                                                           \
 		CHECK_IS(exit_of(child), 0);                                                          \
 		CHECK_IS(lw_mutex_unlock(&field->lock), 0);                                           \
+		/* Left half changed, to the next one; not by one that does not hold it. */           \
+		CHECK_IS(lw_mutex_lock(&field->lock), 0);                                             \
+		CHECK_IS(lw_mutex_unlock_inconsistent(&field->lock), 0);                              \
+		CHECK_IS(lw_mutex_unlock_inconsistent(&field->lock), EPERM);                          \
+		CHECK_IS(lw_mutex_lock(&field->lock), EOWNERDEAD);                                    \
+		CHECK_IS(lw_mutex_unlock_inconsistent(&field->lock), 0);                              \
+		CHECK_IS(lw_mutex_trylock(&field->lock), EOWNERDEAD);                                 \
+		CHECK_IS(lw_mutex_consistent(&field->lock), 0);                                       \
+		CHECK_IS(lw_mutex_unlock(&field->lock), 0);                                           \
 		/* Asleep as the owner dies; and given up for good. */                                \
 		child = fork();                                                                       \
 		if (child == 0) {                                                                     \
@@ -89,9 +98,18 @@ static void readers(void)
 	}
 	CHECK_IS(exit_of(child), 1000 + SIGKILL);
 	CHECK_IS(lw_rwlock_rdlock(lock), EOWNERDEAD);
-	CHECK_IS(lw_robust_rwlock_consistent(lock), 0);
+	CHECK_IS(lw_rwlock_unlock_inconsistent(lock), 0);
+	CHECK_IS(lw_rwlock_wrlock(lock), EOWNERDEAD);
+	CHECK_IS(lw_rwlock_consistent(lock), 0);
+	CHECK_IS(lw_rwlock_consistent(lock), EINVAL);
 	CHECK_IS(lw_rwlock_unlock(lock), 0);
 	CHECK_IS(lw_rwlock_rdlock(lock), 0);
+	CHECK_IS(lw_rwlock_unlock_inconsistent(lock), EPERM);
+	CHECK_IS(lw_rwlock_unlock(lock), 0);
+	CHECK_IS(lw_rwlock_wrlock(lock), 0);
+	CHECK_IS(lw_rwlock_unlock_inconsistent(lock), 0);
+	CHECK_IS(lw_rwlock_rdlock(lock), EOWNERDEAD);
+	CHECK_IS(lw_rwlock_consistent(lock), 0);
 	CHECK_IS(lw_rwlock_unlock(lock), 0);
 }
 

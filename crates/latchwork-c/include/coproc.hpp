@@ -1,0 +1,237 @@
+/*
+ * coproc.hpp: the coprocs of coproc.h as C++ classes.
+ *
+ *     lw::coprocs runtime(1 << 20);                         the shared memory and the server process; early
+ *     auto counts = lw::coproc_make<std::array<long, 4>>(); an object in the shared memory
+ *     lw::coproc worker = lw::coproc::start<work>("worker", *counts);
+ *     if (worker.join().exit_code() != 0) ...
+ *
+ * Errors are std::system_error, which names the attribute that could not be set. What a coproc finds, when it ends,
+ * and what is its own, is as coproc.h says; an exception that leaves its routine ends it, as it ends a thread, by
+ * std::terminate(). Manual: lw_cpp(3).
+ */
+#ifndef COPROC_HPP
+#define COPROC_HPP
+
+#include "coproc.h"
+
+#include <cerrno>
+#include <csignal>
+#include <memory>
+#include <new>
+#include <string>
+#include <sys/wait.h>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+namespace lw {
+
+/* What coproc_init() begins, until the end of the scope: coproc_exit() ends all coprocs of this process then. */
+class coprocs {
+public:
+	explicit coprocs(size_t bytes)
+	{
+		if (coproc_init(bytes) != 0)
+			throw std::system_error(errno, std::generic_category(), "coproc_init");
+	}
+	coprocs(const coprocs &) = delete;
+	coprocs &operator=(const coprocs &) = delete;
+	/* In the child of a fork, and after coproc_exit(), it does nothing. */
+	~coprocs() { coproc_exit(); }
+};
+
+/* Destroys an object, and frees its memory: in one process, for all that share it. */
+struct coproc_delete {
+	template <class T>
+	void operator()(T *object) const noexcept
+	{
+		object->~T();
+		coproc_free(object);
+	}
+};
+template <class T>
+using coproc_ptr = std::unique_ptr<T, coproc_delete>;
+
+/* Makes an object in the shared memory. std::bad_alloc: there is no room, or no lw::coprocs. */
+template <class T, class... Arguments>
+coproc_ptr<T> coproc_make(Arguments &&...arguments)
+{
+	static_assert(alignof(T) <= 16, "shared memory is aligned to 16 bytes");
+	void *memory = coproc_alloc(sizeof(T));
+	if (memory == nullptr)
+		throw std::bad_alloc();
+	try {
+		return coproc_ptr<T>(::new (memory) T(std::forward<Arguments>(arguments)...));
+	} catch (...) {
+		coproc_free(memory);
+		throw;
+	}
+}
+
+/* What a coproc is to be like: flags and attributes of coproc.h. */
+class coproc_options {
+public:
+	coproc_options &address_space_size(rlim_t bytes)
+	{
+		return set(COPROC_SET_AS_SIZE, [&] { attributes_.address_space_size = bytes; });
+	}
+	coproc_options &core_file_size(rlim_t bytes)
+	{
+		return set(COPROC_SET_CORE_SIZE, [&] { attributes_.core_file_size = bytes; });
+	}
+	coproc_options &cpu_time(rlim_t seconds)
+	{
+		return set(COPROC_SET_CPU_TIME, [&] { attributes_.cpu_time = seconds; });
+	}
+	coproc_options &stack_size(rlim_t bytes)
+	{
+		return set(COPROC_SET_STACK_SIZE, [&] { attributes_.stack_size = bytes; });
+	}
+	/* A policy, and a priority (SCHED_FIFO, SCHED_RR) or a nice level (others). */
+	coproc_options &scheduling(int policy, int param)
+	{
+		return set(COPROC_SET_SCHED, [&] {
+			attributes_.scheduling_policy = policy;
+			attributes_.scheduling_param = param;
+		});
+	}
+	coproc_options &cpu_affinity(const cpu_set_t &mask)
+	{
+		return set(COPROC_SET_CPU_AFFINITY, [&] { attributes_.cpu_affinity_mask = mask; });
+	}
+	coproc_options &share_fs() { return with(COPROC_SHARE_FS); }
+	coproc_options &share_sysvsem() { return with(COPROC_SHARE_SYSVSEM); }
+	coproc_options &snapshot() { return with(COPROC_SNAPSHOT); }
+	coproc_options &die_with_parent() { return with(COPROC_DIE_WITH_PARENT); }
+
+	const struct ::coproc_attributes &attributes() const noexcept { return attributes_; }
+	int flags() const noexcept { return flags_; }
+
+private:
+	coproc_options &with(int flag)
+	{
+		flags_ |= flag;
+		return *this;
+	}
+	template <class Setter>
+	coproc_options &set(int flag, Setter setter)
+	{
+		setter();
+		return with(flag);
+	}
+
+	struct ::coproc_attributes attributes_ = {};
+	int flags_ = 0;
+};
+
+/* How a coproc ended. */
+class coproc_status {
+public:
+	explicit coproc_status(int status) noexcept : status_(status) {}
+	bool exited() const noexcept { return WIFEXITED(status_); }
+	/* -1: it did not exit. */
+	int exit_code() const noexcept { return exited() ? WEXITSTATUS(status_) : -1; }
+	/* 0: no signal killed it. */
+	int signal() const noexcept { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
+	/* As waitpid() has it. */
+	int native() const noexcept { return status_; }
+
+private:
+	int status_;
+};
+
+/*
+ * A coproc that is to be joined. The destructor joins one that was not, as that of std::jthread: it waits for its end.
+ * It can be moved, not copied.
+ */
+class coproc {
+public:
+	coproc() noexcept = default;
+	coproc(coproc &&other) noexcept : pid_(std::exchange(other.pid_, -1)) {}
+	coproc &operator=(coproc &&other) noexcept
+	{
+		coproc old(std::move(*this));
+		pid_ = std::exchange(other.pid_, -1);
+		return *this;
+	}
+	~coproc()
+	{
+		if (joinable())
+			coproc_join(pid_, nullptr);
+	}
+
+	/* Starts one that runs Routine on an object in the shared memory; what that returns is its exit code. */
+	template <auto Routine, class T>
+	[[nodiscard]] static coproc start(const char *name, T &argument, const coproc_options &options = {})
+	{
+		static_assert(std::is_invocable_r_v<int, decltype(Routine), T &>,
+			      "a coproc's routine takes a reference to its argument and returns an int");
+		return coproc(begin(name, options, 0, run<Routine, T>, &argument));
+	}
+	/* One that nobody joins: it lives until it ends, or until coproc_exit(). Returns its process ID. */
+	template <auto Routine, class T>
+	static pid_t start_detached(const char *name, T &argument, const coproc_options &options = {})
+	{
+		static_assert(std::is_invocable_r_v<int, decltype(Routine), T &>,
+			      "a coproc's routine takes a reference to its argument and returns an int");
+		return begin(name, options, COPROC_DETACHED, run<Routine, T>, &argument);
+	}
+
+	bool joinable() const noexcept { return pid_ > 0; }
+	/* -1: there is none. */
+	pid_t pid() const noexcept { return pid_; }
+	/* EINVAL: it was joined, or moved from. ECHILD: lw::coprocs has ended meanwhile, and it with it. */
+	coproc_status join()
+	{
+		int status = 0;
+		if (!joinable())
+			throw std::system_error(EINVAL, std::generic_category(), "lw::coproc::join");
+		if (coproc_join(std::exchange(pid_, -1), &status) != 0)
+			throw std::system_error(errno, std::generic_category(), "coproc_join");
+		return coproc_status(status);
+	}
+	/* One that has ended, and was not joined yet, takes no notice. EINVAL: there is none. */
+	void kill(int signal)
+	{
+		if (!joinable())
+			throw std::system_error(EINVAL, std::generic_category(), "lw::coproc::kill");
+		if (::kill(pid_, signal) != 0)
+			throw std::system_error(errno, std::generic_category(), "kill");
+	}
+	/* For coproc_join(): the caller's from now on. */
+	pid_t release() noexcept { return std::exchange(pid_, -1); }
+
+private:
+	explicit coproc(pid_t pid) noexcept : pid_(pid) {}
+
+	/* noexcept: nothing is unwound beyond the routine. */
+	template <auto Routine, class T>
+	static int run(void *argument) noexcept
+	{
+		return Routine(*static_cast<T *>(argument));
+	}
+	template <class T>
+	static pid_t begin(const char *name, const coproc_options &options, int flags, int (*routine)(void *),
+			   T *argument)
+	{
+		struct ::coproc_attributes attributes = options.attributes();
+		auto *address = const_cast<std::remove_cv_t<T> *>(argument);
+		pid_t pid = coproc_create(name, &attributes, options.flags() | flags, routine, address);
+		if (pid < 0) {
+			int error = errno;
+			const char *attribute = coproc_failed_attribute();
+			std::string what = "coproc_create";
+			if (attribute != nullptr)
+				what = what + ", " + attribute;
+			throw std::system_error(error, std::generic_category(), what);
+		}
+		return pid;
+	}
+
+	pid_t pid_ = -1;
+};
+
+} // namespace lw
+
+#endif
