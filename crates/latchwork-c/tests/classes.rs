@@ -22,6 +22,12 @@ fn the_end_of_coprocs_is_that_of_all_of_them_and_a_new_beginning() {
 }
 
 #[test]
+fn each_name_for_all_kinds_does_what_the_manual_says_of_all_kinds() {
+    check("sentences.c", &[GCC, CLANG.statically()], GNU, "said");
+    check("sentences.c", &[GPP, CLANGPP_20], &[], "said");
+}
+
+#[test]
 fn directives_are_cancellation_points_where_their_header_says_so() {
     check("points.c", &[GCC, CLANG.statically()], GNU, "pointed");
     check("points.c", &[GPP], &[], "pointed");

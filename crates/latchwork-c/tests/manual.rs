@@ -419,6 +419,13 @@ fn a_name_for_all_kinds_takes_each_kind_that_has_the_function() {
             for prototype in kinds_of_it.values() {
                 text += &prototype.caller(&format!("lw_{family}_{operation}"), number);
                 number += 1;
+                // Who only looks is given what may be changed, too.
+                if prototype.parameters[0].starts_with("const ") {
+                    let mut changeable = prototype.clone();
+                    changeable.parameters[0] = changeable.parameters[0].replace("const ", "");
+                    text += &changeable.caller(&format!("lw_{family}_{operation}"), number);
+                    number += 1;
+                }
             }
         }
         // Waits: each kind of condition variable with each kind of mutex.

@@ -433,7 +433,12 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
 /// The robust reader/writer lock without guards.
 pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How) -> c_int {
     // SAFETY: pinned.
-    unsafe { lock.get_ref().enter(writes, how.patience()) }.unwrap_or_else(Numbered::number)
+    match unsafe { lock.get_ref().enter(writes, how.patience()) } {
+        Ok(answer) => answer,
+        // Held by this task: another attempt is no deadlock.
+        Err(RawError::Deadlock) if how == How::Try => EBUSY,
+        Err(error) => error.number(),
+    }
 }
 
 /// 0, or `EPERM`.

@@ -7,8 +7,8 @@
 #include "wait.h"
 
 /*
- * An overload of a name for all kinds. What a kind does not have is deleted, so that a compiler says which call it
- * was, and shows the line that says why.
+ * An overload of a name for all kinds. Where few kinds do not have an operation it is deleted for those, so that a
+ * compiler shows the line that says why; else it lists the kinds that have it.
  */
 #define LW__TIME const struct timespec *time
 #define LW__OVERLOAD(generic, op, name, returned, parameters, arguments, attribute)                   \
@@ -119,16 +119,6 @@ LW__RECOVERS(lw_robust_tp_mutex)
 LW__RECOVERS(lw_robust_pi_mutex)
 LW__RECOVERS(lw_robust_pp_mutex)
 
-/* For whoever has none of these: the template is chosen where no kind above fits. */
-template <class Mutex>
-int lw_mutex_consistent(Mutex *) = delete; /* it takes a robust mutex */
-template <class Mutex>
-int lw_mutex_unlock_inconsistent(Mutex *) = delete; /* it takes a robust mutex */
-template <class Mutex>
-int lw_mutex_getprioceiling(Mutex *, int *) = delete; /* it takes a mutex with a ceiling */
-template <class Mutex>
-int lw_mutex_setprioceiling(Mutex *, int, int *) = delete; /* it takes a mutex with a ceiling, not a robust one */
-
 /* ---- condition variables ---- */
 
 #define LW__COND(op) LW__OVERLOAD(lw_cond, op, lw_shared_cond, int, (lw_shared_cond_t * cond), (cond), )
@@ -161,10 +151,6 @@ LW__RWLOCK_OVERLOADS(lw_shared_rf_rwlock)
 LW__RWLOCK_OVERLOADS(lw_robust_rwlock)
 LW__ANY_RWLOCK(consistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), )
 LW__ANY_RWLOCK(unlock_inconsistent, lw_robust_rwlock, (lw_robust_rwlock_t * lock), (lock), LW_RELEASE(*lock))
-template <class Lock>
-int lw_rwlock_consistent(Lock *) = delete; /* it takes a robust reader/writer lock */
-template <class Lock>
-int lw_rwlock_unlock_inconsistent(Lock *) = delete; /* it takes a robust reader/writer lock */
 
 /* ---- semaphores, completions, barriers ---- */
 
