@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | `include/latchwork.h` | locks, with inlined fast paths |
 //! | `include/coproc.h` | the CoProc library's interface |
+//! | `include/latchwork.hpp`, `include/coproc.hpp` | the same as C++ classes |
 //! | `include/migrate.h` | from semaphores to mutexes, type by type |
 //! | `include/classic.h` | RTEMS's classic interface |
 //! | `src/debug.rs` | mutexes that tell the checker what is done with them |

@@ -6,7 +6,8 @@
  * marked as half changed, and so does the next one get lw::owner_died, and the next, until somebody repairs the data.
  * So no lock stays locked because an exception took the wrong way: std::lock_guard, std::unique_lock,
  * std::scoped_lock(a, b), std::shared_lock, std::condition_variable_any and lw::condition never own what threw, and
- * release what they own beside. There are two ways to repair:
+ * release what they own beside. (libc++'s std::condition_variable_any ends the program where a wait cannot take its lock
+ * again, whatever the lock is: use lw::condition, or lw::recovering.) There are two ways to repair:
  *
  *     lw::recovering accounts(mutex, [&] { repair(data); });     a lock of its own, that repairs by itself
  *     std::scoped_lock both(accounts, other);

@@ -98,6 +98,44 @@ static void is_gone(pid_t pid)
 	CHECK_IS(errno, ESRCH);
 }
 
+static volatile int stops, created;
+
+static void *create_on(void *none)
+{
+	while (!stops) {
+		pid_t pid = coproc_create("storm", NULL, COPROC_DETACHED | COPROC_DIE_WITH_PARENT, stay,
+					  (void *)&field->runs[0]);
+		if (pid > 0)
+			__atomic_add_fetch(&created, 1, __ATOMIC_RELAXED);
+		else
+			sched_yield();
+	}
+	return none;
+}
+
+/* One that was being created when coproc_exit() was called ends, too: by whoever created it. */
+static void storm(void)
+{
+	pthread_t creators[2];
+	int round, before;
+	creators[0] = start(create_on, NULL);
+	creators[1] = start(create_on, NULL);
+	for (round = 0; round < 20; round++) {
+		/* Another thread may hold a lock of the allocator's at each attempt. */
+		while (coproc_init(4096) != 0)
+			CHECK_IS(errno, EAGAIN);
+		before = created;
+		while (created == before)
+			sched_yield();
+		CHECK_IS(coproc_exit(), 0);
+	}
+	stops = 1;
+	join(creators[0]);
+	join(creators[1]);
+	CHECK_IS(waitpid(-1, NULL, WNOHANG | __WALL), -1);
+	CHECK_IS(errno, ECHILD);
+}
+
 int main(void)
 {
 	pid_t pids[8];
@@ -170,6 +208,7 @@ int main(void)
 		CHECK_IS(coproc_init(4096), 0);
 	}
 	CHECK_IS(coproc_exit(), 0);
+	storm();
 	coproc_free(field);
 	puts("ended");
 	return 0;
