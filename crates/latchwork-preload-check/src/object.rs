@@ -104,6 +104,7 @@ pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
     }
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what == kind::RECURSIVE);
+    traits.set(Traits::ANYONE, what != kind::RECURSIVE);
     let lock = Lock::new(mutex.expose_provenance(), Kind::Mutex).with(traits);
     Some(with_word(lock))
 }
@@ -124,7 +125,7 @@ pub(crate) unsafe fn usual_to_take(mutex: *const Mutex) -> Option<Lock> {
 /// There is one.
 #[inline]
 pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
-    let lock = at(mutex, Kind::Mutex)?;
+    let lock = at(mutex, Kind::Mutex)?.with(Traits::ANYONE);
     // SAFETY: by the contract.
     let what = unsafe { (*mutex).kind() };
     if what == 0 {
@@ -141,6 +142,12 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
     traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
+    // These, robust ones, and the kernel look who unlocks them.
+    let is_owners = matches!(what & kind::TYPE, kind::RECURSIVE | kind::ERROR_CHECK);
+    traits.set(
+        Traits::ANYONE,
+        !is_owners && what & (kind::ROBUST | kind::INHERIT) == 0,
+    );
     traits.set(Traits::LENDS, what & (kind::INHERIT | kind::PROTECT) != 0);
     let lock = lock.with(traits);
     Some(if traits.contains(Traits::ROBUST) {
@@ -208,7 +215,7 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
     }
     let mut traits = Traits::empty();
     traits.set(Traits::WRITERS_FIRST, flags == WRITERS_FIRST);
-    Some(lock.with(traits))
+    Some(lock.with(traits | Traits::ANYONE))
 }
 
 /// The same, of one that is about to be taken, or was just made.

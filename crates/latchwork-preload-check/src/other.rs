@@ -7,7 +7,7 @@ use crate::object::{self, Opaque};
 use crate::real;
 use crate::take::{attempt, destroy, is_refused, make, release, take};
 use core::ffi::{c_int, c_uint, c_void};
-use latchwork::check::hook::{Kind, Lock, Mode, Traits};
+use latchwork::check::hook::{self, Kind, Lock, Mode, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, pthread_t, timespec};
 
@@ -26,6 +26,10 @@ entry! {
     sem_timedwait 2 sem_timed_wait;
     sem_clockwait 3 sem_clock_wait;
     pthread_join 2 join;
+    pthread_tryjoin_np 2 try_join;
+    pthread_timedjoin_np 3 timed_join;
+    pthread_clockjoin_np 4 clock_join;
+    thrd_join 2 c11_join;
 }
 
 unsafe extern "C-unwind" {
@@ -33,15 +37,15 @@ unsafe extern "C-unwind" {
 }
 
 fn spin(spin: *const Opaque) -> Option<Lock> {
-    object::at(spin, Kind::Spin)
+    object::at(spin, Kind::Spin).map(|lock| lock.with(Traits::ANYONE))
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
     // What a child of this process's holds of one that they share is its own.
     let kind = if shared == 0 {
-        Traits::empty()
+        Traits::ANYONE
     } else {
-        Traits::SHARED
+        Traits::ANYONE | Traits::SHARED
     };
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
@@ -203,12 +207,74 @@ unsafe extern "C-unwind" fn sem_clock_wait(
     }
 }
 
-unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
-    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
+/// Waits for the end of a thread by `wait`.
+///
+/// # Safety
+/// As for `pthread_join`.
+#[inline(always)]
+unsafe fn join_by(
+    thread: pthread_t,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int + Copy,
+) -> c_int {
+    // SAFETY: the program vouches for the thread, by its own call; the real one gets the same arguments.
     unsafe {
-        match object::at(thread as *const u8, Kind::Join) {
-            Some(object) => waiting(object, false, at, || real::pthread_join(thread, result)),
-            None => real::pthread_join(thread, result),
+        let result = match object::at(thread as *const u8, Kind::Join) {
+            Some(object) => waiting(object, timed, at, wait),
+            None => wait(),
+        };
+        if result == 0 {
+            keeping_errno(|| hook::joined(thread as usize));
         }
+        result
     }
+}
+
+unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
+    // SAFETY: the program's own call, here and below.
+    unsafe { join_by(thread, false, at, || real::pthread_join(thread, result)) }
+}
+
+unsafe extern "C" fn try_join(thread: pthread_t, result: *mut *mut c_void, _: usize) -> c_int {
+    // SAFETY: as above.
+    let joined = unsafe { real::pthread_tryjoin_np(thread, result) };
+    if joined == 0 {
+        keeping_errno(|| hook::joined(thread as usize));
+    }
+    joined
+}
+
+unsafe extern "C-unwind" fn timed_join(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        join_by(thread, true, at, || {
+            real::pthread_timedjoin_np(thread, result, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn clock_join(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        join_by(thread, true, at, || {
+            real::pthread_clockjoin_np(thread, result, clock, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn c11_join(thread: pthread_t, result: *mut c_int, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe { join_by(thread, false, at, || real::thrd_join(thread, result)) }
 }

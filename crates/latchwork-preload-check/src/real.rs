@@ -38,6 +38,10 @@ latchwork_interpose::real_mutexes! {
     "C-unwind" fn sem_timedwait(semaphore: *mut Opaque, until: *const timespec) -> c_int;
     "C-unwind" fn sem_clockwait(semaphore: *mut Opaque, clock: clockid_t, until: *const timespec) -> c_int;
     "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    "C" fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    "C-unwind" fn pthread_timedjoin_np(thread: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int;
+    "C-unwind" fn pthread_clockjoin_np(thread: pthread_t, result: *mut *mut c_void, clock: clockid_t, until: *const timespec) -> c_int;
+    "C-unwind" fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
     "C" fn pthread_create(thread: *mut pthread_t, attributes: *const c_void, body: Body, argument: *mut c_void) -> c_int;
     "C" fn thrd_create(thread: *mut pthread_t, body: Body11, argument: *mut c_void) -> c_int;
     "C" fn free(memory: *mut c_void) -> ();

@@ -79,6 +79,8 @@ pub enum Confidence {
     Seen,
     /// It follows from what was seen, in another order of events.
     Follows,
+    /// It was seen, and lasts unless a task releases what another one holds, which locks of this kind allow.
+    Assumed,
 }
 
 /// Something that a rule forbids.
@@ -120,7 +122,8 @@ impl Finding {
 
 pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
     match (rule, confidence) {
-        (Rule::NoDeadlock, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (_, Confidence::Assumed) | (Rule::NoLoneWait, Confidence::Follows) => "DEADLOCK",
         _ => rule.severity().verdict(),
     }
 }

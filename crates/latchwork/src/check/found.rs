@@ -4,6 +4,7 @@ use super::circle::{Circle, Link};
 use super::few::Text;
 use super::field::{Here, Who};
 use super::finding::{Confidence, Finding, TASKS, TaskText, Use};
+use super::lasting::lasts;
 use super::order;
 use super::own::{Mine, Own};
 use super::rule::Rule;
@@ -12,7 +13,7 @@ use super::waits::Rank;
 use super::words;
 use crate::atomic::{Ordering, fence};
 use crate::hook::record::unpack;
-use crate::hook::{Held, Lock, Mode, Site};
+use crate::hook::{Held, Lock, Mode, Site, Traits};
 use core::fmt::{self, Write};
 
 /// A task by name and number.
@@ -90,6 +91,28 @@ pub(super) fn misuse(
     });
 }
 
+/// A task has ended, or its process does, with a lock held that it took at `taken`; `at` is where it ends, if that is
+/// known.
+pub(super) fn ends_holding(
+    mut who: TaskText,
+    lock: Lock,
+    mode: Mode,
+    taken: Site,
+    at: Site,
+    what: &str,
+) {
+    report(Rule::NoExitHolding, Confidence::Seen, |finding| {
+        who.holds = Some(words::use_of(who.process, lock, mode, taken, 0));
+        who.wants = None;
+        summarise(finding, &who, format_args!("{what}"));
+        if at != Site::UNKNOWN {
+            let place = words::place(who.process, at);
+            finding.note = Text::new(format_args!("it ends {place}"));
+        }
+        finding.tasks.push(who);
+    });
+}
+
 fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
     let lock = me.wants.as_ref().or(me.holds.as_ref());
     let _ = write!(finding.summary, "{} {what}", WhoIs(me));
@@ -106,7 +129,8 @@ fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
 
 /// The calling task wants a lock that it holds.
 pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
-    report(Rule::NoRecursion, seen_unless(timed), |finding| {
+    let holds = || Here::new(own).is_some_and(|here| lasts(&here, core::iter::once(lock)));
+    report(Rule::NoRecursion, sure(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);
         me.holds = Some(use_of_mine(own, mine));
         let how = match (mine.lock().1, mode) {
@@ -153,11 +177,14 @@ fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
     }
 }
 
-const fn seen_unless(timed: bool) -> Confidence {
-    if timed {
+/// How sure it is that tasks wait for each other. `ends`: at a deadline.
+fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
+    if ends {
         Confidence::Follows
-    } else {
+    } else if lasts() {
         Confidence::Seen
+    } else {
+        Confidence::Assumed
     }
 }
 
@@ -185,13 +212,23 @@ pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
     }
     fence(Ordering::Acquire);
     if circle.all_wait(&field) {
-        self::circle(members.into_iter().flatten(), circle.ends());
+        let members = members.into_iter().flatten();
+        let locks = members.clone().filter_map(|member| member.holds);
+        let lasts = || lasts(field, locks.map(|held| held.lock));
+        self::circle(members, circle.ends(), sure(circle.ends(), lasts));
     }
 }
 
+/// The same of tasks of other processes, too, any of which may release what all may.
+pub(super) fn far_circle<'f>(members: impl Iterator<Item = Member<'f>> + Clone, ends: bool) {
+    let mut locks = members.clone().filter_map(|member| member.holds);
+    let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
+    circle(members, ends, sure(ends, lasts));
+}
+
 /// The same of those that are known as they were. `ends`: at a deadline.
-pub(super) fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool) {
-    report(Rule::NoDeadlock, seen_unless(ends), |finding| {
+fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confidence) {
+    report(Rule::NoDeadlock, sure, |finding| {
         for Member { who, wants, holds } in members {
             let told = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {

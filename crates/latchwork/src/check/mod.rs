@@ -66,10 +66,11 @@
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
+//! | whether they last | `lasting.rs` | or another task may release what keeps them |
 //! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
-//! | ends of threads | `end.rs` | what is held when all destructors have run |
+//! | ends of threads | `end.rs`, `ended.rs` | what is held when all destructors have run; and whether the process goes on |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `kept.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
@@ -80,6 +81,7 @@ mod board;
 mod checked;
 pub(crate) mod circle;
 mod end;
+mod ended;
 mod far;
 mod few;
 mod field;
@@ -90,6 +92,7 @@ mod json;
 mod kept;
 mod kinds;
 mod known;
+mod lasting;
 pub mod layout;
 mod lone;
 mod order;
@@ -170,6 +173,7 @@ pub fn begin() {
 /// release [`releasing`](hook::releasing).
 pub mod hook {
     pub use super::anew::unmarked;
+    pub use super::ended::{joined, joins_are_told};
     #[doc(hidden)]
     pub use super::known::may_be_in;
     pub use super::place::{NoLock, source_line, uses_no_lock};

@@ -58,6 +58,11 @@ impl Mine {
         unpack(self.address as u64, self.what)
     }
 
+    /// Whether it was held when the process was forked, and the parent's thread holds its own still.
+    pub(super) fn is_from_before_fork(&self) -> bool {
+        self.what & FORKED != 0
+    }
+
     /// Whether it is held as one of several readers.
     #[inline]
     pub(super) fn reads(&self) -> bool {

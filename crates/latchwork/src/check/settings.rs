@@ -11,6 +11,7 @@
 //! | `json=PATH` | findings are appended to a file, one JSON object a line |
 //! | `suppress=PATH` | a file of suppression lines, as reports end with |
 //! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
+//! | `exit` | what is held as the process ends is reported, too |
 //! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
 //! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
@@ -27,6 +28,7 @@ pub(super) const OFF: u32 = 1;
 pub(super) const FATAL: u32 = 2;
 pub(super) const REFUSE: u32 = 4;
 pub(super) const QUIET: u32 = 8;
+pub(super) const EXIT: u32 = 16;
 
 /// The variable was read.
 const READ: u32 = 1 << 31;
@@ -105,6 +107,12 @@ pub(super) fn read() {
         look::with_variable(c"LATCHWORK_CHECK", |list| {
             list.split(',').map(str::trim).for_each(apply);
         });
+        if !has(OFF) {
+            super::sink::prepare();
+        }
+        if has(EXIT) {
+            crate::sys::process::at_exit(super::ended::process_ends);
+        }
         if !has(OFF) && (has(FATAL) || !has(QUIET)) {
             super::sink::keep_errors();
         }
@@ -127,6 +135,7 @@ fn apply(word: &str) {
         "fatal" => set(FATAL, true),
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
+        "exit" => set(EXIT, true),
         "json" => {
             if !JSON_PATH.keep(value) || open_json().is_none() {
                 super::sink::complain(format_args!(

@@ -11,12 +11,12 @@ use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::tag::Tag;
 use super::waits::Wait;
-use super::{board, found, quick, totals};
+use super::{board, ended, found, quick, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::region;
-use crate::sys::clock;
+use crate::sys::{clock, look};
 use crate::task::Me;
 use core::ops::Range;
 
@@ -112,6 +112,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
         return Verdict::Go;
     };
     join_region(lock);
+    ended::is_wanted(lock);
     let entry = known::know(&own, lock, site);
     let flag = if timed { TIMED } else { 0 };
     if lock.kind.has_owner()
@@ -511,19 +512,8 @@ pub fn task_ends(site: Site) {
     let Some(own) = Own::enter_if_known() else {
         return;
     };
-    let (process, thread) = own.identity();
-    // A process that ends takes its locks with it.
-    if process != thread {
-        for mine in own.locks() {
-            let (lock, _) = mine.lock();
-            let site = if site == Site::UNKNOWN {
-                mine.site
-            } else {
-                site
-            };
-            let what = format_args!("ends, and holds");
-            found::misuse(&own, Rule::NoExitHolding, lock, site, None, what);
-        }
+    for mine in own.locks() {
+        ended::ends_with(&own, &mine, site);
     }
     Own::end(own);
 }
@@ -546,7 +536,10 @@ fn freed_with_locks(range: Range<usize>, site: Site) {
         let here = Here::new(&own);
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
         let mine = own.find(lock.address);
-        if other.is_some() || mine.is_some() {
+        // What the parent's thread holds in memory that it shares stays there.
+        let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
+            && look::is_shared_memory(address);
+        if other.is_some() || mine.is_some() && !is_parents {
             own.know_site(site);
             let what = format_args!("gives memory back in which somebody holds");
             found::misuse(&own, Rule::NoFreeHolding, lock, site, other, what);

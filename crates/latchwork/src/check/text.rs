@@ -18,6 +18,7 @@ impl fmt::Display for Finding {
         let sure = match self.confidence {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows from what was seen",
+            Confidence::Assumed => "seen; it lasts unless a task releases what another one holds",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {

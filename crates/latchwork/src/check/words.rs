@@ -151,6 +151,20 @@ pub(super) fn me(own: &Own) -> TaskText {
     }
 }
 
+/// A task that has ended.
+pub(super) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
+    TaskText {
+        process,
+        thread,
+        name,
+        priority: 0,
+        recorded: 0,
+        holds: None,
+        wants: None,
+        does: Text::EMPTY,
+    }
+}
+
 /// A task by its record.
 pub(super) fn task(who: Who<'_>) -> TaskText {
     let view = who.record.view();

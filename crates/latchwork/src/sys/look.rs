@@ -251,10 +251,27 @@ fn is_memory(path: &str) -> bool {
         .any(|start| path.starts_with(start))
 }
 
+/// Whether an address of this process lies in memory that other processes may have mapped, too.
+pub(crate) fn is_shared_memory(address: u64) -> bool {
+    let mut is_shared = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_shared |= mapping.as_ref().is_some_and(|mapping| mapping.is_shared);
+            mapping.is_some()
+        });
+    }
+    is_shared
+}
+
 /// A line of a process's maps.
 struct Mapping<'a> {
     start: u64,
     end: u64,
+    is_shared: bool,
     offset: u64,
     inode: u64,
     file: Option<&'a str>,
@@ -265,10 +282,12 @@ impl<'a> Mapping<'a> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
-        let offset = fields.nth(1).and_then(hex)?;
+        let rights = fields.next()?;
+        let offset = fields.next().and_then(hex)?;
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
+            is_shared: rights.ends_with('s'),
             offset,
             inode: fields.nth(1)?.parse().ok()?,
             file: fields.next(),
