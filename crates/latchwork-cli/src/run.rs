@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Abort the program at the first finding
     #[arg(long, requires = "check")]
     fatal: bool,
+    /// Also report locks that are held when the process ends
+    #[arg(long, requires = "check")]
+    exit_holding: bool,
     /// Have a call that would close a circle of waits fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
@@ -130,6 +133,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if args.check {
         command.env("LATCHWORK_CHECK", settings(args)?);
+        // What prints its reports: see `symbolise.rs`.
+        if let Ok(me) = std::env::current_exe() {
+            command.env("LATCHWORK_HELPER", me);
+        }
     }
     if args.json {
         command.env("LATCHWORK_SUMMARY", "json");
@@ -178,6 +185,7 @@ fn settings(args: &Args) -> Result<OsString, Error> {
         (args.json, "quiet"),
         (args.fatal, "fatal"),
         (args.refuse, "refuse"),
+        (args.exit_holding, "exit"),
     ];
     let flags = flags.into_iter().filter(|(wanted, _)| *wanted);
     words.extend(flags.map(|(_, word)| word.into()));

@@ -53,6 +53,8 @@ pub struct TaskText {
     pub holds: Option<Use>,
     /// What it waits for, or asked for.
     pub wants: Option<Use>,
+    /// What it does something else with that a rule forbids: it releases it, say.
+    pub uses: Option<Use>,
     /// What it is doing, if it is the holder of what others wait for: `runs`, `sleeps in futex`, …
     pub does: Text<48>,
 }

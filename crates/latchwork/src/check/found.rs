@@ -77,6 +77,7 @@ pub(super) fn misuse(
 ) {
     report(rule, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
         if let Some((_, mine)) = own.find(lock.address) {
             me.holds = Some(use_of_mine(own, &mine));
         }
@@ -114,7 +115,8 @@ pub(super) fn ends_holding(
 }
 
 fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
-    let lock = me.wants.as_ref().or(me.holds.as_ref());
+    let lock = me.wants.as_ref().or(me.uses.as_ref());
+    let lock = lock.or(me.holds.as_ref());
     let _ = write!(finding.summary, "{} {what}", WhoIs(me));
     if let Some(of) = lock {
         let _ = write!(
@@ -212,7 +214,7 @@ pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
     }
     fence(Ordering::Acquire);
     if circle.all_wait(&field) {
-        let members = members.into_iter().flatten();
+        let members = members.iter().flatten().copied();
         let locks = members.clone().filter_map(|member| member.holds);
         let lasts = || lasts(field, locks.map(|held| held.lock));
         self::circle(members, circle.ends(), sure(circle.ends(), lasts));
@@ -286,6 +288,7 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
                 recorded: 0,
                 holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
                 wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
+                uses: None,
                 does: Text::EMPTY,
             };
             if !finding.tasks.push(task) {
@@ -414,6 +417,7 @@ impl Blocker {
             recorded: 0,
             holds: Some(words::use_of(self.process, lock, mode, site, since)),
             wants: None,
+            uses: None,
             does: words::doing(self.process, self.thread),
         }
     }

@@ -18,7 +18,9 @@
 
 use super::kept::Kept;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, look};
+use core::ffi::CStr;
 use core::ptr;
 use core::time::Duration;
 
@@ -43,6 +45,8 @@ static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
 const MOST_SUPPRESSIONS: usize = 4096;
 
 static JSON_PATH: Path = Path::none();
+static HELPER_PATH: Path = Path::none();
+static HELPER: Helper = Helper::new();
 static ORDER: Path = Path::none();
 
 /// A path that was given, in an arena; a relative one behind where the program began.
@@ -83,6 +87,17 @@ impl Path {
         true
     }
 
+    /// With the zero behind it.
+    fn as_c_str(&self) -> Option<&'static CStr> {
+        let memory = self.text.load(Ordering::Acquire);
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: as below; what is not written of the arena is zero.
+        let room = unsafe { core::slice::from_raw_parts(memory, Self::BYTES) };
+        CStr::from_bytes_until_nul(room).ok()
+    }
+
     fn get(&self) -> Option<&'static str> {
         let memory = self.text.load(Ordering::Acquire);
         if memory.is_null() {
@@ -109,6 +124,10 @@ pub(super) fn read() {
         });
         if !has(OFF) {
             super::sink::prepare();
+            look::with_variable(c"LATCHWORK_HELPER", |path| HELPER_PATH.keep(path));
+            if let Some(path) = HELPER_PATH.as_c_str() {
+                HELPER.choose(path);
+            }
         }
         if has(EXIT) {
             crate::sys::process::at_exit(super::ended::process_ends);
@@ -261,6 +280,15 @@ pub(super) fn json() -> Option<u32> {
         ));
     }
     descriptor
+}
+
+/// Has the helper write a report to a descriptor, in words that this process has no means to find; whether it has.
+pub(super) fn convey(report: &[u8], json: bool, to: u32) -> bool {
+    let arguments = [c"symbolise", c"--json"];
+    let arguments = &arguments[..1 + usize::from(json)];
+    HELPER_PATH
+        .as_c_str()
+        .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to))
 }
 
 /// Nanoseconds after which a wait is long; 0: none is.

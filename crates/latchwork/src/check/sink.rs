@@ -137,7 +137,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
     }
     let fatal = settings::has(settings::FATAL);
     if fatal || !settings::has(settings::QUIET) {
-        write_errors(text, format_args!("{finding}"));
+        write_report(text, finding);
     }
     if fatal {
         let (verdict, rule) = (finding.verdict(), finding.rule);
@@ -187,6 +187,9 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
         ""
     };
     let line = render(room, format_args!("{end}{}\n", Json(finding))).as_bytes();
+    if settings::convey(line, true, descriptor) {
+        return IS_CUT.store(false, Ordering::Relaxed);
+    }
     let written = look::write(descriptor, line);
     let is_whole = written == line.len();
     if written > 0 {
@@ -209,11 +212,25 @@ pub(super) fn keep_errors() {
     }
 }
 
-fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+/// Where text goes.
+fn errors() -> Option<u32> {
     keep_errors();
     // The program may have closed the duplicate, and left its own.
     let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
-    if let Some(descriptor) = ERRORS.get().or_else(own) {
+    ERRORS.get().or_else(own)
+}
+
+fn write_report(room: &mut [u8], finding: &Finding) {
+    if let Some(descriptor) = errors() {
+        let text = render(room, format_args!("{finding}")).as_bytes();
+        if !settings::convey(text, false, descriptor) {
+            look::write(descriptor, text);
+        }
+    }
+}
+
+fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+    if let Some(descriptor) = errors() {
         write(descriptor, room, text);
     }
 }

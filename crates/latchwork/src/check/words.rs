@@ -147,6 +147,7 @@ pub(super) fn me(own: &Own) -> TaskText {
         recorded: 0,
         holds: None,
         wants: None,
+        uses: None,
         does: Text::EMPTY,
     }
 }
@@ -161,6 +162,7 @@ pub(super) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
         recorded: 0,
         holds: None,
         wants: None,
+        uses: None,
         does: Text::EMPTY,
     }
 }
@@ -182,6 +184,7 @@ pub(super) fn task(who: Who<'_>) -> TaskText {
         recorded: 0,
         holds: None,
         wants: view.wants.map(|wants| use_of_held(who.process, &wants)),
+        uses: None,
         does: Text::EMPTY,
     }
 }
@@ -244,7 +247,8 @@ pub(super) fn id_of(finding: &Finding) -> u64 {
     };
     let of_task = |task: &TaskText| {
         let holds = task.holds.as_ref().map_or(1, of_use);
-        let wants = task.wants.as_ref().map_or(2, of_use);
+        let wants = task.wants.as_ref().or(task.uses.as_ref());
+        let wants = wants.map_or(2, of_use);
         holds.wrapping_mul(31) ^ wants
     };
     let sum = finding

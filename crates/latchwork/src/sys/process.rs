@@ -69,7 +69,7 @@ impl Stack {
         })
     }
 
-    fn top(&self) -> *mut c_void {
+    pub(super) fn top(&self) -> *mut c_void {
         // SAFETY: one past the end of the mapping.
         unsafe { self.base.as_ptr().byte_add(self.bytes) }
     }
