@@ -34,6 +34,12 @@ pub(crate) struct Args {
     /// Abort the program at the first finding
     #[arg(long, requires = "check")]
     fatal: bool,
+    /// Report locks that are held longer, in milliseconds, when they are released; 0: none
+    #[arg(long, value_name = "MS", requires = "check")]
+    long_hold: Option<u64>,
+    /// Also give hints: a condition that is notified without the mutex of its waiters
+    #[arg(long, requires = "check")]
+    hints: bool,
     /// Also report locks that are held when the process ends
     #[arg(long, requires = "check")]
     exit_holding: bool,
@@ -186,10 +192,15 @@ fn settings(args: &Args) -> Result<OsString, Error> {
         (args.fatal, "fatal"),
         (args.refuse, "refuse"),
         (args.exit_holding, "exit"),
+        (args.hints, "hints"),
     ];
     let flags = flags.into_iter().filter(|(wanted, _)| *wanted);
     words.extend(flags.map(|(_, word)| word.into()));
     words.extend(args.long.map(|limit| format!("long={limit}").into()));
+    words.extend(
+        args.long_hold
+            .map(|limit| format!("long-hold={limit}").into()),
+    );
     Ok(words.join(std::ffi::OsStr::new(",")))
 }
 

@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `object.rs` | glibc's objects, as the checker is told of them |
 //! | `take.rs` | taking a lock: try, tell, wait, tell |
+//! | `condition.rs` | what memory of glibc's objects says of misuse |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is given back |
 //! | `library.rs` | libraries that are unloaded |
@@ -34,6 +35,7 @@
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;
+mod condition;
 mod entry;
 mod library;
 mod mutex;

@@ -12,6 +12,8 @@ pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 latchwork_interpose::real_mutexes! {
     (Mutex, Opaque)
+    "C" fn pthread_cond_signal(cond: *mut Opaque) -> c_int;
+    "C" fn pthread_cond_broadcast(cond: *mut Opaque) -> c_int;
     "C" fn pthread_rwlock_init(rwlock: *mut RwLock, attributes: *const c_void) -> c_int;
     "C" fn pthread_rwlock_destroy(rwlock: *mut RwLock) -> c_int;
     "C" fn pthread_rwlock_rdlock(rwlock: *mut RwLock) -> c_int;
@@ -34,6 +36,7 @@ latchwork_interpose::real_mutexes! {
     "C" fn sem_init(semaphore: *mut Opaque, shared: c_int, value: c_uint) -> c_int;
     "C" fn sem_destroy(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_wait(semaphore: *mut Opaque) -> c_int;
+    "C" fn sem_post(semaphore: *mut Opaque) -> c_int;
     "C" fn sem_trywait(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_timedwait(semaphore: *mut Opaque, until: *const timespec) -> c_int;
     "C-unwind" fn sem_clockwait(semaphore: *mut Opaque, clock: clockid_t, until: *const timespec) -> c_int;

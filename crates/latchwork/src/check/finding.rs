@@ -124,6 +124,8 @@ impl Finding {
 
 pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
     match (rule, confidence) {
+        (Rule::NoLongHold, _) => "LONG HOLD",
+        (Rule::NotifiesWithMutex, _) => "HINT",
         (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
         (_, Confidence::Assumed) | (Rule::NoLoneWait, Confidence::Follows) => "DEADLOCK",
         _ => rule.severity().verdict(),

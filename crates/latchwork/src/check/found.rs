@@ -75,6 +75,7 @@ pub(super) fn misuse(
     other: Option<Who<'_>>,
     what: fmt::Arguments<'_>,
 ) {
+    own.broken.set(lock.address);
     report(rule, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
         me.uses = me.wants.take();
@@ -89,6 +90,34 @@ pub(super) fn misuse(
         if let Some(other) = other {
             finding.tasks.push(holder(other, lock));
         }
+    });
+}
+
+/// A call of the calling task has failed for how it was made.
+pub(super) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
+    report(Rule::NoFailedCall, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
+        if let Some((_, mine)) = own.find(lock.address) {
+            me.holds = Some(use_of_mine(own, &mine));
+        }
+        summarise(finding, &me, format_args!("gets {error} from {call} for"));
+        finding.tasks.push(me);
+    });
+}
+
+/// The calling task releases what it has held for too long.
+pub(super) fn long_hold(own: &Own, mine: &Mine, site: Site, nanoseconds: u64) {
+    report(Rule::NoLongHold, Confidence::Seen, |finding| {
+        let (lock, mode) = mine.lock();
+        let mut me = me_at(own, lock, mode, site);
+        me.uses = me.wants.take();
+        let mut held = use_of_mine(own, mine);
+        held.nanoseconds = nanoseconds;
+        me.holds = Some(held);
+        let milliseconds = nanoseconds / 1_000_000;
+        summarise(finding, &me, format_args!("has held for {milliseconds} ms"));
+        finding.tasks.push(me);
     });
 }
 
@@ -131,6 +160,7 @@ fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
 
 /// The calling task wants a lock that it holds.
 pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
+    own.broken.set(lock.address);
     let holds = || Here::new(own).is_some_and(|here| lasts(&here, core::iter::once(lock)));
     report(Rule::NoRecursion, sure(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);

@@ -64,6 +64,7 @@
 //! | holders | `beside.rs` | who holds a lock, in the lock's own memory |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
+//! | misuse of foreign objects | `abuse.rs` | failing calls, a second initialisation, an end with waiters |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
 //! | whether they last | `lasting.rs` | or another task may release what keeps them |
@@ -75,6 +76,7 @@
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `kept.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
+mod abuse;
 mod anew;
 mod beside;
 mod board;
@@ -125,7 +127,8 @@ pub(crate) use robust::told;
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{
-    is_on, refuses, set_fatal, set_inversion, set_long_wait, set_on, set_text, suppress,
+    is_on, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on, set_text,
+    suppress,
 };
 #[doc(hidden)]
 pub use sink::forget_reported;
@@ -172,6 +175,9 @@ pub fn begin() {
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
+    pub use super::abuse::{
+        ends_for_sleepers, failed, has_ended, is_unknown, made_again, notifies_without_mutex,
+    };
     pub use super::anew::unmarked;
     pub use super::ended::{joined, joins_are_told};
     #[doc(hidden)]

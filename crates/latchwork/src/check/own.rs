@@ -92,6 +92,8 @@ pub(super) struct Own {
     busy: Cell<bool>,
     /// Locks that found no room in `held`.
     pub(super) unseen: Cell<u32>,
+    /// The object of the latest rule of use that the thread has broken.
+    pub(super) broken: Cell<usize>,
     /// How often the thread was seen to end, with something held.
     pub(super) ends: Cell<u32>,
     pub(super) held: [Cell<Mine>; MOST],

@@ -13,6 +13,8 @@
 //! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
 //! | `exit` | what is held as the process ends is reported, too |
 //! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
+//! | `long-hold=MS` | a lock that was held longer is reported when it is released, to a tick of the kernel's clock; default 0: none is |
+//! | `hints` | what is allowed and may yet be a fault is reported, too: `notifies-with-mutex` |
 //! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
 
@@ -31,12 +33,14 @@ pub(super) const FATAL: u32 = 2;
 pub(super) const REFUSE: u32 = 4;
 pub(super) const QUIET: u32 = 8;
 pub(super) const EXIT: u32 = 16;
+pub(super) const HINTS: u32 = 32;
 
 /// The variable was read.
 const READ: u32 = 1 << 31;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
+static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
 static JSON: Kept = Kept::new();
 /// Suppressed IDs, in an arena, as many as fit.
@@ -155,6 +159,7 @@ fn apply(word: &str) {
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
         "exit" => set(EXIT, true),
+        "hints" => set(HINTS, true),
         "json" => {
             if !JSON_PATH.keep(value) || open_json().is_none() {
                 super::sink::complain(format_args!(
@@ -165,6 +170,7 @@ fn apply(word: &str) {
         "suppress" => suppress_file(value),
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
+        "long-hold" => set_milliseconds(&LONG_HOLD, value),
         "inversion" => set_milliseconds(&INVERSION, value),
         _ => super::sink::complain(format_args!("LATCHWORK_CHECK: unknown word {word:?}")),
     }
@@ -296,6 +302,12 @@ pub(super) fn long_wait() -> u64 {
     LONG_WAIT.load(Ordering::Relaxed)
 }
 
+/// Nanoseconds after which a hold is long; 0: none is.
+#[inline]
+pub(super) fn long_hold() -> u64 {
+    LONG_HOLD.load(Ordering::Relaxed)
+}
+
 /// Nanoseconds for which a task may wait for one of lower priority.
 pub(super) fn inversion() -> u64 {
     INVERSION.load(Ordering::Relaxed)
@@ -337,6 +349,12 @@ pub fn set_text(text: bool) {
 pub fn set_long_wait(limit: Duration) {
     read();
     LONG_WAIT.store(nanoseconds(limit), Ordering::Relaxed);
+}
+
+/// After how long a hold is reported, when the lock is released; none is if that is zero, as by default.
+pub fn set_long_hold(limit: Duration) {
+    read();
+    LONG_HOLD.store(nanoseconds(limit), Ordering::Relaxed);
 }
 
 /// For how long a task may wait for one of lower priority that does not run at the waiter's. By default 1 ms.

@@ -11,7 +11,7 @@ use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::tag::Tag;
 use super::waits::Wait;
-use super::{board, ended, found, quick, totals};
+use super::{board, ended, found, quick, settings, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
@@ -70,7 +70,7 @@ pub fn destroyed(lock: Lock, site: Site) {
     } else {
         refuse_if_held(&own, lock, site, "destroys, while it is held,");
     }
-    known::gone(entry);
+    known::ended(entry);
 }
 
 fn is_known(lock: Lock) -> bool {
@@ -284,7 +284,7 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
         Some((place, mine)) => {
             own.know_site(site);
             own.pop(place);
-            totals::held_for(clock::coarse().saturating_sub(mine.since));
+            was_held(&own, &mine, site);
             if !mine.reads() {
                 forget_holder(&own, lock, &mine, site);
             }
@@ -292,6 +292,16 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
         None => return not_mine(&own, lock, site),
     }
     Verdict::Go
+}
+
+/// For how long, and whether that was too long.
+fn was_held(own: &Own, mine: &Mine, site: Site) {
+    let nanoseconds = clock::coarse().saturating_sub(mine.since);
+    totals::held_for(nanoseconds);
+    let limit = settings::long_hold();
+    if limit > 0 && nanoseconds > limit {
+        found::long_hold(own, mine, site, nanoseconds);
+    }
 }
 
 /// Nobody holds it any more; who did, and where it is released, is kept.
@@ -432,6 +442,7 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         }
         Some((place, mine)) => {
             own.pop(place);
+            was_held(&own, &mine, site);
             forget_holder(&own, mutex, &mine, site);
             Verdict::Go
         }
@@ -530,6 +541,9 @@ pub fn freed(range: Range<usize>, site: Site) {
 fn freed_with_locks(range: Range<usize>, site: Site) {
     let Some(own) = Own::enter() else { return };
     for entry in known::in_range(range) {
+        if known::forget_end(entry) {
+            continue;
+        }
         let what = entry.what.load(Ordering::Relaxed);
         let address = entry.address.load(Ordering::Relaxed);
         let (lock, _) = crate::hook::record::unpack(address, what);

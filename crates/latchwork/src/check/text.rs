@@ -101,6 +101,9 @@ impl TaskText {
 const fn verb(rule: Rule) -> &'static str {
     match rule {
         Rule::OwnerUnlocks | Rule::NoDoubleUnlock => "unlocks",
+        Rule::NoLongHold => "releases",
+        Rule::InitialisedOnce => "initialises",
+        Rule::NotifiesWithMutex => "notifies",
         Rule::NoFreeHolding => "frees",
         Rule::NoDeleteInUse => "deletes",
         _ => "uses",

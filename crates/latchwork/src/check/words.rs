@@ -9,6 +9,7 @@ use super::foreign;
 use super::known::hash;
 use super::layout::PLACES;
 use super::own::Own;
+use super::rule::Rule;
 use crate::atomic::Ordering;
 use crate::hook::{Held, Lock, Mode, Site};
 use crate::sys::{clock, look, thread};
@@ -235,7 +236,9 @@ impl<const N: usize> Write for Shown<N> {
 pub(super) fn id_of(finding: &Finding) -> u64 {
     let of_use = |of: &Use| {
         // Names that are addresses change from run to run.
-        let name = if of.lock.name.starts_with("0x") {
+        // Of a call that fails it is the place that counts.
+        let is_no_matter = finding.rule == Rule::NoFailedCall;
+        let name = if is_no_matter || of.lock.name.starts_with("0x") {
             0
         } else {
             hash(of.lock.name.as_bytes())

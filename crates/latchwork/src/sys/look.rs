@@ -267,6 +267,54 @@ pub(crate) fn is_shared_memory(address: u64) -> bool {
     is_shared
 }
 
+/// Whether memory at an address of this process is what it was as long as nobody says otherwise: a module's variables;
+/// or, with `heap`, what the C library has its blocks in.
+pub(crate) fn keeps_what_it_is(address: u64, heap: bool) -> bool {
+    if Module::around(address).is_some() {
+        return true;
+    }
+    let mut is_heap = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")).and_then(|maps| match heap {
+        true => Ok(maps),
+        false => Err(rustix::io::Errno::NOENT),
+    }) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_heap |= mapping
+                .as_ref()
+                .is_some_and(|mapping| mapping.file == Some("[heap]"));
+            mapping.is_some()
+        });
+    }
+    is_heap
+}
+
+/// The word that a thread of this process sleeps at, if it sleeps at one.
+pub(crate) fn sleeps_at(thread: u32) -> Option<usize> {
+    let mut buffer = [0; 64];
+    let call = read_beginning(
+        format_args!("/proc/self/task/{thread}/syscall"),
+        &mut buffer,
+    )?;
+    let mut words = str::from_utf8(call).ok()?.split_ascii_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let word = words.next()?.strip_prefix("0x")?;
+    (number == libc::SYS_futex).then(|| usize::from_str_radix(word, 16).ok())?
+}
+
+/// An error's name, of those that say that a call was wrong.
+pub(crate) const fn error_name(error: i32) -> &'static str {
+    match error {
+        libc::EINVAL => "EINVAL",
+        libc::EPERM => "EPERM",
+        libc::EDEADLK => "EDEADLK",
+        _ => "an error",
+    }
+}
+
 /// A line of a process's maps.
 struct Mapping<'a> {
     start: u64,
