@@ -11,7 +11,8 @@
 //! What is found goes to standard error, and to where [`set_reporter`] and the variable `LATCHWORK_CHECK` say;
 //! the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first finding aborts);
 //! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `order=PATH` (for `latchwork order`);
-//! `long=MS` (10,000); `inversion=MS` (1); `refuse` (interposed calls that would close a circle fail).
+//! `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0: none); `hints`; `exit` (what is held as the process ends is
+//! reported, too); `refuse` (interposed calls that would close a circle fail).
 //!
 //! ```
 //! use latchwork::check::{self, Checked, Finding, Rule};
@@ -43,6 +44,11 @@
 //! | `no-lone-wait` | – | – | in an anonymous region, by a process without other threads and children |
 //! | `no-deadlock`, `one-order` | yes | yes | – (anybody may release) |
 //! | `no-inversion`, `no-long-wait` | yes | when the wait ends | – |
+//! | `no-long-hold` | with `long-hold=MS`, at the release | the same | – |
+//! | `initialised-once`, `no-failed-call`, `notifies-with-mutex` | what interposers tell of foreign objects | – | the same |
+//!
+//! How sure a finding is, its [`Confidence`] says. A deadlock of locks that any task may release (foreign ones of most
+//! kinds) is [assumed](Confidence::Assumed) to last, unless no thread is left that could do so.
 //!
 //! Events have no rule: they may be sent to oneself, by a signal handler. Circles go through all processes of a region
 //! before the sleep; through others, by locks in memory that they share otherwise, when the wait has lasted for 0.1 s
