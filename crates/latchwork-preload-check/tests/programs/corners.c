@@ -58,24 +58,27 @@ static void *take_both(void *from_the_end) {
     return NULL;
 }
 /* What a thread has, beside what it has asked for: see the head of the library. */
-static size_t asked, more;
-static void *look_at_stack(void *unused) {
+static pthread_barrier_t all;
+static void *look_at_stack(void *expected) {
     pthread_attr_t attributes;
     size_t size;
     CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0 && pthread_attr_getstacksize(&attributes, &size) == 0);
-    CHECK(size == asked + more && pthread_attr_destroy(&attributes) == 0);
-    return unused;
+    CHECK(size == (size_t)expected && pthread_attr_destroy(&attributes) == 0);
+    /* No stack is used again. */
+    pthread_barrier_wait(&all);
+    return NULL;
 }
 static void stacks(void) {
     size_t sizes[] = {(size_t)PTHREAD_STACK_MIN, 124 << 10, 128 << 10, 1 << 20};
+    pthread_t threads[4];
+    CHECK(pthread_barrier_init(&all, NULL, 4) == 0);
     for (int i = 0; i < 4; i++) {
         pthread_attr_t attributes;
-        pthread_t thread;
-        asked = sizes[i], more = i < 2 ? 64 << 10 : 0;
-        CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, asked) == 0);
-        CHECK(pthread_create(&thread, &attributes, look_at_stack, NULL) == 0 && pthread_join(thread, NULL) == 0);
-        CHECK(pthread_attr_destroy(&attributes) == 0);
+        void *expected = (void *)(sizes[i] + (i < 2 ? 64 << 10 : 0));
+        CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, sizes[i]) == 0);
+        CHECK(pthread_create(&threads[i], &attributes, look_at_stack, expected) == 0 && pthread_attr_destroy(&attributes) == 0);
     }
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
 static void take_in_thread(const pthread_attr_t *attributes, void *from_the_end) {
     pthread_t thread;
