@@ -14,6 +14,7 @@ mod program;
 mod ps;
 mod run;
 mod style;
+mod symbolise;
 mod top;
 mod tour;
 
@@ -45,6 +46,9 @@ enum Verb {
     Gc(gc::Args),
     /// Run a program that is not recompiled, with this library's mutexes or under its checker
     Run(run::Args),
+    /// Print a report with lines of sources: the checker starts it
+    #[command(hide = true)]
+    Symbolise(symbolise::Args),
     /// Show, merge and compare the orders of locks that checked programs have written
     Order(order::Args),
     /// Measure this library against others
@@ -104,6 +108,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Run(args)) => Ok(run::run(&args)?),
+        Some(Verb::Symbolise(args)) => Ok(symbolise::run(&args)),
         Some(Verb::Order(args)) => order::run(&args, out),
         Some(Verb::Bench(args)) => bench::run(&args),
         Some(Verb::Tour(args)) => tour::run(&args, out).map_err(Failure::Tour),

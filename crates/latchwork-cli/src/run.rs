@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Which lock is to be inside of the program's mutexes
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Watch what the program does with its locks, and report what is wrong
+    /// Watch what the program does with its locks, and report what is wrong (threads with stacks below 128 KiB get 64
+    /// KiB more)
     #[arg(long, conflicts_with = "mutex")]
     check: bool,
     /// Write findings and the summary as JSON, one object a line
@@ -34,6 +35,15 @@ pub(crate) struct Args {
     /// Abort the program at the first finding
     #[arg(long, requires = "check")]
     fatal: bool,
+    /// Report locks that are held longer, in milliseconds, when they are released; 0: none
+    #[arg(long, value_name = "MS", requires = "check")]
+    long_hold: Option<u64>,
+    /// Also give hints: a condition that is notified without the mutex of its waiters
+    #[arg(long, requires = "check")]
+    hints: bool,
+    /// Also report locks that are held when the process ends
+    #[arg(long, requires = "check")]
+    exit_holding: bool,
     /// Have a call that would close a circle of waits fail with EDEADLK
     #[arg(long, requires = "check")]
     refuse: bool,
@@ -130,6 +140,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if args.check {
         command.env("LATCHWORK_CHECK", settings(args)?);
+        // What prints its reports: see `symbolise.rs`.
+        if let Ok(me) = std::env::current_exe() {
+            command.env("LATCHWORK_HELPER", me);
+        }
     }
     if args.json {
         command.env("LATCHWORK_SUMMARY", "json");
@@ -178,10 +192,16 @@ fn settings(args: &Args) -> Result<OsString, Error> {
         (args.json, "quiet"),
         (args.fatal, "fatal"),
         (args.refuse, "refuse"),
+        (args.exit_holding, "exit"),
+        (args.hints, "hints"),
     ];
     let flags = flags.into_iter().filter(|(wanted, _)| *wanted);
     words.extend(flags.map(|(_, word)| word.into()));
     words.extend(args.long.map(|limit| format!("long={limit}").into()));
+    words.extend(
+        args.long_hold
+            .map(|limit| format!("long-hold={limit}").into()),
+    );
     Ok(words.join(std::ffi::OsStr::new(",")))
 }
 

@@ -4,10 +4,11 @@
 //! that have nothing to drop.
 #![allow(unsafe_code)]
 
+use crate::condition;
 use crate::entry::entry;
 use crate::object::{self, Mutex, Opaque};
 use crate::real;
-use crate::take::{destroy, make, site};
+use crate::take::{destroy, judged, make, site};
 use core::ffi::{c_int, c_void};
 use latchwork::check::hook::{self, Kind, Lock};
 use latchwork_interpose::cleanup::or_if_cancelled;
@@ -23,6 +24,10 @@ entry! {
     pthread_cond_clockwait 4 clock_wait;
     cnd_wait 2 c11_wait;
     cnd_timedwait 3 c11_timed_wait;
+    pthread_cond_signal 1 signal;
+    pthread_cond_broadcast 1 broadcast;
+    cnd_signal 1 c11_signal;
+    cnd_broadcast 1 c11_broadcast;
 }
 
 /// What is told when a call ends that may not return.
@@ -95,6 +100,7 @@ unsafe fn wait_by(
     // SAFETY: the program's own call.
     unsafe {
         let condvar = object::at(cond, Kind::Condvar);
+        condition::look(cond, at);
         let (Some(object), Some(lock)) = (condvar, object::mutex(mutex)) else {
             return call();
         };
@@ -118,9 +124,10 @@ unsafe fn wait_by(
 unsafe extern "C-unwind" fn wait(cond: *mut Opaque, mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program's own call, here and below.
     unsafe {
-        wait_by(cond, mutex, false, at, || {
+        let result = wait_by(cond, mutex, false, at, || {
             real::pthread_cond_wait(cond, mutex)
-        })
+        });
+        judged(result, cond, Kind::Condvar, "pthread_cond_wait", at)
     }
 }
 
@@ -132,9 +139,10 @@ unsafe extern "C-unwind" fn timed_wait(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        wait_by(cond, mutex, true, at, || {
+        let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_timedwait(cond, mutex, until)
-        })
+        });
+        judged(result, cond, Kind::Condvar, "pthread_cond_timedwait", at)
     }
 }
 
@@ -147,9 +155,10 @@ unsafe extern "C-unwind" fn clock_wait(
 ) -> c_int {
     // SAFETY: as above.
     unsafe {
-        wait_by(cond, mutex, true, at, || {
+        let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_clockwait(cond, mutex, clock, until)
-        })
+        });
+        judged(result, cond, Kind::Condvar, "pthread_cond_clockwait", at)
     }
 }
 
@@ -168,22 +177,58 @@ unsafe extern "C-unwind" fn c11_timed_wait(
     to_c11(unsafe { timed_wait(cond, mutex, until, at) })
 }
 
+/// Tells of a notification before it is made: who is released by it may return at once.
+fn notifies(cond: *mut Opaque, at: usize) {
+    condition::look_for_end(cond, at);
+    if let Some(condvar) = object::at(cond, Kind::Condvar) {
+        keeping_errno(|| hook::notifies_without_mutex(condvar, site(at)));
+    }
+}
+
+unsafe extern "C" fn signal(cond: *mut Opaque, at: usize) -> c_int {
+    notifies(cond, at);
+    // SAFETY: as above.
+    unsafe { real::pthread_cond_signal(cond) }
+}
+
+unsafe extern "C" fn broadcast(cond: *mut Opaque, at: usize) -> c_int {
+    notifies(cond, at);
+    // SAFETY: as above.
+    unsafe { real::pthread_cond_broadcast(cond) }
+}
+
+unsafe extern "C" fn c11_signal(cond: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { signal(cond, at) })
+}
+
+unsafe extern "C" fn c11_broadcast(cond: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { broadcast(cond, at) })
+}
+
 unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {
     // SAFETY: as above.
     unsafe {
-        make(
+        condition::look_before_init(cond, at);
+        let result = make(
             || object::at(cond, Kind::Condvar),
             at,
             || real::pthread_cond_init(cond, attributes),
-        )
+        );
+        judged(result, cond, Kind::Condvar, "pthread_cond_init", at)
     }
 }
 
 unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
     // SAFETY: as above.
     unsafe {
-        destroy(object::at(cond, Kind::Condvar), at, || {
-            real::pthread_cond_destroy(cond)
-        })
+        condition::look(cond, at);
+        let condvar = object::at(cond, Kind::Condvar);
+        if let Some(condvar) = condvar {
+            keeping_errno(|| hook::ends_for_sleepers(condvar, condition::BYTES, site(at)));
+        }
+        let result = destroy(condvar, at, || real::pthread_cond_destroy(cond));
+        judged(result, cond, Kind::Condvar, "pthread_cond_destroy", at)
     }
 }

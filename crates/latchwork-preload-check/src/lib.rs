@@ -8,6 +8,7 @@
 //! | --- | --- |
 //! | `object.rs` | glibc's objects, as the checker is told of them |
 //! | `take.rs` | taking a lock: try, tell, wait, tell |
+//! | `condition.rs` | what memory of glibc's objects says of misuse |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is given back |
 //! | `library.rs` | libraries that are unloaded |
@@ -27,13 +28,18 @@
 //!    allocator's lock.
 //! 3. Nothing panics; `errno` is what the call leaves.
 //!
+//! A thread for which the program asks for a stack below 128 KiB has 64 KiB more than that (`task.rs`): a report needs
+//! them. So a program that expects an overflow of so small a stack has none. The attributes say what the program has said.
+//!
 //! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
 //! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
-//! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`. Who
+//! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`; nor of a semaphore
+//! that was never initialised, or of a second initialisation on a stack. Who
 //! joins a thread that waits for what the joiner holds is not found out.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;
+mod condition;
 mod entry;
 mod library;
 mod mutex;

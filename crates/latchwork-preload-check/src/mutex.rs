@@ -5,10 +5,10 @@ use crate::entry::entry;
 use crate::object::{self, Mutex};
 use crate::real;
 use crate::take::{
-    attempt, destroy, knows_clock, make, poll, release, site, take, taken, wait_patiently,
+    attempt, destroy, judged, knows_clock, make, poll, release, site, take, taken, wait_patiently,
 };
 use core::ffi::{c_int, c_void};
-use latchwork::check::hook::{self, How, Lock, Mode, Traits};
+use latchwork::check::hook::{self, How, Kind, Lock, Mode, Traits};
 use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
@@ -92,7 +92,10 @@ unsafe fn lock_contended(mutex: *mut Mutex, lock: Lock, at: usize) -> c_int {
 #[inline(never)]
 unsafe extern "C" fn lock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: as above.
-    unsafe { take_by(mutex, false, at, || wait(mutex)) }
+    unsafe {
+        let result = take_by(mutex, false, at, || wait(mutex));
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_lock", at)
+    }
 }
 
 unsafe fn wait(mutex: *mut Mutex) -> c_int {
@@ -108,21 +111,23 @@ unsafe fn wait(mutex: *mut Mutex) -> c_int {
 unsafe extern "C" fn try_lock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(
+        let result = attempt(
             object::mutex_to_take(mutex, at),
             Mode::Exclusive,
             at,
             || real::pthread_mutex_trylock(mutex),
-        )
+        );
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_trylock", at)
     }
 }
 
 unsafe extern "C" fn timed_lock(mutex: *mut Mutex, until: *const timespec, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(mutex, true, at, || {
+        let result = take_by(mutex, true, at, || {
             real::pthread_mutex_timedlock(mutex, until)
-        })
+        });
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_timedlock", at)
     }
 }
 
@@ -135,10 +140,12 @@ unsafe extern "C" fn clock_lock(
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_mutex_clocklock(mutex, clock, until);
-        if !knows_clock(clock) {
-            return wait();
-        }
-        take_by(mutex, true, at, wait)
+        let result = if knows_clock(clock) {
+            take_by(mutex, true, at, wait)
+        } else {
+            wait()
+        };
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_clocklock", at)
     }
 }
 
@@ -161,27 +168,34 @@ unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
 unsafe extern "C" fn unlock_at_length(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
+        object::look_for_end(mutex, at);
         let is_free = || (*mutex).looks_free();
-        release(object::mutex(mutex), at, is_free, || {
+        let result = release(object::mutex(mutex), at, is_free, || {
             real::pthread_mutex_unlock(mutex)
-        })
+        });
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_unlock", at)
     }
 }
 
 unsafe extern "C" fn init(mutex: *mut Mutex, attributes: *const c_void, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
-        make(
+        if (*mutex).is_marked() {
+            object::made_again(mutex, Kind::Mutex, at);
+        }
+        let result = make(
             || object::mutex_to_take(mutex, at),
             at,
             || real::pthread_mutex_init(mutex, attributes),
-        )
+        );
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_init", at)
     }
 }
 
 unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
+        object::look_for_end(mutex, at);
         let lock = object::mutex(mutex);
         let result = destroy(lock, at, || real::pthread_mutex_destroy(mutex));
         // It was not, and its holder goes on holding it.
@@ -191,13 +205,16 @@ unsafe extern "C" fn end(mutex: *mut Mutex, at: usize) -> c_int {
         {
             taken(lock, Mode::Exclusive, How::Tried, site(at));
         }
-        result
+        judged(result, mutex, Kind::Mutex, "pthread_mutex_destroy", at)
     }
 }
 
 unsafe extern "C" fn c11_init(mutex: *mut Mutex, kind: c_int, at: usize) -> c_int {
     // SAFETY: the program vouches for the mutex, by its own call; the real one gets the same arguments.
     unsafe {
+        if (*mutex).is_marked() {
+            object::made_again(mutex, Kind::Mutex, at);
+        }
         make(
             || object::mutex_to_take(mutex, at),
             at,

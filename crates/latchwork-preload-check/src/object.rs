@@ -2,9 +2,9 @@
 #![allow(unsafe_code)]
 
 use crate::take::site;
-use crate::{start, sum};
+use crate::{start, sum, task};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use latchwork::check::hook::{self, Kind, Lock, Traits};
+use latchwork::check::hook::{self, Kind, Lock, NoLock, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use latchwork_interpose::mutexes::kind;
 
@@ -30,6 +30,14 @@ impl Mark {
     fn is_of(&self, address: usize) -> bool {
         // Relaxed: the same for all who use the object.
         self.0.load(Ordering::Relaxed) == Self::of(address)
+    }
+
+    /// What it bears from its end on.
+    const ENDED: u64 = u64::MAX;
+
+    /// Whether it was destroyed.
+    fn is_ended(&self, address: usize) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::of(address) ^ Self::ENDED
     }
 
     /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
@@ -62,6 +70,11 @@ impl Mutex {
     pub(crate) fn kind(&self) -> u32 {
         // Relaxed: it changes only where nobody may use the mutex.
         self.kind.load(Ordering::Relaxed) & kind::ALL
+    }
+
+    /// Whether it bears its mark: it is the mutex that it was when it was used, or made, last.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.is_of(core::ptr::from_ref(self).addr())
     }
 
     /// Whether it may be free.
@@ -104,6 +117,7 @@ pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
     }
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what == kind::RECURSIVE);
+    traits.set(Traits::ANYONE, what != kind::RECURSIVE);
     let lock = Lock::new(mutex.expose_provenance(), Kind::Mutex).with(traits);
     Some(with_word(lock))
 }
@@ -124,7 +138,7 @@ pub(crate) unsafe fn usual_to_take(mutex: *const Mutex) -> Option<Lock> {
 /// There is one.
 #[inline]
 pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
-    let lock = at(mutex, Kind::Mutex)?;
+    let lock = at(mutex, Kind::Mutex)?.with(Traits::ANYONE);
     // SAFETY: by the contract.
     let what = unsafe { (*mutex).kind() };
     if what == 0 {
@@ -141,6 +155,12 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
     let mut traits = Traits::empty();
     traits.set(Traits::RECURSIVE, what & kind::TYPE == kind::RECURSIVE);
     traits.set(Traits::ROBUST, what & kind::ROBUST != 0);
+    // These, robust ones, and the kernel look who unlocks them.
+    let is_owners = matches!(what & kind::TYPE, kind::RECURSIVE | kind::ERROR_CHECK);
+    traits.set(
+        Traits::ANYONE,
+        !is_owners && what & (kind::ROBUST | kind::INHERIT) == 0,
+    );
     traits.set(Traits::LENDS, what & (kind::INHERIT | kind::PROTECT) != 0);
     let lock = lock.with(traits);
     Some(if traits.contains(Traits::ROBUST) {
@@ -156,13 +176,44 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
 /// There is one.
 #[inline]
 pub(crate) unsafe fn mutex_to_take(it: *const Mutex, at: usize) -> Option<Lock> {
-    // SAFETY: by the contract.
-    let lock = unsafe { mutex(it) }?;
+    // SAFETY: by the contract, here and below.
+    let Some(lock) = (unsafe { mutex(it) }) else {
+        // SAFETY: as above.
+        unsafe { look_for_end(it, at) };
+        return None;
+    };
     if !lock.traits.contains(Traits::ROBUST) {
         // SAFETY: as above.
         unsafe { (*it).mark.look(lock, at) };
     }
     Some(lock)
+}
+
+/// Reports the use of a mutex that was destroyed.
+///
+/// # Safety
+/// There is one.
+pub(crate) unsafe fn look_for_end(mutex: *const Mutex, at: usize) {
+    // SAFETY: by the contract.
+    if unsafe { (*mutex).kind() } == kind::ALL {
+        uses_no_lock(mutex, Kind::Mutex, NoLock::Ended, at);
+    }
+}
+
+/// Reports the use of what is no object of this kind.
+#[cold]
+pub(crate) fn uses_no_lock<T>(object: *const T, kind: Kind, what: NoLock, use_at: usize) {
+    if let Some(lock) = at(object, kind) {
+        keeping_errno(|| hook::uses_no_lock(lock, what, site(use_at)));
+    }
+}
+
+/// Reports a second initialisation, of an object that may have had one. (The child of a fork makes anew what its
+/// parent has made.)
+pub(crate) fn made_again<T>(object: *const T, kind: Kind, init_at: usize) {
+    if let Some(lock) = at(object, kind).filter(|_| start::is_first()) {
+        keeping_errno(|| hook::made_again(lock, task::sees_frees(), site(init_at)));
+    }
 }
 
 /// A `pthread_rwlock_t`.
@@ -179,6 +230,29 @@ pub struct RwLock {
 }
 
 impl RwLock {
+    /// Whether it bears its mark: it is the lock that it was when it was used, or made, last.
+    pub(crate) fn is_marked(&self) -> bool {
+        self.mark.is_of(core::ptr::from_ref(self).addr())
+    }
+
+    /// It was destroyed.
+    pub(crate) fn end(&self) {
+        let address = core::ptr::from_ref(self).addr();
+        if self.is_marked() {
+            // Relaxed: nobody may use it any more.
+            let mark = Mark::of(address) ^ Mark::ENDED;
+            self.mark.0.store(mark, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports the use of one that was destroyed.
+    pub(crate) fn look_for_end(&self, at: usize) {
+        let it = core::ptr::from_ref(self);
+        if self.mark.is_ended(it.addr()) {
+            uses_no_lock(it, Kind::RwLock, NoLock::Ended, at);
+        }
+    }
+
     /// Whether nobody is inside.
     pub(crate) fn looks_free(&self) -> bool {
         /// Says which of two words sleepers use.
@@ -208,7 +282,7 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
     }
     let mut traits = Traits::empty();
     traits.set(Traits::WRITERS_FIRST, flags == WRITERS_FIRST);
-    Some(lock.with(traits))
+    Some(lock.with(traits | Traits::ANYONE))
 }
 
 /// The same, of one that is about to be taken, or was just made.
@@ -220,7 +294,10 @@ pub(crate) unsafe fn rwlock_to_take(it: *const RwLock, at: usize) -> Option<Lock
     // SAFETY: by the contract.
     let lock = unsafe { rwlock(it) }?;
     // SAFETY: as above.
-    unsafe { (*it).mark.look(lock, at) };
+    unsafe {
+        (*it).look_for_end(at);
+        (*it).mark.look(lock, at);
+    }
     Some(lock)
 }
 

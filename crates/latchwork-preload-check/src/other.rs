@@ -2,12 +2,15 @@
 #![allow(unsafe_code)]
 
 use crate::cond::waiting;
+use crate::condition;
 use crate::entry::entry;
 use crate::object::{self, Opaque};
-use crate::real;
-use crate::take::{attempt, destroy, is_refused, make, release, take};
+use crate::take::{
+    attempt, destroy, is_refused, judged, judged_by_errno, make, release, site, take,
+};
+use crate::{real, start};
 use core::ffi::{c_int, c_uint, c_void};
-use latchwork::check::hook::{Kind, Lock, Mode, Traits};
+use latchwork::check::hook::{self, Kind, Lock, Mode, Traits};
 use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, pthread_t, timespec};
 
@@ -25,7 +28,13 @@ entry! {
     sem_wait 1 sem_wait_here;
     sem_timedwait 2 sem_timed_wait;
     sem_clockwait 3 sem_clock_wait;
+    sem_trywait 1 sem_try_wait;
+    sem_post 1 sem_post_here;
     pthread_join 2 join;
+    pthread_tryjoin_np 2 try_join;
+    pthread_timedjoin_np 3 timed_join;
+    pthread_clockjoin_np 4 clock_join;
+    thrd_join 2 c11_join;
 }
 
 unsafe extern "C-unwind" {
@@ -33,23 +42,24 @@ unsafe extern "C-unwind" {
 }
 
 fn spin(spin: *const Opaque) -> Option<Lock> {
-    object::at(spin, Kind::Spin)
+    object::at(spin, Kind::Spin).map(|lock| lock.with(Traits::ANYONE))
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
     // What a child of this process's holds of one that they share is its own.
     let kind = if shared == 0 {
-        Traits::empty()
+        Traits::ANYONE
     } else {
-        Traits::SHARED
+        Traits::ANYONE | Traits::SHARED
     };
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        make(
+        let result = make(
             || Some(spin(lock)?.with(kind)),
             at,
             || real::pthread_spin_init(lock, shared),
-        )
+        );
+        judged(result, lock, Kind::Spin, "pthread_spin_init", at)
     }
 }
 
@@ -92,26 +102,48 @@ unsafe extern "C" fn barrier_init(
 ) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        make(
+        object::made_again(barrier, Kind::Barrier, at);
+        let result = make(
             || object::at(barrier, Kind::Barrier),
             at,
             || real::pthread_barrier_init(barrier, attributes, count),
-        )
+        );
+        judged(result, barrier, Kind::Barrier, "pthread_barrier_init", at)
     }
+}
+
+/// Destroys an object that nothing but a call makes again.
+fn end_object(object: *mut Opaque, kind: Kind, at: usize, end: impl FnOnce() -> c_int) -> c_int {
+    let known = object::at(object, kind);
+    if let Some(known) = known {
+        let bytes = condition::OTHER_BYTES;
+        keeping_errno(|| hook::ends_for_sleepers(known, bytes, site(at)));
+        condition::has_ended();
+    }
+    destroy(known, at, end)
 }
 
 unsafe extern "C" fn barrier_end(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        destroy(object::at(barrier, Kind::Barrier), at, || {
+        condition::look_at_barrier(barrier, at);
+        let result = end_object(barrier, Kind::Barrier, at, || {
             real::pthread_barrier_destroy(barrier)
-        })
+        });
+        judged(
+            result,
+            barrier,
+            Kind::Barrier,
+            "pthread_barrier_destroy",
+            at,
+        )
     }
 }
 
 unsafe extern "C" fn barrier_wait(barrier: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
+        condition::look_at_barrier(barrier, at);
         match object::at(barrier, Kind::Barrier) {
             Some(object) => waiting(object, false, at, || real::pthread_barrier_wait(barrier)),
             None => real::pthread_barrier_wait(barrier),
@@ -127,20 +159,26 @@ unsafe extern "C" fn sem_init_here(
 ) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        make(
+        if shared == 0 {
+            object::made_again(semaphore, Kind::Semaphore, at);
+        }
+        let result = make(
             || object::at(semaphore, Kind::Semaphore),
             at,
             || real::sem_init(semaphore, shared, value),
-        )
+        );
+        judged_by_errno(result, semaphore, Kind::Semaphore, "sem_init", at)
     }
 }
 
 unsafe extern "C" fn sem_end(semaphore: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
-        destroy(object::at(semaphore, Kind::Semaphore), at, || {
+        condition::look_at_semaphore(semaphore, at);
+        let result = end_object(semaphore, Kind::Semaphore, at, || {
             real::sem_destroy(semaphore)
-        })
+        });
+        judged_by_errno(result, semaphore, Kind::Semaphore, "sem_destroy", at)
     }
 }
 
@@ -158,6 +196,7 @@ unsafe fn sem_wait_by(
         let Some(object) = object::at(semaphore, Kind::Semaphore) else {
             return wait();
         };
+        condition::look_at_semaphore(semaphore, at);
         // It is a cancellation point also where it does not wait.
         pthread_testcancel();
         if keeping_errno(|| real::sem_trywait(semaphore)) == 0 {
@@ -169,7 +208,10 @@ unsafe fn sem_wait_by(
 
 unsafe extern "C-unwind" fn sem_wait_here(semaphore: *mut Opaque, at: usize) -> c_int {
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
-    unsafe { sem_wait_by(semaphore, false, at, || real::sem_wait(semaphore)) }
+    unsafe {
+        let result = sem_wait_by(semaphore, false, at, || real::sem_wait(semaphore));
+        judged_by_errno(result, semaphore, Kind::Semaphore, "sem_wait", at)
+    }
 }
 
 unsafe extern "C-unwind" fn sem_timed_wait(
@@ -180,10 +222,12 @@ unsafe extern "C-unwind" fn sem_timed_wait(
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::sem_timedwait(semaphore, until);
-        if is_refused(libc::CLOCK_REALTIME, until) {
-            return wait();
-        }
-        sem_wait_by(semaphore, true, at, wait)
+        let result = if is_refused(libc::CLOCK_REALTIME, until) {
+            wait()
+        } else {
+            sem_wait_by(semaphore, true, at, wait)
+        };
+        judged_by_errno(result, semaphore, Kind::Semaphore, "sem_timedwait", at)
     }
 }
 
@@ -196,19 +240,101 @@ unsafe extern "C-unwind" fn sem_clock_wait(
     // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::sem_clockwait(semaphore, clock, until);
-        if is_refused(clock, until) {
-            return wait();
+        let result = if is_refused(clock, until) {
+            wait()
+        } else {
+            sem_wait_by(semaphore, true, at, wait)
+        };
+        judged_by_errno(result, semaphore, Kind::Semaphore, "sem_clockwait", at)
+    }
+}
+
+unsafe extern "C" fn sem_try_wait(semaphore: *mut Opaque, at: usize) -> c_int {
+    if start::watches() {
+        condition::look_at_semaphore(semaphore, at);
+    }
+    // SAFETY: the program's own call, here and below.
+    unsafe { real::sem_trywait(semaphore) }
+}
+
+/// May be called by signal handlers.
+unsafe extern "C" fn sem_post_here(semaphore: *mut Opaque, at: usize) -> c_int {
+    if start::watches() {
+        condition::look_at_semaphore(semaphore, at);
+    }
+    // SAFETY: as above.
+    unsafe { real::sem_post(semaphore) }
+}
+
+/// Waits for the end of a thread by `wait`.
+///
+/// # Safety
+/// As for `pthread_join`.
+#[inline(always)]
+unsafe fn join_by(
+    thread: pthread_t,
+    timed: bool,
+    at: usize,
+    wait: impl FnOnce() -> c_int + Copy,
+) -> c_int {
+    // SAFETY: the program vouches for the thread, by its own call; the real one gets the same arguments.
+    unsafe {
+        let result = match object::at(thread as *const u8, Kind::Join) {
+            Some(object) => waiting(object, timed, at, wait),
+            None => wait(),
+        };
+        judged(result, thread as *const u8, Kind::Join, "a join", at);
+        if result == 0 {
+            keeping_errno(|| hook::joined(thread as usize));
         }
-        sem_wait_by(semaphore, true, at, wait)
+        result
     }
 }
 
 unsafe extern "C-unwind" fn join(thread: pthread_t, result: *mut *mut c_void, at: usize) -> c_int {
-    // SAFETY: the program vouches for the object, by its own call; the real one gets the same arguments.
-    unsafe {
-        match object::at(thread as *const u8, Kind::Join) {
-            Some(object) => waiting(object, false, at, || real::pthread_join(thread, result)),
-            None => real::pthread_join(thread, result),
-        }
+    // SAFETY: the program's own call, here and below.
+    unsafe { join_by(thread, false, at, || real::pthread_join(thread, result)) }
+}
+
+unsafe extern "C" fn try_join(thread: pthread_t, result: *mut *mut c_void, _: usize) -> c_int {
+    // SAFETY: as above.
+    let joined = unsafe { real::pthread_tryjoin_np(thread, result) };
+    if joined == 0 {
+        keeping_errno(|| hook::joined(thread as usize));
     }
+    joined
+}
+
+unsafe extern "C-unwind" fn timed_join(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        join_by(thread, true, at, || {
+            real::pthread_timedjoin_np(thread, result, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn clock_join(
+    thread: pthread_t,
+    result: *mut *mut c_void,
+    clock: clockid_t,
+    until: *const timespec,
+    at: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        join_by(thread, true, at, || {
+            real::pthread_clockjoin_np(thread, result, clock, until)
+        })
+    }
+}
+
+unsafe extern "C-unwind" fn c11_join(thread: pthread_t, result: *mut c_int, at: usize) -> c_int {
+    // SAFETY: as above.
+    unsafe { join_by(thread, false, at, || real::thrd_join(thread, result)) }
 }

@@ -12,6 +12,8 @@ pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 latchwork_interpose::real_mutexes! {
     (Mutex, Opaque)
+    "C" fn pthread_cond_signal(cond: *mut Opaque) -> c_int;
+    "C" fn pthread_cond_broadcast(cond: *mut Opaque) -> c_int;
     "C" fn pthread_rwlock_init(rwlock: *mut RwLock, attributes: *const c_void) -> c_int;
     "C" fn pthread_rwlock_destroy(rwlock: *mut RwLock) -> c_int;
     "C" fn pthread_rwlock_rdlock(rwlock: *mut RwLock) -> c_int;
@@ -34,10 +36,15 @@ latchwork_interpose::real_mutexes! {
     "C" fn sem_init(semaphore: *mut Opaque, shared: c_int, value: c_uint) -> c_int;
     "C" fn sem_destroy(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_wait(semaphore: *mut Opaque) -> c_int;
+    "C" fn sem_post(semaphore: *mut Opaque) -> c_int;
     "C" fn sem_trywait(semaphore: *mut Opaque) -> c_int;
     "C-unwind" fn sem_timedwait(semaphore: *mut Opaque, until: *const timespec) -> c_int;
     "C-unwind" fn sem_clockwait(semaphore: *mut Opaque, clock: clockid_t, until: *const timespec) -> c_int;
     "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    "C" fn pthread_tryjoin_np(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    "C-unwind" fn pthread_timedjoin_np(thread: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int;
+    "C-unwind" fn pthread_clockjoin_np(thread: pthread_t, result: *mut *mut c_void, clock: clockid_t, until: *const timespec) -> c_int;
+    "C-unwind" fn thrd_join(thread: pthread_t, result: *mut c_int) -> c_int;
     "C" fn pthread_create(thread: *mut pthread_t, attributes: *const c_void, body: Body, argument: *mut c_void) -> c_int;
     "C" fn thrd_create(thread: *mut pthread_t, body: Body11, argument: *mut c_void) -> c_int;
     "C" fn free(memory: *mut c_void) -> ();

@@ -4,9 +4,9 @@
 use crate::entry::entry;
 use crate::object::{self, RwLock};
 use crate::real;
-use crate::take::{attempt, destroy, is_refused, make, release, take, wait_patiently};
+use crate::take::{attempt, destroy, is_refused, judged, make, release, take, wait_patiently};
 use core::ffi::{c_int, c_void};
-use latchwork::check::hook::Mode;
+use latchwork::check::hook::{Kind, Mode};
 use libc::{clockid_t, timespec};
 
 entry! {
@@ -53,24 +53,26 @@ unsafe fn take_by(
 unsafe extern "C" fn read(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Shared, false, at, || {
+        let result = take_by(rwlock, Mode::Shared, false, at, || {
             let patiently = wait_patiently(|until| {
                 real::pthread_rwlock_clockrdlock(rwlock, libc::CLOCK_MONOTONIC, until)
             });
             patiently.unwrap_or_else(|| real::pthread_rwlock_rdlock(rwlock))
-        })
+        });
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_rdlock", at)
     }
 }
 
 unsafe extern "C" fn write(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        take_by(rwlock, Mode::Exclusive, false, at, || {
+        let result = take_by(rwlock, Mode::Exclusive, false, at, || {
             let patiently = wait_patiently(|until| {
                 real::pthread_rwlock_clockwrlock(rwlock, libc::CLOCK_MONOTONIC, until)
             });
             patiently.unwrap_or_else(|| real::pthread_rwlock_wrlock(rwlock))
-        })
+        });
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_wrlock", at)
     }
 }
 
@@ -78,10 +80,18 @@ unsafe extern "C" fn timed_read(rwlock: *mut RwLock, until: *const timespec, at:
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_rwlock_timedrdlock(rwlock, until);
-        if is_refused(libc::CLOCK_REALTIME, until) {
-            return wait();
-        }
-        take_by(rwlock, Mode::Shared, true, at, wait)
+        let result = if is_refused(libc::CLOCK_REALTIME, until) {
+            wait()
+        } else {
+            take_by(rwlock, Mode::Shared, true, at, wait)
+        };
+        judged(
+            result,
+            rwlock,
+            Kind::RwLock,
+            "pthread_rwlock_timedrdlock",
+            at,
+        )
     }
 }
 
@@ -89,10 +99,18 @@ unsafe extern "C" fn timed_write(rwlock: *mut RwLock, until: *const timespec, at
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_rwlock_timedwrlock(rwlock, until);
-        if is_refused(libc::CLOCK_REALTIME, until) {
-            return wait();
-        }
-        take_by(rwlock, Mode::Exclusive, true, at, wait)
+        let result = if is_refused(libc::CLOCK_REALTIME, until) {
+            wait()
+        } else {
+            take_by(rwlock, Mode::Exclusive, true, at, wait)
+        };
+        judged(
+            result,
+            rwlock,
+            Kind::RwLock,
+            "pthread_rwlock_timedwrlock",
+            at,
+        )
     }
 }
 
@@ -105,10 +123,18 @@ unsafe extern "C" fn clock_read(
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_rwlock_clockrdlock(rwlock, clock, until);
-        if is_refused(clock, until) {
-            return wait();
-        }
-        take_by(rwlock, Mode::Shared, true, at, wait)
+        let result = if is_refused(clock, until) {
+            wait()
+        } else {
+            take_by(rwlock, Mode::Shared, true, at, wait)
+        };
+        judged(
+            result,
+            rwlock,
+            Kind::RwLock,
+            "pthread_rwlock_clockrdlock",
+            at,
+        )
     }
 }
 
@@ -121,60 +147,80 @@ unsafe extern "C" fn clock_write(
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
         let wait = || real::pthread_rwlock_clockwrlock(rwlock, clock, until);
-        if is_refused(clock, until) {
-            return wait();
-        }
-        take_by(rwlock, Mode::Exclusive, true, at, wait)
+        let result = if is_refused(clock, until) {
+            wait()
+        } else {
+            take_by(rwlock, Mode::Exclusive, true, at, wait)
+        };
+        judged(
+            result,
+            rwlock,
+            Kind::RwLock,
+            "pthread_rwlock_clockwrlock",
+            at,
+        )
     }
 }
 
 unsafe extern "C" fn try_read(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(object::rwlock_to_take(rwlock, at), Mode::Shared, at, || {
+        let result = attempt(object::rwlock_to_take(rwlock, at), Mode::Shared, at, || {
             real::pthread_rwlock_tryrdlock(rwlock)
-        })
+        });
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_tryrdlock", at)
     }
 }
 
 unsafe extern "C" fn try_write(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        attempt(
+        let result = attempt(
             object::rwlock_to_take(rwlock, at),
             Mode::Exclusive,
             at,
             || real::pthread_rwlock_trywrlock(rwlock),
-        )
+        );
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_trywrlock", at)
     }
 }
 
 unsafe extern "C" fn unlock(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
+        (*rwlock).look_for_end(at);
         let is_free = || (*rwlock).looks_free();
-        release(object::rwlock(rwlock), at, is_free, || {
+        let result = release(object::rwlock(rwlock), at, is_free, || {
             real::pthread_rwlock_unlock(rwlock)
-        })
+        });
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_unlock", at)
     }
 }
 
 unsafe extern "C" fn init(rwlock: *mut RwLock, attributes: *const c_void, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        make(
+        if (*rwlock).is_marked() {
+            object::made_again(rwlock, Kind::RwLock, at);
+        }
+        let result = make(
             || object::rwlock_to_take(rwlock, at),
             at,
             || real::pthread_rwlock_init(rwlock, attributes),
-        )
+        );
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_init", at)
     }
 }
 
 unsafe extern "C" fn end(rwlock: *mut RwLock, at: usize) -> c_int {
     // SAFETY: the program vouches for the lock, by its own call; the real one gets the same arguments.
     unsafe {
-        destroy(object::rwlock(rwlock), at, || {
-            real::pthread_rwlock_destroy(rwlock)
-        })
+        (*rwlock).look_for_end(at);
+        let lock = object::rwlock(rwlock);
+        let result = destroy(lock, at, || real::pthread_rwlock_destroy(rwlock));
+        if result == 0 && lock.is_some() {
+            (*rwlock).end();
+        }
+        judged(result, rwlock, Kind::RwLock, "pthread_rwlock_destroy", at)
     }
 }

@@ -1,7 +1,7 @@
 //! The beginning: of the process, of its threads, and of the children that it forks.
 #![allow(unsafe_code)]
 
-use crate::{real, sum, task};
+use crate::{condition, real, sum, task};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use latchwork::check::{hook, is_on};
 use latchwork_interpose::errno::keeping_errno;
@@ -11,6 +11,8 @@ use latchwork_interpose::{counts, say};
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// That process, or the child of a fork that has taken its place.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The first one.
+static FIRST: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the calling thread is watched.
 #[inline]
@@ -28,6 +30,11 @@ fn watches_again() -> bool {
     }
     begin();
     hook::knows_this_thread()
+}
+
+/// Whether this is the process that the program began as, and no child of a fork.
+pub(crate) fn is_first() -> bool {
+    FIRST.load(Ordering::Relaxed) == PROCESS.load(Ordering::Relaxed)
 }
 
 fn process() -> u32 {
@@ -64,13 +71,16 @@ extern "C" fn start() {
     keeping_errno(|| {
         real::look_up_all();
         task::prepare();
+        condition::prepare();
         say::prepare();
         counts::prepare();
         sum::prepare();
         if is_on() {
             // SAFETY: a function of this library, which is never unloaded.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            hook::joins_are_told();
             STARTED.store(true, Ordering::Relaxed);
+            FIRST.store(process(), Ordering::Relaxed);
             begin();
         }
     });

@@ -6,7 +6,7 @@
 
 use crate::start;
 use core::ffi::c_int;
-use latchwork::check::hook::{self, How, Lock, Mode, Site, Verdict};
+use latchwork::check::hook::{self, How, Kind, Lock, Mode, Site, Verdict};
 use latchwork::check::refuses;
 use latchwork_interpose::errno::keeping_errno;
 use libc::{clockid_t, timespec};
@@ -14,6 +14,46 @@ use libc::{clockid_t, timespec};
 /// Whether a call has given the lock.
 const fn is_taken(result: c_int) -> bool {
     matches!(result, 0 | libc::EOWNERDEAD)
+}
+
+/// What a call of this name gives. One that fails for how it was made is told of.
+#[inline]
+pub(crate) fn judged<T>(
+    result: c_int,
+    object: *const T,
+    kind: Kind,
+    call: &'static str,
+    at: usize,
+) -> c_int {
+    if matches!(result, libc::EINVAL | libc::EPERM | libc::EDEADLK) {
+        judge(result, Lock::new(object.addr(), kind), call, at);
+    }
+    result
+}
+
+#[cold]
+#[inline(never)]
+fn judge(error: c_int, object: Lock, call: &'static str, at: usize) {
+    if start::watches() {
+        keeping_errno(|| hook::failed(object, call, error, site(at)));
+    }
+}
+
+/// The same of a call that gives -1 and `errno`.
+#[inline]
+pub(crate) fn judged_by_errno<T>(
+    result: c_int,
+    object: *const T,
+    kind: Kind,
+    call: &'static str,
+    at: usize,
+) -> c_int {
+    if result != 0 {
+        // SAFETY: the calling thread's own.
+        let error = unsafe { *libc::__errno_location() };
+        judged(error, object, kind, call, at);
+    }
+    result
 }
 
 pub(crate) fn site(address: usize) -> Site {

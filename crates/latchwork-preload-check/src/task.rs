@@ -23,9 +23,21 @@ entry! {
 /// See [`real::knows_lengths`].
 static KNOWS_LENGTHS: AtomicBool = AtomicBool::new(false);
 
+/// The program has no allocator of its own before this library: what it gives back, it gives back here.
+static SEES_FREES: AtomicBool = AtomicBool::new(false);
+
+/// See [`SEES_FREES`].
+pub(crate) fn sees_frees() -> bool {
+    SEES_FREES.load(Ordering::Relaxed)
+}
+
 /// Before the first thread is watched.
 pub(crate) fn prepare() {
     KNOWS_LENGTHS.store(real::knows_lengths(), Ordering::Relaxed);
+    // SAFETY: a name. What is found first is what the program calls.
+    let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"free".as_ptr()) };
+    let sees = core::ptr::eq(called, free as *const c_void);
+    SEES_FREES.store(sees, Ordering::Relaxed);
 }
 
 /// What a thread needs of its stack beside what the program thinks that it does: the checker, which may have

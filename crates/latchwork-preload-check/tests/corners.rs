@@ -66,6 +66,12 @@ fn the_smallest_stack_is_large_enough() {
     goes_well("small", None);
 }
 
+/// As it is documented.
+#[test]
+fn small_stacks_alone_are_larger_than_was_asked_for() {
+    goes_well("stacks", None);
+}
+
 #[test]
 fn what_a_first_attempt_fails_to_take_and_the_call_then_takes_is_held() {
     let found = findings("ceiling", None, "");

@@ -130,6 +130,8 @@ bitflags::bitflags! {
         const RECURSIVE = 8;
         /// Readers wait while a writer waits.
         const WRITERS_FIRST = 16;
+        /// Any task may release it, not its owner alone: a mutex that does not look who unlocks it, for instance.
+        const ANYONE = 32;
     }
 }
 

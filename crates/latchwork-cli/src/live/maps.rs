@@ -39,10 +39,15 @@ impl Maps {
         Self::parse(&String::from_utf8_lossy(&text))
     }
 
-    fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut maps: Vec<_> = text.lines().filter_map(Mapping::parse).collect();
         maps.sort_by_key(|mapping| mapping.start);
         Self(maps)
+    }
+
+    /// All of them, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Mapping> + Clone {
+        self.0.iter()
     }
 
     /// What lies at an address.

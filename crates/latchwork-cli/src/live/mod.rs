@@ -36,9 +36,13 @@ mod symbols;
 mod thread;
 mod word;
 
+pub(crate) use maps::{Mapping, Maps};
 #[cfg(test)]
 pub(crate) use picture::Waiter;
-pub(crate) use picture::{Key, Kind, Lock, Picture, Place, Report, Role, Spot, State, Task};
+pub(crate) use picture::{
+    Key, Kind, Lock, Module, Picture, Place, Report, Role, Spot, State, Task,
+};
+pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
 
 /// Looks at the whole system, as far as the caller may.

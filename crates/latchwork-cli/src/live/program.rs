@@ -23,7 +23,7 @@ type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
 
 /// What could be learnt of a program; nothing if it is not there any more.
 #[derive(Default)]
-pub(super) struct Program {
+pub(crate) struct Program {
     file: Option<ReadCache<File>>,
     statics: Vec<Symbol>,
     /// Offset in the file, bytes, address.
@@ -52,7 +52,7 @@ type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
 
 impl Program {
     /// The program that a process has mapped.
-    pub(super) fn read(pid: u32, module: &Module) -> Self {
+    pub(crate) fn read(pid: u32, module: &Module) -> Self {
         let mut program = Self {
             file: file_of(pid, module),
             ..Self::default()
@@ -87,25 +87,60 @@ impl Program {
     }
 
     /// The static at an address of the process, and how far behind its beginning.
-    pub(super) fn find_static(&self, module: &Module, address: u64) -> Option<(String, u64)> {
+    pub(crate) fn find_static(&self, module: &Module, address: u64) -> Option<(String, u64)> {
         self.find(&self.statics, self.in_file(module, address)?)
     }
 
     /// The line of code at an address of the process, or at least the function.
     pub(super) fn find_line(&mut self, module: &Module, address: u64) -> Option<String> {
         let wanted = self.in_file(module, address)?;
-        if self.code.is_none() {
-            self.code = self.elf().map(|elf| Code::read(&elf));
-        }
-        let code = self.code.as_ref()?;
+        let code = self.code()?;
         if let Some(lines) = &code.lines
             && let Ok(Some(location)) = lines.find_location(wanted)
             && let (Some(file), Some(line)) = (location.file, location.line)
         {
             return Some(format!("{file}:{line}"));
         }
-        let (name, offset) = self.find(&code.functions, wanted)?;
+        let functions = &self.code.as_ref()?.functions;
+        let (name, offset) = self.find(functions, wanted)?;
         Some(format!("{}:{name}+{offset:#x}", module.file_name()))
+    }
+
+    /// The line of code at an address of the process, and the function, if there is debug information. Of functions that were inlined there, it is the
+    /// innermost one that is none of the system's headers'.
+    pub(crate) fn find_place(&mut self, module: &Module, address: u64) -> Option<String> {
+        let wanted = self.in_file(module, address)?;
+        let code = self.code()?;
+        let mut place = None;
+        if let Some(lines) = &code.lines
+            && let Ok(mut frames) = lines.find_frames(wanted).skip_all_loads()
+        {
+            while let Ok(Some(frame)) = frames.next() {
+                let Some(location) = &frame.location else {
+                    continue;
+                };
+                let (Some(file), Some(line)) = (location.file, location.line) else {
+                    continue;
+                };
+                let function = frame.function.as_ref();
+                let name = function.and_then(|name| name.raw_name().ok());
+                let name = name.map(|name| format!(" ({})", demangled(&name)));
+                let is_the_systems = file.starts_with("/usr/") || file.starts_with("/rustc/");
+                let text = || format!("{file}:{line}{}", name.unwrap_or_default());
+                if !is_the_systems {
+                    return Some(text());
+                }
+                place.get_or_insert_with(text);
+            }
+        }
+        place
+    }
+
+    fn code(&mut self) -> Option<&Code> {
+        if self.code.is_none() {
+            self.code = self.elf().map(|elf| Code::read(&elf));
+        }
+        self.code.as_ref()
     }
 
     /// The name of the symbol that an address is part of, and how far behind its beginning.
@@ -198,7 +233,7 @@ fn symbols(elf: &Elf<'_>, kind: SymbolKind) -> Vec<Symbol> {
 }
 
 /// The name as it stands in the program's text.
-fn demangled(name: &str) -> String {
+pub(crate) fn demangled(name: &str) -> String {
     let mut shown = Shown::default();
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         let _ = write!(shown, "{rust:#}");

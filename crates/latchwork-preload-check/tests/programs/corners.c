@@ -57,6 +57,29 @@ static void *take_both(void *from_the_end) {
     CHECK(pthread_mutex_unlock(first) == 0 && pthread_mutex_unlock(second) == 0);
     return NULL;
 }
+/* What a thread has, beside what it has asked for: see the head of the library. */
+static pthread_barrier_t all;
+static void *look_at_stack(void *expected) {
+    pthread_attr_t attributes;
+    size_t size;
+    CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0 && pthread_attr_getstacksize(&attributes, &size) == 0);
+    CHECK(size == (size_t)expected && pthread_attr_destroy(&attributes) == 0);
+    /* No stack is used again. */
+    pthread_barrier_wait(&all);
+    return NULL;
+}
+static void stacks(void) {
+    size_t sizes[] = {(size_t)PTHREAD_STACK_MIN, 124 << 10, 128 << 10, 1 << 20};
+    pthread_t threads[4];
+    CHECK(pthread_barrier_init(&all, NULL, 4) == 0);
+    for (int i = 0; i < 4; i++) {
+        pthread_attr_t attributes;
+        void *expected = (void *)(sizes[i] + (i < 2 ? 64 << 10 : 0));
+        CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, sizes[i]) == 0);
+        CHECK(pthread_create(&threads[i], &attributes, look_at_stack, expected) == 0 && pthread_attr_destroy(&attributes) == 0);
+    }
+    for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+}
 static void take_in_thread(const pthread_attr_t *attributes, void *from_the_end) {
     pthread_t thread;
     CHECK(pthread_create(&thread, attributes, take_both, from_the_end) == 0 && pthread_join(thread, NULL) == 0);
@@ -184,7 +207,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
-        {"times", times}, {"small", small}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told}, {"ceiling", ceiling},
+        {"times", times}, {"small", small}, {"stacks", stacks}, {"closed", closed}, {"replaced", replaced}, {"left", left}, {"none_left", none_left}, {"unread", unread}, {"told_of_order", told_of_order}, {"limited", limited}, {"nothing", nothing}, {"unloaded", unloaded}, {"forked", forked}, {"told", told}, {"ceiling", ceiling},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

@@ -11,9 +11,9 @@
 
 use super::finding::{Confidence, Finding};
 use super::layout::{
-    BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOTES, NOTES_AT, Note,
-    PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS, TEXTS_AT,
-    Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
+    ASSUMED, BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOTES, NOTES_AT,
+    Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
+    TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::mutex::{RawLock, WaitWake};
@@ -330,11 +330,12 @@ impl Board {
         report.number.swap(0, Ordering::Relaxed);
         // A reader that finds part of what follows finds the 0, too.
         fence_after_update();
-        let follows = match finding.confidence {
+        let sure = match finding.confidence {
             Confidence::Seen => 0,
             Confidence::Follows => FOLLOWS,
+            Confidence::Assumed => ASSUMED,
         };
-        let rule = finding.rule as u32 | follows;
+        let rule = finding.rule as u32 | sure;
         report.rule.store(rule, Ordering::Relaxed);
         report.id.store(finding.id, Ordering::Relaxed);
         report.told_at.store(clock::monotonic(), Ordering::Relaxed);

@@ -208,5 +208,6 @@ pub(super) fn look(own: &Own) {
             holds: needed.and_then(|(lock, _)| last.0[link.task].held(lock)),
         })
     });
-    found::circle(tasks, circle.ends());
+    let tasks: Vec<_> = tasks.collect();
+    found::far_circle(tasks.into_iter(), circle.ends());
 }

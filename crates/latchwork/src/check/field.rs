@@ -13,6 +13,7 @@ use crate::atomic::Ordering;
 use crate::hook::record::unpack;
 use crate::hook::{HeldLock, Kind, Lock, Mode, TaskRecord};
 use crate::region;
+use crate::sys::thread;
 use crate::task::Me;
 
 /// A task, and where its record stands.
@@ -79,6 +80,15 @@ impl Here {
         Some(Self {
             board: board::board()?,
             process: own.identity().0,
+            wanted: None,
+        })
+    }
+
+    /// For who is no task, or not any more.
+    pub(super) fn without_me() -> Option<Self> {
+        Some(Self {
+            board: board::board()?,
+            process: thread::process_id(),
             wanted: None,
         })
     }

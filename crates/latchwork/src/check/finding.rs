@@ -53,6 +53,8 @@ pub struct TaskText {
     pub holds: Option<Use>,
     /// What it waits for, or asked for.
     pub wants: Option<Use>,
+    /// What it does something else with that a rule forbids: it releases it, say.
+    pub uses: Option<Use>,
     /// What it is doing, if it is the holder of what others wait for: `runs`, `sleeps in futex`, …
     pub does: Text<48>,
 }
@@ -79,6 +81,8 @@ pub enum Confidence {
     Seen,
     /// It follows from what was seen, in another order of events.
     Follows,
+    /// It was seen, and lasts unless a task releases what another one holds, which locks of this kind allow.
+    Assumed,
 }
 
 /// Something that a rule forbids.
@@ -120,7 +124,10 @@ impl Finding {
 
 pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
     match (rule, confidence) {
-        (Rule::NoDeadlock, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (Rule::NoLongHold, _) => "LONG HOLD",
+        (Rule::NotifiesWithMutex, _) => "HINT",
+        (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (_, Confidence::Assumed) | (Rule::NoLoneWait, Confidence::Follows) => "DEADLOCK",
         _ => rule.severity().verdict(),
     }
 }

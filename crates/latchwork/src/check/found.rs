@@ -4,6 +4,7 @@ use super::circle::{Circle, Link};
 use super::few::Text;
 use super::field::{Here, Who};
 use super::finding::{Confidence, Finding, TASKS, TaskText, Use};
+use super::lasting::lasts;
 use super::order;
 use super::own::{Mine, Own};
 use super::rule::Rule;
@@ -12,7 +13,7 @@ use super::waits::Rank;
 use super::words;
 use crate::atomic::{Ordering, fence};
 use crate::hook::record::unpack;
-use crate::hook::{Held, Lock, Mode, Site};
+use crate::hook::{Held, Lock, Mode, Site, Traits};
 use core::fmt::{self, Write};
 
 /// A task by name and number.
@@ -74,8 +75,10 @@ pub(super) fn misuse(
     other: Option<Who<'_>>,
     what: fmt::Arguments<'_>,
 ) {
+    own.broken.set(lock.address);
     report(rule, Confidence::Seen, |finding| {
         let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
         if let Some((_, mine)) = own.find(lock.address) {
             me.holds = Some(use_of_mine(own, &mine));
         }
@@ -90,8 +93,59 @@ pub(super) fn misuse(
     });
 }
 
+/// A call of the calling task has failed for how it was made.
+pub(super) fn failed_call(own: &Own, lock: Lock, call: &str, error: &str, site: Site) {
+    report(Rule::NoFailedCall, Confidence::Seen, |finding| {
+        let mut me = me_at(own, lock, Mode::Exclusive, site);
+        me.uses = me.wants.take();
+        if let Some((_, mine)) = own.find(lock.address) {
+            me.holds = Some(use_of_mine(own, &mine));
+        }
+        summarise(finding, &me, format_args!("gets {error} from {call} for"));
+        finding.tasks.push(me);
+    });
+}
+
+/// The calling task releases what it has held for too long.
+pub(super) fn long_hold(own: &Own, mine: &Mine, site: Site, nanoseconds: u64) {
+    report(Rule::NoLongHold, Confidence::Seen, |finding| {
+        let (lock, mode) = mine.lock();
+        let mut me = me_at(own, lock, mode, site);
+        me.uses = me.wants.take();
+        let mut held = use_of_mine(own, mine);
+        held.nanoseconds = nanoseconds;
+        me.holds = Some(held);
+        let milliseconds = nanoseconds / 1_000_000;
+        summarise(finding, &me, format_args!("has held for {milliseconds} ms"));
+        finding.tasks.push(me);
+    });
+}
+
+/// A task has ended, or its process does, with a lock held that it took at `taken`; `at` is where it ends, if that is
+/// known.
+pub(super) fn ends_holding(
+    mut who: TaskText,
+    lock: Lock,
+    mode: Mode,
+    taken: Site,
+    at: Site,
+    what: &str,
+) {
+    report(Rule::NoExitHolding, Confidence::Seen, |finding| {
+        who.holds = Some(words::use_of(who.process, lock, mode, taken, 0));
+        who.wants = None;
+        summarise(finding, &who, format_args!("{what}"));
+        if at != Site::UNKNOWN {
+            let place = words::place(who.process, at);
+            finding.note = Text::new(format_args!("it ends {place}"));
+        }
+        finding.tasks.push(who);
+    });
+}
+
 fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
-    let lock = me.wants.as_ref().or(me.holds.as_ref());
+    let lock = me.wants.as_ref().or(me.uses.as_ref());
+    let lock = lock.or(me.holds.as_ref());
     let _ = write!(finding.summary, "{} {what}", WhoIs(me));
     if let Some(of) = lock {
         let _ = write!(
@@ -106,7 +160,9 @@ fn summarise(finding: &mut Finding, me: &TaskText, what: fmt::Arguments<'_>) {
 
 /// The calling task wants a lock that it holds.
 pub(super) fn recursion(own: &Own, lock: Lock, mode: Mode, timed: bool, mine: &Mine, site: Site) {
-    report(Rule::NoRecursion, seen_unless(timed), |finding| {
+    own.broken.set(lock.address);
+    let holds = || Here::new(own).is_some_and(|here| lasts(&here, core::iter::once(lock)));
+    report(Rule::NoRecursion, sure(timed, holds), |finding| {
         let mut me = me_at(own, lock, mode, site);
         me.holds = Some(use_of_mine(own, mine));
         let how = match (mine.lock().1, mode) {
@@ -153,11 +209,14 @@ fn add_others_of_mine(own: &Own, but: Lock, finding: &mut Finding) {
     }
 }
 
-const fn seen_unless(timed: bool) -> Confidence {
-    if timed {
+/// How sure it is that tasks wait for each other. `ends`: at a deadline.
+fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
+    if ends {
         Confidence::Follows
-    } else {
+    } else if lasts() {
         Confidence::Seen
+    } else {
+        Confidence::Assumed
     }
 }
 
@@ -185,13 +244,23 @@ pub(super) fn deadlock(field: &Here, circle: &Circle<Who<'_>>) {
     }
     fence(Ordering::Acquire);
     if circle.all_wait(&field) {
-        self::circle(members.into_iter().flatten(), circle.ends());
+        let members = members.iter().flatten().copied();
+        let locks = members.clone().filter_map(|member| member.holds);
+        let lasts = || lasts(field, locks.map(|held| held.lock));
+        self::circle(members, circle.ends(), sure(circle.ends(), lasts));
     }
 }
 
+/// The same of tasks of other processes, too, any of which may release what all may.
+pub(super) fn far_circle<'f>(members: impl Iterator<Item = Member<'f>> + Clone, ends: bool) {
+    let mut locks = members.clone().filter_map(|member| member.holds);
+    let lasts = || !locks.any(|held| held.lock.traits.contains(Traits::ANYONE));
+    circle(members, ends, sure(ends, lasts));
+}
+
 /// The same of those that are known as they were. `ends`: at a deadline.
-pub(super) fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool) {
-    report(Rule::NoDeadlock, seen_unless(ends), |finding| {
+fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confidence) {
+    report(Rule::NoDeadlock, sure, |finding| {
         for Member { who, wants, holds } in members {
             let told = |held: Held| words::use_of_held(who.process, &held);
             let task = TaskText {
@@ -249,6 +318,7 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
                 recorded: 0,
                 holds: Some(of(load(&edge.held), held_what, load(&edge.held_at))),
                 wants: Some(of(load(&edge.wanted), wanted_what, load(&edge.wanted_at))),
+                uses: None,
                 does: Text::EMPTY,
             };
             if !finding.tasks.push(task) {
@@ -377,6 +447,7 @@ impl Blocker {
             recorded: 0,
             holds: Some(words::use_of(self.process, lock, mode, site, since)),
             wants: None,
+            uses: None,
             does: words::doing(self.process, self.thread),
         }
     }

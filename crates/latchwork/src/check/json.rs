@@ -8,7 +8,7 @@ use crate::hook::Mode;
 use core::fmt::{self, Write};
 
 /// The schema's name, which changes when a field does.
-pub const SCHEMA: &str = "latchwork-finding-3";
+pub const SCHEMA: &str = "latchwork-finding-4";
 
 /// A finding, to be written as JSON.
 #[derive(Debug)]
@@ -23,6 +23,7 @@ impl fmt::Display for Json<'_> {
         let confidence = match finding.confidence {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows",
+            Confidence::Assumed => "assumed",
         };
         field(to, "confidence", confidence)?;
         write!(to, ",\"id\":\"{:016x}\"", finding.id)?;
@@ -66,7 +67,11 @@ fn task(to: &mut impl Write, task: &TaskText) -> fmt::Result {
     )?;
     field(to, "name", &task.name)?;
     field(to, "does", &task.does)?;
-    for (name, of) in [("holds", &task.holds), ("wants", &task.wants)] {
+    for (name, of) in [
+        ("holds", &task.holds),
+        ("wants", &task.wants),
+        ("uses", &task.uses),
+    ] {
         write!(to, ",\"{name}\":")?;
         match of {
             Some(of) => one_use(to, of)?,

@@ -2,9 +2,11 @@
 
 use super::board::{self, Board};
 use super::few::Text;
-use super::layout::{Entry, GONE, MADE, REMADE};
+use super::found;
+use super::layout::{ENDED, Entry, GONE, MADE, REMADE};
 use super::order;
 use super::own::Own;
+use super::place::NoLock;
 use super::tag::Tag;
 use crate::atomic::{AtomicU64, Ordering};
 use crate::hook::record::pack;
@@ -21,8 +23,20 @@ pub(super) fn know(own: &Own, lock: Lock, site: Site) -> Option<&'static Entry> 
     match board.lock(lock.address) {
         // Relaxed: changed with all else.
         Some(entry) if entry.what.load(Ordering::Relaxed) & GONE == 0 => Some(entry),
-        _ => enter(board, lock, None, site, 0),
+        entry => {
+            if entry.is_some_and(|entry| was_ended(entry, lock.kind)) {
+                let (rule, what) = NoLock::Ended.breach();
+                found::misuse(own, rule, lock, site, None, format_args!("{what}"));
+            }
+            enter(board, lock, None, site, 0)
+        }
     }
+}
+
+/// Whether an object was ended, of a kind that nothing but a call makes again.
+fn was_ended(entry: &Entry, kind: Kind) -> bool {
+    matches!(kind, Kind::Spin | Kind::Barrier | Kind::Semaphore)
+        && entry.what.load(Ordering::Relaxed) & ENDED != 0
 }
 
 /// A lock was made by the interface.
@@ -145,6 +159,17 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     entry.what.store(what, Ordering::Relaxed);
 }
 
+/// A lock was ended by its interface.
+pub(super) fn ended(entry: &Entry) {
+    entry.what.fetch_or(ENDED, Ordering::Relaxed);
+    gone(entry);
+}
+
+/// The memory of a lock that was ended is no lock's any more; false if it was not ended.
+pub(super) fn forget_end(entry: &Entry) -> bool {
+    entry.what.fetch_and(!ENDED, Ordering::Relaxed) & ENDED != 0
+}
+
 /// A lock is no more.
 pub(super) fn gone(entry: &Entry) {
     entry.what.fetch_or(GONE, Ordering::Relaxed);
@@ -227,7 +252,7 @@ pub(super) fn in_range(range: Range<usize>) -> impl Iterator<Item = &'static Ent
         let address = entry.address.load(Ordering::Relaxed) as usize;
         range.contains(&address)
     });
-    let is_there = |entry: &&Entry| entry.what.load(Ordering::Relaxed) & GONE == 0;
+    let is_there = |entry: &&Entry| entry.what.load(Ordering::Relaxed) & (GONE | ENDED) != GONE;
     near.chain(far).filter(is_there)
 }
 

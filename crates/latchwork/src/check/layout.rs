@@ -167,7 +167,7 @@ pub struct Report {
     /// Which one it is, from 1 on; 0 if there is none, or while it is being written. Read twice around the rest it
     /// says that this belongs together.
     pub number: AtomicU32,
-    /// The rule's number, and [`FOLLOWS`].
+    /// The rule's number, and [`FOLLOWS`] or [`ASSUMED`].
     pub rule: AtomicU32,
     /// The finding's own.
     pub id: AtomicU64,
@@ -181,6 +181,8 @@ pub struct Report {
 
 /// In [`Report::rule`]: the finding follows from what was seen, in another order of events.
 pub const FOLLOWS: u32 = 1 << 8;
+/// In [`Report::rule`]: it lasts unless a task releases what another one holds.
+pub const ASSUMED: u32 = 1 << 10;
 
 /// In [`Entry::what`]: it was destroyed, or its memory given back.
 pub const GONE: u32 = 1 << 24;
@@ -188,6 +190,8 @@ pub const GONE: u32 = 1 << 24;
 pub const MADE: u32 = 1 << 25;
 /// It was made where another one was, and nobody told: in the order of locks it stands for itself.
 pub const REMADE: u32 = 1 << 26;
+/// With [`GONE`]: it was ended by its interface, and its memory was not given back since.
+pub const ENDED: u32 = 1 << 27;
 
 const _: () = assert!(size_of::<Entry>() == 64 && size_of::<Text>() == 128);
 const _: () = assert!(size_of::<Report>() == 8192 && REPORTS_AT.is_multiple_of(64));

@@ -11,7 +11,8 @@
 //! What is found goes to standard error, and to where [`set_reporter`] and the variable `LATCHWORK_CHECK` say;
 //! the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first finding aborts);
 //! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `order=PATH` (for `latchwork order`);
-//! `long=MS` (10,000); `inversion=MS` (1); `refuse` (interposed calls that would close a circle fail).
+//! `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0: none); `hints`; `exit` (what is held as the process ends is
+//! reported, too); `refuse` (interposed calls that would close a circle fail).
 //!
 //! ```
 //! use latchwork::check::{self, Checked, Finding, Rule};
@@ -43,6 +44,11 @@
 //! | `no-lone-wait` | – | – | in an anonymous region, by a process without other threads and children |
 //! | `no-deadlock`, `one-order` | yes | yes | – (anybody may release) |
 //! | `no-inversion`, `no-long-wait` | yes | when the wait ends | – |
+//! | `no-long-hold` | with `long-hold=MS`, at the release | the same | – |
+//! | `initialised-once`, `no-failed-call`, `notifies-with-mutex` | what interposers tell of foreign objects | – | the same |
+//!
+//! How sure a finding is, its [`Confidence`] says. A deadlock of locks that any task may release (foreign ones of most
+//! kinds) is [assumed](Confidence::Assumed) to last, unless no thread is left that could do so.
 //!
 //! Events have no rule: they may be sent to oneself, by a signal handler. Circles go through all processes of a region
 //! before the sleep; through others, by locks in memory that they share otherwise, when the wait has lasted for 0.1 s
@@ -64,22 +70,26 @@
 //! | holders | `beside.rs` | who holds a lock, in the lock's own memory |
 //! | locks | `known.rs`, `tag.rs`, `place.rs` | names, classes; what a checked lock says of itself; places in other languages |
 //! | locks made again | `anew.rs` | foreign ones, of which nobody tells |
+//! | misuse of foreign objects | `abuse.rs` | failing calls, a second initialisation, an end with waiters |
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
+//! | whether they last | `lasting.rs` | or another task may release what keeps them |
 //! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and circles of them |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
-//! | ends of threads | `end.rs` | what is held when all destructors have run |
+//! | ends of threads | `end.rs`, `ended.rs` | what is held when all destructors have run; and whether the process goes on |
 //! | findings | `rule.rs`, `finding.rs`, `found.rs`, `words.rs`, `foreign.rs` | one value for each |
 //! | reports | `text.rs`, `json.rs`, `sink.rs`, `kept.rs`, `settings.rs` | for people and programs; suppressions |
 #![allow(unsafe_code)]
 
+mod abuse;
 mod anew;
 mod beside;
 mod board;
 mod checked;
 pub(crate) mod circle;
 mod end;
+mod ended;
 mod far;
 mod few;
 mod field;
@@ -90,6 +100,7 @@ mod json;
 mod kept;
 mod kinds;
 mod known;
+mod lasting;
 pub mod layout;
 mod lone;
 mod order;
@@ -122,7 +133,8 @@ pub(crate) use robust::told;
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{
-    is_on, refuses, set_fatal, set_inversion, set_long_wait, set_on, set_text, suppress,
+    is_on, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on, set_text,
+    suppress,
 };
 #[doc(hidden)]
 pub use sink::forget_reported;
@@ -169,7 +181,11 @@ pub fn begin() {
 /// [`wants`](hook::wants), wait, then [`taken`](hook::taken) or [`gave_up`](hook::gave_up). Before the
 /// release [`releasing`](hook::releasing).
 pub mod hook {
+    pub use super::abuse::{
+        ends_for_sleepers, failed, has_ended, is_unknown, made_again, notifies_without_mutex,
+    };
     pub use super::anew::unmarked;
+    pub use super::ended::{joined, joins_are_told};
     #[doc(hidden)]
     pub use super::known::may_be_in;
     pub use super::place::{NoLock, source_line, uses_no_lock};

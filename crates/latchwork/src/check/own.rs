@@ -58,6 +58,11 @@ impl Mine {
         unpack(self.address as u64, self.what)
     }
 
+    /// Whether it was held when the process was forked, and the parent's thread holds its own still.
+    pub(super) fn is_from_before_fork(&self) -> bool {
+        self.what & FORKED != 0
+    }
+
     /// Whether it is held as one of several readers.
     #[inline]
     pub(super) fn reads(&self) -> bool {
@@ -87,6 +92,8 @@ pub(super) struct Own {
     busy: Cell<bool>,
     /// Locks that found no room in `held`.
     pub(super) unseen: Cell<u32>,
+    /// The object of the latest rule of use that the thread has broken.
+    pub(super) broken: Cell<usize>,
     /// How often the thread was seen to end, with something held.
     pub(super) ends: Cell<u32>,
     pub(super) held: [Cell<Mine>; MOST],

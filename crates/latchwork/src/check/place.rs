@@ -33,6 +33,8 @@ pub enum NoLock {
     Zeroed,
     /// A lock that was destroyed.
     Ended,
+    /// Memory in which nothing was ever made.
+    Unmade,
     /// Anything.
     Overwritten,
 }
@@ -48,6 +50,10 @@ impl NoLock {
             Self::Zeroed => (
                 Rule::InitialisedByInterface,
                 "uses zeroed memory, not initialised by the interface, as",
+            ),
+            Self::Unmade => (
+                Rule::InitialisedByInterface,
+                "uses, without its initialisation,",
             ),
             Self::Ended => (Rule::InitialisedByInterface, "uses, after its end,"),
             Self::Overwritten => (Rule::InitialisedByInterface, "uses overwritten memory as"),

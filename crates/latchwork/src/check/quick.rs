@@ -16,7 +16,7 @@
 use super::beside::Holder;
 use super::layout::GONE;
 use super::own::{Mine, Own};
-use super::{order, totals};
+use super::{order, settings, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
@@ -127,7 +127,10 @@ fn release(lock: Lock, site: Site) -> Option<Since> {
     }
     let entry = mine.entry?;
     let is_alone = !mine.reads();
-    if !own.knows_site(site) || is_alone && !Holder::of(lock, entry).is(&own) {
+    if settings::long_hold() > 0
+        || !own.knows_site(site)
+        || is_alone && !Holder::of(lock, entry).is(&own)
+    {
         return None;
     }
     own.pop(place);

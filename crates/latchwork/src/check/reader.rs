@@ -3,7 +3,7 @@
 use super::finding::{Confidence, verdict};
 use super::foreign::{find_lock, find_text, open, read};
 use super::layout::{
-    FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
+    ASSUMED, FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
 };
 use super::rule::Rule;
 use crate::atomic::{AtomicU32, Ordering};
@@ -157,10 +157,11 @@ impl BoardReader {
         (number != 0 && number == again).then_some(())?;
         Some(BoardReport {
             number,
-            rule: *Rule::ALL.get((rule & !FOLLOWS) as usize)?,
-            confidence: match rule & FOLLOWS {
+            rule: *Rule::ALL.get((rule & !(FOLLOWS | ASSUMED)) as usize)?,
+            confidence: match rule & (FOLLOWS | ASSUMED) {
                 0 => Confidence::Seen,
-                _ => Confidence::Follows,
+                FOLLOWS => Confidence::Follows,
+                _ => Confidence::Assumed,
             },
             id: report.id.load(Ordering::Relaxed),
             told_at: report.told_at.load(Ordering::Relaxed),

@@ -44,6 +44,14 @@ pub enum Rule {
     NoInversion,
     /// No wait lasts too long.
     NoLongWait,
+    /// No lock is held for too long.
+    NoLongHold,
+    /// It is initialised once, until it is destroyed.
+    InitialisedOnce,
+    /// No call fails for how it is made.
+    NoFailedCall,
+    /// Who notifies a condition holds the mutex that its waiters use: a hint.
+    NotifiesWithMutex,
 }
 
 /// What kind of finding it is.
@@ -64,7 +72,7 @@ pub enum Severity {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::OneHolder,
         Self::OwnerUnlocks,
         Self::NoDoubleUnlock,
@@ -83,6 +91,10 @@ impl Rule {
         Self::OneOrder,
         Self::NoInversion,
         Self::NoLongWait,
+        Self::NoLongHold,
+        Self::InitialisedOnce,
+        Self::NoFailedCall,
+        Self::NotifiesWithMutex,
     ];
 
     /// Its name, in reports and suppression files.
@@ -107,6 +119,10 @@ impl Rule {
             Self::OneOrder => "one-order",
             Self::NoInversion => "no-inversion",
             Self::NoLongWait => "no-long-wait",
+            Self::NoLongHold => "no-long-hold",
+            Self::InitialisedOnce => "initialised-once",
+            Self::NoFailedCall => "no-failed-call",
+            Self::NotifiesWithMutex => "notifies-with-mutex",
         }
     }
 
@@ -142,6 +158,14 @@ impl Rule {
                 "a task should not wait for one of lower priority that does not run at its own"
             }
             Self::NoLongWait => "a wait should not last that long",
+            Self::NoLongHold => "a lock should not be held for that long",
+            Self::InitialisedOnce => {
+                "an object must not be initialised again before it is destroyed"
+            }
+            Self::NoFailedCall => "a call should not fail for how it is made",
+            Self::NotifiesWithMutex => {
+                "a condition should be notified by a task that holds the mutex of its waiters"
+            }
         }
     }
 
@@ -152,7 +176,7 @@ impl Rule {
             Self::NoDeadlock | Self::NoRecursion | Self::NoLoneWait => Severity::Deadlock,
             Self::OneOrder => Severity::Potential,
             Self::NoInversion => Severity::Inversion,
-            Self::NoLongWait => Severity::LongWait,
+            Self::NoLongWait | Self::NoLongHold => Severity::LongWait,
             _ => Severity::Misuse,
         }
     }

@@ -11,13 +11,18 @@
 //! | `json=PATH` | findings are appended to a file, one JSON object a line |
 //! | `suppress=PATH` | a file of suppression lines, as reports end with |
 //! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
+//! | `exit` | what is held as the process ends is reported, too |
 //! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
+//! | `long-hold=MS` | a lock that was held longer is reported when it is released, to a tick of the kernel's clock; default 0: none is |
+//! | `hints` | what is allowed and may yet be a fault is reported, too: `notifies-with-mutex` |
 //! | `inversion=MS` | for how long a task may wait for one of lower priority; default 1 |
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, look};
+use core::ffi::CStr;
 use core::ptr;
 use core::time::Duration;
 
@@ -27,12 +32,15 @@ pub(super) const OFF: u32 = 1;
 pub(super) const FATAL: u32 = 2;
 pub(super) const REFUSE: u32 = 4;
 pub(super) const QUIET: u32 = 8;
+pub(super) const EXIT: u32 = 16;
+pub(super) const HINTS: u32 = 32;
 
 /// The variable was read.
 const READ: u32 = 1 << 31;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
+static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
 static JSON: Kept = Kept::new();
 /// Suppressed IDs, in an arena, as many as fit.
@@ -41,6 +49,8 @@ static SUPPRESSIONS: AtomicU32 = AtomicU32::new(0);
 const MOST_SUPPRESSIONS: usize = 4096;
 
 static JSON_PATH: Path = Path::none();
+static HELPER_PATH: Path = Path::none();
+static HELPER: Helper = Helper::new();
 static ORDER: Path = Path::none();
 
 /// A path that was given, in an arena; a relative one behind where the program began.
@@ -81,6 +91,17 @@ impl Path {
         true
     }
 
+    /// With the zero behind it.
+    fn as_c_str(&self) -> Option<&'static CStr> {
+        let memory = self.text.load(Ordering::Acquire);
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: as below; what is not written of the arena is zero.
+        let room = unsafe { core::slice::from_raw_parts(memory, Self::BYTES) };
+        CStr::from_bytes_until_nul(room).ok()
+    }
+
     fn get(&self) -> Option<&'static str> {
         let memory = self.text.load(Ordering::Acquire);
         if memory.is_null() {
@@ -105,6 +126,16 @@ pub(super) fn read() {
         look::with_variable(c"LATCHWORK_CHECK", |list| {
             list.split(',').map(str::trim).for_each(apply);
         });
+        if !has(OFF) {
+            super::sink::prepare();
+            look::with_variable(c"LATCHWORK_HELPER", |path| HELPER_PATH.keep(path));
+            if let Some(path) = HELPER_PATH.as_c_str() {
+                HELPER.choose(path);
+            }
+        }
+        if has(EXIT) {
+            crate::sys::process::at_exit(super::ended::process_ends);
+        }
         if !has(OFF) && (has(FATAL) || !has(QUIET)) {
             super::sink::keep_errors();
         }
@@ -127,6 +158,8 @@ fn apply(word: &str) {
         "fatal" => set(FATAL, true),
         "refuse" => set(REFUSE, true),
         "quiet" => set(QUIET, true),
+        "exit" => set(EXIT, true),
+        "hints" => set(HINTS, true),
         "json" => {
             if !JSON_PATH.keep(value) || open_json().is_none() {
                 super::sink::complain(format_args!(
@@ -137,6 +170,7 @@ fn apply(word: &str) {
         "suppress" => suppress_file(value),
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
+        "long-hold" => set_milliseconds(&LONG_HOLD, value),
         "inversion" => set_milliseconds(&INVERSION, value),
         _ => super::sink::complain(format_args!("LATCHWORK_CHECK: unknown word {word:?}")),
     }
@@ -254,9 +288,24 @@ pub(super) fn json() -> Option<u32> {
     descriptor
 }
 
+/// Has the helper write a report to a descriptor, in words that this process has no means to find; whether it has.
+pub(super) fn convey(report: &[u8], json: bool, to: u32) -> bool {
+    let arguments = [c"symbolise", c"--json"];
+    let arguments = &arguments[..1 + usize::from(json)];
+    HELPER_PATH
+        .as_c_str()
+        .is_some_and(|path| helper::convey(&HELPER, path, arguments, report, to))
+}
+
 /// Nanoseconds after which a wait is long; 0: none is.
 pub(super) fn long_wait() -> u64 {
     LONG_WAIT.load(Ordering::Relaxed)
+}
+
+/// Nanoseconds after which a hold is long; 0: none is.
+#[inline]
+pub(super) fn long_hold() -> u64 {
+    LONG_HOLD.load(Ordering::Relaxed)
 }
 
 /// Nanoseconds for which a task may wait for one of lower priority.
@@ -300,6 +349,12 @@ pub fn set_text(text: bool) {
 pub fn set_long_wait(limit: Duration) {
     read();
     LONG_WAIT.store(nanoseconds(limit), Ordering::Relaxed);
+}
+
+/// After how long a hold is reported, when the lock is released; none is if that is zero, as by default.
+pub fn set_long_hold(limit: Duration) {
+    read();
+    LONG_HOLD.store(nanoseconds(limit), Ordering::Relaxed);
 }
 
 /// For how long a task may wait for one of lower priority that does not run at the waiter's. By default 1 ms.

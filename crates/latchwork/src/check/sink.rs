@@ -20,8 +20,38 @@ const TEXT: usize = 32 << 10;
 
 static REPORTER: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The findings that were reported, by ID: each is reported once.
-static REPORTED: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+/// The findings that were reported, by ID: each is reported once. In memory that the process shares with all that it
+/// forks; its own if there is none.
+static REPORTED: AtomicPtr<Reported> = AtomicPtr::new(core::ptr::null_mut());
+
+type Reported = [AtomicU64; 1024];
+
+static WITHOUT_MEMORY: Reported = [const { AtomicU64::new(0) }; 1024];
+
+/// Has findings be reported once by this process and all that it forks from now on.
+pub(super) fn prepare() {
+    let none = core::ptr::null_mut();
+    // Relaxed: nothing but this is looked at before there is one.
+    if !REPORTED.load(Ordering::Relaxed).is_null() {
+        return;
+    }
+    if let Ok(memory) = memory::shared_arena(size_of::<Reported>()) {
+        let table = memory.cast().as_ptr();
+        // Release: pairs with the Acquire in `reported`.
+        let first = REPORTED.compare_exchange(none, table, Ordering::Release, Ordering::Relaxed);
+        if first.is_err() {
+            // SAFETY: nobody knows it.
+            unsafe { memory::leave_arena(memory, size_of::<Reported>()) };
+        }
+    }
+}
+
+fn reported() -> &'static Reported {
+    // Acquire: pairs with `prepare`.
+    let table = REPORTED.load(Ordering::Acquire);
+    // SAFETY: null, or zeroed memory of that size, which stays.
+    unsafe { table.as_ref() }.unwrap_or(&WITHOUT_MEMORY)
+}
 
 /// Has `reporter` called with each finding that is not suppressed, before it is written anywhere; `None` ends
 /// that.
@@ -37,7 +67,7 @@ pub fn set_reporter(reporter: Option<fn(&Finding)>) {
 /// Reports each finding anew, should it come again: for tests.
 #[doc(hidden)]
 pub fn forget_reported() {
-    for place in &REPORTED {
+    for place in reported() {
         // Relaxed: tests take their turns.
         place.store(0, Ordering::Relaxed);
     }
@@ -74,8 +104,9 @@ pub(super) fn report(rule: Rule, confidence: Confidence, fill: impl FnOnce(&mut 
 }
 
 fn is_new(id: u64) -> bool {
-    for step in 0..REPORTED.len() as u64 {
-        let place = &REPORTED[(id.wrapping_add(step) % REPORTED.len() as u64) as usize];
+    let all = reported();
+    for step in 0..all.len() as u64 {
+        let place = &all[(id.wrapping_add(step) % all.len() as u64) as usize];
         // Relaxed: an ID stands for itself.
         match place.compare_exchange(0, id, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => return true,
@@ -106,7 +137,7 @@ fn deliver(finding: &Finding, text: &mut [u8]) {
     }
     let fatal = settings::has(settings::FATAL);
     if fatal || !settings::has(settings::QUIET) {
-        write_errors(text, format_args!("{finding}"));
+        write_report(text, finding);
     }
     if fatal {
         let (verdict, rule) = (finding.verdict(), finding.rule);
@@ -156,6 +187,9 @@ fn write_json(descriptor: u32, room: &mut [u8], finding: &Finding) {
         ""
     };
     let line = render(room, format_args!("{end}{}\n", Json(finding))).as_bytes();
+    if settings::convey(line, true, descriptor) {
+        return IS_CUT.store(false, Ordering::Relaxed);
+    }
     let written = look::write(descriptor, line);
     let is_whole = written == line.len();
     if written > 0 {
@@ -178,11 +212,25 @@ pub(super) fn keep_errors() {
     }
 }
 
-fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+/// Where text goes.
+fn errors() -> Option<u32> {
     keep_errors();
     // The program may have closed the duplicate, and left its own.
     let own = || Some(STANDARD_ERROR).filter(|number| ERRORS.is_at(*number));
-    if let Some(descriptor) = ERRORS.get().or_else(own) {
+    ERRORS.get().or_else(own)
+}
+
+fn write_report(room: &mut [u8], finding: &Finding) {
+    if let Some(descriptor) = errors() {
+        let text = render(room, format_args!("{finding}")).as_bytes();
+        if !settings::convey(text, false, descriptor) {
+            look::write(descriptor, text);
+        }
+    }
+}
+
+fn write_errors(room: &mut [u8], text: fmt::Arguments<'_>) {
+    if let Some(descriptor) = errors() {
         write(descriptor, room, text);
     }
 }

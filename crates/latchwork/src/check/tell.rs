@@ -11,12 +11,12 @@ use super::own::{Mine, Own};
 use super::rule::Rule;
 use super::tag::Tag;
 use super::waits::Wait;
-use super::{board, found, quick, totals};
+use super::{board, ended, found, quick, settings, totals};
 use crate::atomic::Ordering;
 use crate::hook::record::{TIMED, TRIED, pack};
 use crate::hook::{How, Kind, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::region;
-use crate::sys::clock;
+use crate::sys::{clock, look};
 use crate::task::Me;
 use core::ops::Range;
 
@@ -70,7 +70,7 @@ pub fn destroyed(lock: Lock, site: Site) {
     } else {
         refuse_if_held(&own, lock, site, "destroys, while it is held,");
     }
-    known::gone(entry);
+    known::ended(entry);
 }
 
 fn is_known(lock: Lock) -> bool {
@@ -112,6 +112,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
         return Verdict::Go;
     };
     join_region(lock);
+    ended::is_wanted(lock);
     let entry = known::know(&own, lock, site);
     let flag = if timed { TIMED } else { 0 };
     if lock.kind.has_owner()
@@ -283,7 +284,7 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
         Some((place, mine)) => {
             own.know_site(site);
             own.pop(place);
-            totals::held_for(clock::coarse().saturating_sub(mine.since));
+            was_held(&own, &mine, site);
             if !mine.reads() {
                 forget_holder(&own, lock, &mine, site);
             }
@@ -291,6 +292,16 @@ pub(super) fn releasing_slowly(lock: Lock, site: Site) -> Verdict {
         None => return not_mine(&own, lock, site),
     }
     Verdict::Go
+}
+
+/// For how long, and whether that was too long.
+fn was_held(own: &Own, mine: &Mine, site: Site) {
+    let nanoseconds = clock::coarse().saturating_sub(mine.since);
+    totals::held_for(nanoseconds);
+    let limit = settings::long_hold();
+    if limit > 0 && nanoseconds > limit {
+        found::long_hold(own, mine, site, nanoseconds);
+    }
 }
 
 /// Nobody holds it any more; who did, and where it is released, is kept.
@@ -431,6 +442,7 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         }
         Some((place, mine)) => {
             own.pop(place);
+            was_held(&own, &mine, site);
             forget_holder(&own, mutex, &mine, site);
             Verdict::Go
         }
@@ -511,19 +523,8 @@ pub fn task_ends(site: Site) {
     let Some(own) = Own::enter_if_known() else {
         return;
     };
-    let (process, thread) = own.identity();
-    // A process that ends takes its locks with it.
-    if process != thread {
-        for mine in own.locks() {
-            let (lock, _) = mine.lock();
-            let site = if site == Site::UNKNOWN {
-                mine.site
-            } else {
-                site
-            };
-            let what = format_args!("ends, and holds");
-            found::misuse(&own, Rule::NoExitHolding, lock, site, None, what);
-        }
+    for mine in own.locks() {
+        ended::ends_with(&own, &mine, site);
     }
     Own::end(own);
 }
@@ -540,13 +541,19 @@ pub fn freed(range: Range<usize>, site: Site) {
 fn freed_with_locks(range: Range<usize>, site: Site) {
     let Some(own) = Own::enter() else { return };
     for entry in known::in_range(range) {
+        if known::forget_end(entry) {
+            continue;
+        }
         let what = entry.what.load(Ordering::Relaxed);
         let address = entry.address.load(Ordering::Relaxed);
         let (lock, _) = crate::hook::record::unpack(address, what);
         let here = Here::new(&own);
         let other = here.as_ref().and_then(|here| here.holder(&own, lock));
         let mine = own.find(lock.address);
-        if other.is_some() || mine.is_some() {
+        // What the parent's thread holds in memory that it shares stays there.
+        let is_parents = mine.is_some_and(|(_, mine)| mine.is_from_before_fork())
+            && look::is_shared_memory(address);
+        if other.is_some() || mine.is_some() && !is_parents {
             own.know_site(site);
             let what = format_args!("gives memory back in which somebody holds");
             found::misuse(&own, Rule::NoFreeHolding, lock, site, other, what);

@@ -18,10 +18,11 @@ impl fmt::Display for Finding {
         let sure = match self.confidence {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows from what was seen",
+            Confidence::Assumed => "seen; it lasts unless a task releases what another one holds",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
-            task.write(number + 1, to)?;
+            task.write(number + 1, self.rule, to)?;
         }
         self.write_locks(to)?;
         if let Some(released) = &self.released {
@@ -56,7 +57,7 @@ impl fmt::Display for Finding {
 }
 
 impl TaskText {
-    fn write(&self, number: usize, to: &mut impl Write) -> fmt::Result {
+    fn write(&self, number: usize, rule: Rule, to: &mut impl Write) -> fmt::Result {
         write!(to, "   task {number}: ")?;
         self.write_who(to)?;
         if self.priority != 0 {
@@ -75,6 +76,9 @@ impl TaskText {
         if let Some(wanted) = &self.wants {
             write_use("wants", wanted, to)?;
         }
+        if let Some(used) = &self.uses {
+            write_use(verb(rule), used, to)?;
+        }
         Ok(())
     }
 
@@ -90,6 +94,19 @@ impl TaskText {
             (0, thread) => write!(to, "{name} ({thread})"),
             (process, thread) => write!(to, "{name} ({process}/{thread})"),
         }
+    }
+}
+
+/// What a task does with a lock that it uses against a rule.
+const fn verb(rule: Rule) -> &'static str {
+    match rule {
+        Rule::OwnerUnlocks | Rule::NoDoubleUnlock => "unlocks",
+        Rule::NoLongHold => "releases",
+        Rule::InitialisedOnce => "initialises",
+        Rule::NotifiesWithMutex => "notifies",
+        Rule::NoFreeHolding => "frees",
+        Rule::NoDeleteInUse => "deletes",
+        _ => "uses",
     }
 }
 
@@ -124,7 +141,7 @@ impl Finding {
     fn uses(&self) -> impl Iterator<Item = &Use> + Clone {
         self.tasks
             .iter()
-            .flat_map(|task| task.holds.iter().chain(&task.wants))
+            .flat_map(|task| task.holds.iter().chain(&task.wants).chain(&task.uses))
     }
 
     fn write_locks(&self, to: &mut impl Write) -> fmt::Result {

@@ -9,6 +9,7 @@ use super::foreign;
 use super::known::hash;
 use super::layout::PLACES;
 use super::own::Own;
+use super::rule::Rule;
 use crate::atomic::Ordering;
 use crate::hook::{Held, Lock, Mode, Site};
 use crate::sys::{clock, look, thread};
@@ -147,6 +148,22 @@ pub(super) fn me(own: &Own) -> TaskText {
         recorded: 0,
         holds: None,
         wants: None,
+        uses: None,
+        does: Text::EMPTY,
+    }
+}
+
+/// A task that has ended.
+pub(super) fn ended(process: u32, thread: u32, name: Text<16>) -> TaskText {
+    TaskText {
+        process,
+        thread,
+        name,
+        priority: 0,
+        recorded: 0,
+        holds: None,
+        wants: None,
+        uses: None,
         does: Text::EMPTY,
     }
 }
@@ -168,6 +185,7 @@ pub(super) fn task(who: Who<'_>) -> TaskText {
         recorded: 0,
         holds: None,
         wants: view.wants.map(|wants| use_of_held(who.process, &wants)),
+        uses: None,
         does: Text::EMPTY,
     }
 }
@@ -218,7 +236,9 @@ impl<const N: usize> Write for Shown<N> {
 pub(super) fn id_of(finding: &Finding) -> u64 {
     let of_use = |of: &Use| {
         // Names that are addresses change from run to run.
-        let name = if of.lock.name.starts_with("0x") {
+        // Of a call that fails it is the place that counts.
+        let is_no_matter = finding.rule == Rule::NoFailedCall;
+        let name = if is_no_matter || of.lock.name.starts_with("0x") {
             0
         } else {
             hash(of.lock.name.as_bytes())
@@ -230,7 +250,8 @@ pub(super) fn id_of(finding: &Finding) -> u64 {
     };
     let of_task = |task: &TaskText| {
         let holds = task.holds.as_ref().map_or(1, of_use);
-        let wants = task.wants.as_ref().map_or(2, of_use);
+        let wants = task.wants.as_ref().or(task.uses.as_ref());
+        let wants = wants.map_or(2, of_use);
         holds.wrapping_mul(31) ^ wants
     };
     let sum = finding

@@ -68,6 +68,20 @@ pub(crate) fn arena(bytes: usize) -> Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
 }
 
+/// Maps zeroed memory that is never given back, and that a fork shares.
+pub(crate) fn shared_arena(bytes: usize) -> Result<NonNull<u8>> {
+    // SAFETY: as in `make`.
+    let base = unsafe {
+        rustix::mm::mmap_anonymous(
+            core::ptr::null_mut(),
+            bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::NORESERVE,
+        )?
+    };
+    NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
+}
+
 /// Gives an [`arena`] back after all.
 ///
 /// # Safety

@@ -251,10 +251,75 @@ fn is_memory(path: &str) -> bool {
         .any(|start| path.starts_with(start))
 }
 
+/// Whether an address of this process lies in memory that other processes may have mapped, too.
+pub(crate) fn is_shared_memory(address: u64) -> bool {
+    let mut is_shared = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_shared |= mapping.as_ref().is_some_and(|mapping| mapping.is_shared);
+            mapping.is_some()
+        });
+    }
+    is_shared
+}
+
+/// Whether memory at an address of this process is what it was as long as nobody says otherwise: a module's variables;
+/// or, with `heap`, what the C library has its blocks in.
+pub(crate) fn keeps_what_it_is(address: u64, heap: bool) -> bool {
+    if Module::around(address).is_some() {
+        return true;
+    }
+    let mut is_heap = false;
+    if let Ok(maps) = Path::new(format_args!("/proc/self/maps")).and_then(|maps| match heap {
+        true => Ok(maps),
+        false => Err(rustix::io::Errno::NOENT),
+    }) {
+        each_line(&maps, |line| {
+            let mapping = Mapping::parse(line).filter(|mapping| {
+                let range = mapping.start..mapping.end;
+                range.contains(&address)
+            });
+            is_heap |= mapping
+                .as_ref()
+                .is_some_and(|mapping| mapping.file == Some("[heap]"));
+            mapping.is_some()
+        });
+    }
+    is_heap
+}
+
+/// The word that a thread of this process sleeps at, if it sleeps at one.
+pub(crate) fn sleeps_at(thread: u32) -> Option<usize> {
+    let mut buffer = [0; 64];
+    let call = read_beginning(
+        format_args!("/proc/self/task/{thread}/syscall"),
+        &mut buffer,
+    )?;
+    let mut words = str::from_utf8(call).ok()?.split_ascii_whitespace();
+    let number: i64 = words.next()?.parse().ok()?;
+    let word = words.next()?.strip_prefix("0x")?;
+    (number == libc::SYS_futex).then(|| usize::from_str_radix(word, 16).ok())?
+}
+
+/// An error's name, of those that say that a call was wrong.
+pub(crate) const fn error_name(error: i32) -> &'static str {
+    match error {
+        libc::EINVAL => "EINVAL",
+        libc::EPERM => "EPERM",
+        libc::EDEADLK => "EDEADLK",
+        _ => "an error",
+    }
+}
+
 /// A line of a process's maps.
 struct Mapping<'a> {
     start: u64,
     end: u64,
+    is_shared: bool,
     offset: u64,
     inode: u64,
     file: Option<&'a str>,
@@ -265,10 +330,12 @@ impl<'a> Mapping<'a> {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
-        let offset = fields.nth(1).and_then(hex)?;
+        let rights = fields.next()?;
+        let offset = fields.next().and_then(hex)?;
         Some(Self {
             start: hex(start)?,
             end: hex(end)?,
+            is_shared: rights.ends_with('s'),
             offset,
             inode: fields.nth(1)?.parse().ok()?,
             file: fields.next(),

@@ -24,6 +24,8 @@ mod futex_pi_calls;
 #[cfg(not(loom))]
 pub(crate) mod held_locks;
 #[cfg(not(loom))]
+pub(crate) mod helper;
+#[cfg(not(loom))]
 pub(crate) mod inspect;
 #[cfg(not(loom))]
 pub(crate) mod limits;

@@ -69,7 +69,7 @@ impl Stack {
         })
     }
 
-    fn top(&self) -> *mut c_void {
+    pub(super) fn top(&self) -> *mut c_void {
         // SAFETY: one past the end of the mapping.
         unsafe { self.base.as_ptr().byte_add(self.bytes) }
     }
@@ -238,10 +238,16 @@ pub(crate) fn is_child(process: impl AsFd) -> bool {
     unsafe { libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), flags) == 0 }
 }
 
+/// How many threads the calling process has; `None` if that cannot be known.
+pub(crate) fn threads() -> Option<u32> {
+    let tasks = rustix::fs::stat(c"/proc/self/task").ok()?;
+    // The two links that each directory has, and one for each thread.
+    u32::try_from(tasks.st_nlink).ok()?.checked_sub(2)
+}
+
 /// Whether the calling process has one thread, and no child that was not reaped; false if that cannot be known.
 pub(crate) fn is_lone() -> bool {
-    // The two that each directory has, and one for each thread.
-    let is_one = rustix::fs::stat(c"/proc/self/task").is_ok_and(|tasks| tasks.st_nlink == 3);
+    let is_one = threads() == Some(1);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     is_one

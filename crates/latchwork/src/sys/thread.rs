@@ -15,6 +15,12 @@ pub(crate) fn thread_id() -> u32 {
         .cast_unsigned()
 }
 
+/// The calling thread, as who joins it calls it.
+pub(crate) fn handle() -> usize {
+    // SAFETY: takes nothing.
+    unsafe { libc::pthread_self() as usize }
+}
+
 /// The calling process's ID in its own PID namespace.
 pub(crate) fn process_id() -> u32 {
     rustix::process::getpid()

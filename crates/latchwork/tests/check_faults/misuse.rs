@@ -77,7 +77,7 @@ fn exit_holding<P: Make>() -> Row {
     fault(
         name,
         Rule::NoExitHolding,
-        &[("quitter", "a", "a")],
+        &[("quitter", "a", "")],
         body::<P>,
     )
 }
@@ -322,7 +322,7 @@ fn single_rows() -> Vec<Row> {
         fault(
             "exit holding a robust lock",
             Rule::NoExitHolding,
-            &[("quitter", "r", "r")],
+            &[("quitter", "r", "")],
             || {
                 static LOCK: Mutex<(), Robust<Checked<WaitWake<Shared>>>> =
                     Mutex::from_raw(Robust::new(), ());
@@ -374,7 +374,7 @@ fn single_rows() -> Vec<Row> {
         fault(
             "exit as a reader",
             Rule::NoExitHolding,
-            &[("quitter", "rw", "rw")],
+            &[("quitter", "rw", "")],
             || {
                 let lock = rwlock("rw");
                 scope(|scope| {

@@ -150,7 +150,7 @@ fn released_twice<const KIND: usize>() -> Row {
 }
 
 fn exit_holding<const KIND: usize>() -> Row {
-    let tasks = &[("quitter", "s", "s")];
+    let tasks = &[("quitter", "s", "")];
     row::<KIND>("exit holding", Rule::NoExitHolding, tasks, || {
         let region = region();
         let semaphore = Owned::make::<KIND>(&region, "s");

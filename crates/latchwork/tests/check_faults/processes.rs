@@ -355,7 +355,7 @@ pub fn rows() -> Vec<Row> {
         fault(
             "a coprocess's task exits holding",
             Rule::NoExitHolding,
-            &[("quitter", "a", "a")],
+            &[("quitter", "a", "")],
             || {
                 let region = common();
                 let mut other = Child::fork(|| {

@@ -69,8 +69,10 @@ fn reporter(finding: &Finding) {
         Some(of) => format!("{}\t{}", of.lock.name, of.at),
         None => "\t".into(),
     };
-    let task =
-        |task: &TaskText| format!("\t{}\t{}\t{}", task.name, of(&task.holds), of(&task.wants));
+    let task = |task: &TaskText| {
+        let asks = task.wants.or(task.uses);
+        format!("\t{}\t{}\t{}", task.name, of(&task.holds), of(&asks))
+    };
     let tasks: String = finding.tasks.iter().map(task).collect();
     let sure = finding.confidence == Confidence::Seen;
     let released = finding.released.map_or(String::new(), |released| {

@@ -1,0 +1,203 @@
+//! Threads that have ended with locks held; and whether the process goes on.
+//!
+//! A process that ends takes its locks with it, and some end by ending a thread first: a virtual machine of Java's ends a
+//! thread of its own that keeps the world stopped, and exits. So where joins are told ([`joins_are_told`]) the end of a
+//! thread is kept here, and reported when the process is seen to go on: when the thread is joined, or one of the locks is
+//! wanted. What is left at the process's end is reported then, with all that is held at that time, if that was asked for.
+//! Elsewhere an end is reported at once.
+//!
+//! *Bounds:* [`MOST`] ends at a time; others are reported at once.
+
+use super::board;
+use super::few::Text;
+use super::field::Here;
+use super::found;
+use super::own::{Mine, Own};
+use super::settings;
+use super::words;
+use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::hook::record::{name_of, pack, unpack};
+use crate::hook::{Lock, Site};
+use crate::sys::thread;
+
+const MOST: usize = 64;
+
+/// A lock that a thread has held as it ended. Relaxed throughout: under the board's lock.
+struct Ended {
+    /// The thread, as who joins it calls it; 0: nothing stands here.
+    handle: AtomicU64,
+    lock: AtomicU64,
+    what: AtomicU32,
+    site: AtomicU64,
+    process: AtomicU32,
+    thread: AtomicU32,
+    name: [AtomicU64; 2],
+    /// Which of the locks at its address it was.
+    generation: AtomicU32,
+}
+
+static ENDED: [Ended; MOST] = [const {
+    Ended {
+        handle: AtomicU64::new(0),
+        lock: AtomicU64::new(0),
+        what: AtomicU32::new(0),
+        site: AtomicU64::new(0),
+        process: AtomicU32::new(0),
+        thread: AtomicU32::new(0),
+        name: [const { AtomicU64::new(0) }; 2],
+        generation: AtomicU32::new(0),
+    }
+}; MOST];
+/// How many stand there. Relaxed: who is to find one has been told of its end, or finds its lock taken.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static JOINS_ARE_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Each join of a thread will be told by [`joined`], for the beginning of a program.
+pub fn joins_are_told() {
+    JOINS_ARE_TOLD.store(true, Ordering::Relaxed);
+}
+
+/// The calling thread ends, and holds a lock.
+pub(super) fn ends_with(own: &Own, mine: &Mine, site: Site) {
+    let (process, thread) = own.identity();
+    if process == thread {
+        // So does the process, as a rule.
+        if settings::has(settings::EXIT) {
+            report(own, mine, site);
+        }
+    } else if !JOINS_ARE_TOLD.load(Ordering::Relaxed) || !keep(own, mine) {
+        report(own, mine, site);
+    }
+}
+
+fn report(own: &Own, mine: &Mine, site: Site) {
+    let (lock, mode) = mine.lock();
+    let who = words::me(own);
+    found::ends_holding(who, lock, mode, mine.site, site, "ends, and holds");
+}
+
+/// Whether there was room.
+fn keep(own: &Own, mine: &Mine) -> bool {
+    let (process, thread) = own.identity();
+    let (lock, mode) = mine.lock();
+    let kept = board::alone(|_| {
+        let free = ENDED
+            .iter()
+            .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
+        free.lock.store(lock.address as u64, Ordering::Relaxed);
+        free.what.store(pack(lock, mode), Ordering::Relaxed);
+        free.site.store(mine.site.0, Ordering::Relaxed);
+        free.process.store(process, Ordering::Relaxed);
+        free.thread.store(thread, Ordering::Relaxed);
+        set_name(free, &thread::name());
+        free.generation
+            .store(generation_of(lock).unwrap_or(0), Ordering::Relaxed);
+        free.handle
+            .store(thread::handle() as u64, Ordering::Relaxed);
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        Some(())
+    });
+    kept.flatten().is_some()
+}
+
+fn set_name(ended: &Ended, name: &str) {
+    let mut bytes = [0; 16];
+    let length = name.len().min(bytes.len());
+    bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
+    for (place, eight) in ended.name.iter().zip(bytes.chunks_exact(8)) {
+        let eight = eight.try_into().unwrap_or([0; 8]);
+        place.store(u64::from_le_bytes(eight), Ordering::Relaxed);
+    }
+}
+
+fn generation_of(lock: Lock) -> Option<u32> {
+    let entry = board::board()?.lock(lock.address)?;
+    Some(entry.generation.load(Ordering::Relaxed))
+}
+
+/// A thread was joined: it has ended, and the process goes on.
+pub fn joined(handle: usize) {
+    tell_all("has ended, and holds", |ended| {
+        ended.handle.load(Ordering::Relaxed) == handle as u64
+    });
+}
+
+/// A lock is wanted that is not free.
+#[inline]
+pub(super) fn is_wanted(lock: Lock) {
+    tell_all("has ended, and holds what is wanted:", |ended| {
+        ended.lock.load(Ordering::Relaxed) == lock.address as u64
+    });
+}
+
+/// The process ends in good order: for a handler of that.
+pub(super) extern "C" fn process_ends() {
+    tell_all("has ended, and holds as the process ends", |_| true);
+    let Some(here) = Here::without_me() else {
+        return;
+    };
+    for who in here.locals() {
+        let view = who.record.view();
+        for held in view.held() {
+            let task = words::task(who);
+            let what = "holds, as the process ends,";
+            found::ends_holding(task, held.lock, held.mode, held.site, Site::UNKNOWN, what);
+        }
+    }
+}
+
+#[inline]
+fn tell_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
+    if COUNT.load(Ordering::Relaxed) > 0 {
+        while let Some(ended) = take(&is_wanted) {
+            ended.tell(what);
+        }
+    }
+}
+
+/// What stands there, once.
+struct Copy {
+    lock: u64,
+    what: u32,
+    site: Site,
+    process: u32,
+    thread: u32,
+    name: Text<16>,
+    generation: u32,
+}
+
+#[cold]
+fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
+    board::alone(|_| {
+        let mut all = ENDED.iter();
+        let one =
+            all.find(|ended| ended.handle.load(Ordering::Relaxed) != 0 && is_wanted(ended))?;
+        let name = [0, 1].map(|half| one.name[half].load(Ordering::Relaxed).to_le_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(name.as_flattened());
+        let copy = Copy {
+            lock: one.lock.load(Ordering::Relaxed),
+            what: one.what.load(Ordering::Relaxed),
+            site: Site(one.site.load(Ordering::Relaxed)),
+            process: one.process.load(Ordering::Relaxed),
+            thread: one.thread.load(Ordering::Relaxed),
+            name: words::clean(name_of(&bytes)),
+            generation: one.generation.load(Ordering::Relaxed),
+        };
+        one.handle.store(0, Ordering::Relaxed);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        Some(copy)
+    })
+    .flatten()
+}
+
+impl Copy {
+    /// Unless there is another lock at its address by now.
+    fn tell(&self, what: &str) {
+        let (lock, mode) = unpack(self.lock, self.what);
+        if generation_of(lock) == Some(self.generation) {
+            let who = words::ended(self.process, self.thread, self.name);
+            found::ends_holding(who, lock, mode, self.site, Site::UNKNOWN, what);
+        }
+    }
+}
