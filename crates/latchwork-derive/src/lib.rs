@@ -196,7 +196,6 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                     #(#discriminants as u64,)*
                 ],
             );
-            const OWNS_BLOCKS: bool = false #(|| <#types as ::latchwork::region::Shareable>::OWNS_BLOCKS)*;
         }
     })
 }

@@ -70,6 +70,8 @@ pub(crate) struct Record {
     is_ending: Cell<bool>,
     /// Where the checker keeps what it knows of this thread; 0: nowhere.
     checked: Cell<usize>,
+    /// Operations under way that rely on an attachment.
+    leaning: Cell<u32>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     ceilings: Ceilings,
@@ -235,6 +237,27 @@ impl Me {
     #[inline(always)]
     pub(crate) fn first_attachment(self) -> Option<Attachment> {
         self.record.attachments[0].get()
+    }
+
+    /// Runs an operation that relies on an attachment: none is given up meanwhile, by a signal handler.
+    #[inline]
+    pub(crate) fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
+        struct Leaning(&'static Cell<u32>);
+        impl Drop for Leaning {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() - 1);
+            }
+        }
+        let leaning = Leaning(&self.record.leaning);
+        leaning.0.set(leaning.0.get() + 1);
+        let result = operation();
+        drop(leaning);
+        result
+    }
+
+    /// Whether the thread is in such an operation.
+    pub(crate) fn is_leaning(self) -> bool {
+        self.record.leaning.get() != 0
     }
 
     /// Whether one more region can be attached.

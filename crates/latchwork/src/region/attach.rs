@@ -125,6 +125,7 @@ impl Candidate {
         let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
         registry::clear(&(base..base + layout.total), gate);
+        registry::unmap_rest(gate);
         let mapping =
             Mapping::shared_at(&self.file, base, layout.total).map_err(|error| match error {
                 Errno::EXIST => AttachError::AddressTaken { base },

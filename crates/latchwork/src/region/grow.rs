@@ -1,10 +1,10 @@
 //! What a process has of a region that it has mapped, and how the region grows.
 #![allow(unsafe_code)]
 
-use super::Inner;
 use super::header::{Header, Identity, Layout};
 use super::heap::{GrowError, Heap, SPAN_BYTES, TaskHeaps};
 use super::task_table::Slot;
+use super::{Inner, homes};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
@@ -52,6 +52,7 @@ impl Inner {
                 Box::new(move |heap, spans| grower.grow(heap, spans)),
             )
         };
+        let home = homes::home_of(base.addr().get(), identity.number);
         crate::task::set_owner_death_hook(super::sweep::after_owner_death);
         crate::sleep::set_hooks(&super::park::HOOKS);
         Arc::new(Self {
@@ -61,6 +62,7 @@ impl Inner {
             layout,
             path,
             heap,
+            home,
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             lasting: AtomicBool::new(false),

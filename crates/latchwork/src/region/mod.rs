@@ -43,6 +43,7 @@ mod handed;
 mod hash_map;
 mod header;
 pub mod heap;
+mod homes;
 mod inbox;
 pub mod inspect;
 pub mod leftovers;
@@ -203,16 +204,23 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
 
 /// A handle on a region, made by [`RegionOptions`]; clones refer to the same mapping. An example: the [module](self).
 ///
-/// The mapping stays until the last handle and the last thread that used the region are gone; if the
-/// process has had containers of it in its hands (which borrow from no handle), until it ends. Every
-/// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
+/// The mapping stays until the last handle and the last thread that used the region are gone. Every
+/// thread that uses a region becomes a *task* of it, at its first use. It leaves the region when it ends,
+/// and, once the process has no handle on the region any more, when it becomes a task of another one; a
+/// thread that does neither can leave by [`Self::detach`].
+///
+/// A container that was taken out of the region, or not put in yet, borrows from no handle. Its methods
+/// find the region as long as it is mapped, and panic afterwards; dropped then, it is leaked. Once it has
+/// lent something (a slice, an element, an iterator), it keeps the region mapped until it is dropped or
+/// grows.
+///
 /// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
 /// a task of its own at its first use. (Of a handle: references alone do not make it one, and nobody
 /// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock or a semaphore
 /// of its own, or with a message in flight, does not leave: that counts as its death.
 ///
-/// A process has at most 64 regions mapped; one whose containers it has had in its hands counts until
-/// it ends. A thread is a task of at most 16 at a time, not counting those without a handle.
+/// A process has at most 4096 regions mapped, and a descriptor for each. A thread is a task of at most 16
+/// at a time, not counting those without a handle.
 pub struct Region {
     inner: Arc<Inner>,
 }
@@ -227,11 +235,13 @@ pub(crate) struct Inner {
     layout: Layout,
     path: Option<PathBuf>,
     heap: Heap,
+    /// How containers name the region.
+    home: usize,
     /// Handles, and threads of this process that are tasks. The name goes with the last, if it is to.
     uses: AtomicUsize,
     /// Handles alone.
     handles: AtomicUsize,
-    /// Containers of this process may refer to the region for as long as it runs.
+    /// It stays mapped until the process ends: there was no room to note which of its blocks are lent.
     lasting: AtomicBool,
     /// Whether the registry has had it.
     entered: AtomicBool,
@@ -308,13 +318,10 @@ impl Inner {
         }
     }
 
-    /// Leaves the region mapped until the process ends. A container can be moved out of a region, or
-    /// has not been moved in yet; it borrows from nobody, and must find its blocks whenever it is
-    /// used.
+    /// Leaves the region mapped until the process ends.
     fn make_lasting(self: &Arc<Self>) {
         if !self.lasting.swap(true, Ordering::Relaxed) {
             core::mem::forget(Arc::clone(self));
-            registry::stays(self.base().addr().get());
         }
     }
 }
@@ -385,7 +392,7 @@ impl Region {
     /// name of at most 32 bytes that `latchwork ps` shows.
     ///
     /// # Errors
-    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyRegions`], [`AttachError::Task`].
+    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyAttachments`], [`AttachError::Task`].
     pub fn join(&self, name: &str) -> Result<(), AttachError> {
         self.inner.task()?.slot.set_name(name);
         Ok(())

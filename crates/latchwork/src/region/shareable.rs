@@ -46,10 +46,6 @@ use core::sync::atomic as core_atomic;
 pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds that agree on it can read each other's values.
     const FINGERPRINT: u64;
-
-    /// Whether a value may own blocks of a region's heap, as containers do: such a value can be moved
-    /// out of the region, which then stays mapped. `false` only if no part of the type does.
-    const OWNS_BLOCKS: bool = true;
 }
 
 /// A type that stays valid when its writer stops between any two instructions.
@@ -140,7 +136,6 @@ macro_rules! plain {
         // SAFETY: plain data without pointers, the same in every process.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -192,7 +187,6 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
         align_of::<Self>(),
         &[T::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: as its elements.
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
@@ -205,7 +199,6 @@ unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
         align_of::<Self>(),
         &[T::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: no byte has a meaning.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}
@@ -213,14 +206,12 @@ unsafe impl<T> TornSafe for MaybeUninit<T> {}
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
-    const OWNS_BLOCKS: bool = false;
 }
 macro_rules! kernel_words {
     ($($lock:ident),*) => {$(
         // SAFETY: as above.
         unsafe impl Shareable for $lock<Shared> {
             const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -228,7 +219,6 @@ kernel_words!(Inherit, InheritPlain, Throughput);
 // SAFETY: as above, and a number.
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
-    const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: as above, with numbers and text in front.
 unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
@@ -238,7 +228,6 @@ unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> 
         align_of::<Self>(),
         &[P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
@@ -248,14 +237,12 @@ unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
         align_of::<Self>(),
         &[P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 macro_rules! shared_primitives {
     ($($ty:ty),* $(,)?) => {$(
         // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -275,7 +262,6 @@ unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
         align_of::<Self>(),
         &[T::FINGERPRINT, P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
@@ -287,7 +273,6 @@ unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
         // Tasks that see different rules would starve each other.
         &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 
 // SAFETY: the lock gives the data to one task at a time, or a shared reference to several, of whatever
@@ -299,7 +284,6 @@ unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
         align_of::<Self>(),
         &[T::FINGERPRINT, <RawRwLock<Shared, P>>::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 // SAFETY: as above; made of robust mutexes and a number.
@@ -310,7 +294,6 @@ unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, RE
         align_of::<Self>(),
         &[T::FINGERPRINT, Robust::<WaitWake<Shared>>::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 #[cfg(test)]

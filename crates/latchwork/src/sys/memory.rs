@@ -141,6 +141,19 @@ pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// A number that nobody else draws.
+pub(crate) fn random_number() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        // Early at boot, or in a sandbox.
+        _ => {
+            let seed = super::clock::since_boot() ^ u64::from(super::thread::thread_id()) << 40;
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+        }
+    }
+}
+
 /// Makes sure that the file has memory from `offset` on: the answer to a full system is an error
 /// here, not a SIGBUS at first touch; and `FBIG` the answer to growth beyond the process's limit on
 /// the size of files, not SIGXFSZ.

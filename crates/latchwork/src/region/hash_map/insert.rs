@@ -27,7 +27,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
         if used.saturating_add(additional) > capacity / 8 * 7 {
             self.rebuild(
-                self.len()
+                self.count()
                     .checked_add(additional)
                     .ok_or(StorageError::TooLong)?,
             )?;
@@ -197,6 +197,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Unpin,
     {
+        let _hold = self.hold();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -247,6 +248,17 @@ impl<V: Shareable> HashMap<String, V> {
     }
 
     fn find_or_insert_str(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<String, V>>, StorageError> {
+        let _hold = self.hold();
+        let node = self.find_or_build_str(key, make)?;
+        self.lend();
+        Ok(node)
+    }
+
+    fn find_or_build_str(
         &self,
         key: &str,
         make: impl FnOnce() -> V,
