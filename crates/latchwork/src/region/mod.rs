@@ -51,6 +51,7 @@ mod list;
 mod names;
 mod objects;
 mod park;
+mod pinned;
 mod registry;
 mod shareable;
 pub(crate) mod stop;
@@ -72,7 +73,10 @@ pub use hash_map::HashMap;
 pub use heap::{AllocError, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
-pub use shareable::{Shareable, TornSafe, each_pinned, fingerprint};
+#[doc(hidden)]
+pub use pinned::PinnedParts;
+pub use pinned::{PinnedFields, each_pinned};
+pub use shareable::{Shareable, TornSafe, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
 pub use task_id::TaskId;
@@ -536,7 +540,7 @@ impl Region {
     ///
     /// Sound because a named object never moves: nobody gets a `&mut` to it. The same cannot be said
     /// of any other value in a region: one behind a lock, for instance, moves by `mem::replace`. For
-    /// the *parts* of an object there are [`each_pinned`] and the crate `pin-project`; for what
+    /// the *parts* of an object there are [`PinnedFields`] and [`each_pinned`]; for what
     /// containers hold [`HashMap::get_pin`], [`List::iter_pin`] and [`Box::as_pin`].
     ///
     /// Looks through the directory, O(names).

@@ -7,7 +7,6 @@ use crate::mutex::{
 use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
-use core::pin::Pin;
 use core::sync::atomic as core_atomic;
 
 /// A type whose values mean the same in every process that maps them at the same address.
@@ -70,25 +69,6 @@ pub unsafe trait Shareable: Send + Sync + 'static {
     note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
 )]
 pub unsafe trait TornSafe {}
-
-/// The elements of an array, pinned: how to use one of many robust locks.
-///
-/// ```
-/// use latchwork::mutex::{Mutex, Robust};
-/// use latchwork::region::{RegionOptions, each_pinned};
-///
-/// type Seats = [Mutex<u32, Robust>; 4];
-/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-/// let seats = region.object::<Seats>("seats", || [const { Mutex::robust(0) }; 4])?;
-/// let seats: Vec<_> = each_pinned(seats).collect();
-/// *seats[2].lock().unwrap() += 1;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<&T>> {
-    // SAFETY: an array moves as a whole, or not at all.
-    let pin = |element| unsafe { Pin::new_unchecked(element) };
-    elements.get_ref().iter().map(pin)
-}
 
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
 #[must_use]

@@ -83,7 +83,7 @@ fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool
     matches!(result, Ok(_) | Err(LockError::OwnerDied(_)))
 }
 
-type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
+pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// Takes the lock, sleeping as long as a living task holds it.

@@ -67,9 +67,9 @@ impl<T: ?Sized, const READERS: usize> fmt::Debug for LockError<'_, T, READERS> {
 
 impl<T: ?Sized, const READERS: usize> std::error::Error for LockError<'_, T, READERS> {}
 
-type ReadResult<'a, T, const READERS: usize> =
+pub(super) type ReadResult<'a, T, const READERS: usize> =
     Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
-type WriteResult<'a, T, const READERS: usize> =
+pub(super) type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
