@@ -376,6 +376,34 @@ mod with_robust {
             Ok((taken?, waited))
         }
 
+        /// As [`Condvar::wait_for`], with a robust mutex.
+        ///
+        /// # Errors
+        /// As for [`Self::wait_robust`].
+        pub fn wait_robust_for<'a, T: ?Sized, P: RobustProtocol>(
+            &self,
+            guard: RobustGuard<'a, T, P>,
+            timeout: core::time::Duration,
+        ) -> Result<(RobustGuard<'a, T, P>, Waited), LockError<'a, T, P>> {
+            self.wait_robust_until(guard, Deadline::after(timeout))
+        }
+
+        /// As [`Condvar::wait_while`], with a robust mutex.
+        ///
+        /// # Errors
+        /// As for [`Self::wait_robust`]. Once the data is repaired, wait again: the condition is looked at
+        /// first.
+        pub fn wait_robust_while<'a, T: ?Sized, P: RobustProtocol>(
+            &self,
+            mut guard: RobustGuard<'a, T, P>,
+            mut condition: impl FnMut(&mut T) -> bool,
+        ) -> Result<RobustGuard<'a, T, P>, LockError<'a, T, P>> {
+            while condition(&mut guard) {
+                guard = self.wait_robust(guard)?;
+            }
+            Ok(guard)
+        }
+
         fn wait_robust_inner<'a, T: ?Sized, P: RobustProtocol>(
             &self,
             guard: RobustGuard<'a, T, P>,
@@ -415,6 +443,34 @@ mod with_recursive {
             deadline: Deadline,
         ) -> P::Outcome<(RecursiveGuard<'a, T, P>, Waited)> {
             P::outcome(self.wait_recursive_inner(guard, Some(deadline)))
+        }
+
+        /// As [`Condvar::wait_for`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts as [`Self::wait_recursive`].
+        pub fn wait_recursive_for<'a, T: ?Sized, P: Protocol>(
+            &self,
+            guard: RecursiveGuard<'a, T, P>,
+            timeout: core::time::Duration,
+        ) -> P::Outcome<(RecursiveGuard<'a, T, P>, Waited)> {
+            self.wait_recursive_until(guard, Deadline::after(timeout))
+        }
+
+        /// As [`Condvar::wait_while`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts as [`Self::wait_recursive`].
+        pub fn wait_recursive_while<'a, T: ?Sized, P: Protocol>(
+            &self,
+            mut guard: RecursiveGuard<'a, T, P>,
+            mut condition: impl FnMut(&T) -> bool,
+        ) -> P::Outcome<RecursiveGuard<'a, T, P>> {
+            while condition(&guard) {
+                guard = match self.wait_recursive_inner(guard, None) {
+                    Ok((guard, _)) => guard,
+                    Err(fault) => return P::outcome(Err(fault)),
+                };
+            }
+            P::outcome(Ok(guard))
         }
 
         fn wait_recursive_inner<'a, T: ?Sized, P: Protocol>(
