@@ -115,7 +115,7 @@ pub use recursive::{RecursiveGuard, RecursiveMutex};
 pub(crate) use robust::Slow;
 pub(crate) use robust::methods_of_unpinned;
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
-pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
+pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[doc(hidden)]
 pub use robust::{Pinned, Unpinned};
 #[cfg(not(loom))]

@@ -89,6 +89,7 @@
 //! kill tests.
 #![allow(unsafe_code)]
 
+mod failure;
 mod guard;
 mod inherit;
 #[cfg(not(loom))]
@@ -99,6 +100,7 @@ mod throughput;
 mod unpinned;
 mod wait_wake;
 
+pub use failure::LockFailure;
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub(crate) use release::owner_of_guard;
 pub(crate) use unpinned::methods_of_unpinned;
