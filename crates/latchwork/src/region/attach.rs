@@ -146,7 +146,7 @@ impl Candidate {
             });
         }
         if status.sparse {
-            memory::allocate(&inner.file, 0, committed).map_err(system("fallocate"))?;
+            inner.fill_used().map_err(system("fallocate"))?;
         }
         // Relaxed: it only grows, to at most the number of slots.
         if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {

@@ -172,6 +172,18 @@ pub(crate) fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     }
 }
 
+/// Takes the memory of a part of a file away, which reads as zeros from then on. Its size stays.
+pub(crate) fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
+    let file = file.as_fd();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, flags, offset, bytes) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
 /// What a file lock attempt says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileLock {
