@@ -5,20 +5,15 @@
 //! may be killed at any instruction; what it leaves behind is found and settled by the others (see
 //! [`Region::sweep`]).
 //!
-//! | part | file | what |
-//! | --- | --- | --- |
-//! | [`RegionOptions`] | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
-//! | registry | `registry.rs` | the regions of this process, by address |
-//! | header and layout | `header.rs` | where everything lies, fingerprint |
-//! | task | `task.rs` | the calling thread joins, and leaves |
-//! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
-//! | sweep | `sweep.rs` | settle what dead tasks left |
-//! | events | `events.rs` | what is pending for a task, and what it waits for |
-//! | [`heap`] | `heap/` | blocks, private to a task or shared |
-//! | named objects | `names.rs`, `objects.rs` | find each other's data |
-//! | [`inspect`], [`leftovers`] | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
-//! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
+//! | to | use |
+//! | --- | --- |
+//! | make one, find one by its name | [`RegionOptions`] |
+//! | find each other's data | [`Region::object`]; in a struct, [`Object`] |
+//! | say what may be in it | [`Shareable`], [`TornSafe`]: derive them; [`PinnedFields`] for robust locks in fields |
+//! | keep what grows | [`Vec`], [`String`], [`HashMap`], [`List`], [`Box`] |
+//! | change several numbers or none | [`Undo`] |
+//! | give memory back | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
+//! | look from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
 //! use latchwork::mutex::{Mutex, Robust};
@@ -29,6 +24,23 @@
 //! *hits.lock().unwrap() += 1;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # How it works
+//!
+//! | part | file | what |
+//! | --- | --- | --- |
+//! | options | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
+//! | registry | `registry.rs` | the regions of this process, by address |
+//! | header and layout | `header.rs` | where everything lies, fingerprint |
+//! | task | `task.rs` | the calling thread joins, and leaves |
+//! | task table | `task_table.rs` | slots, life-words, generations |
+//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
+//! | sweep | `sweep.rs` | settle what dead tasks left |
+//! | events | `events.rs` | what is pending for a task, and what it waits for |
+//! | heap | `heap/` | blocks, private to a task or shared |
+//! | named objects | `names.rs`, `objects.rs` | find each other's data |
+//! | inspection | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
+//! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
 #![allow(unsafe_code)]
 
 mod attach;
@@ -42,13 +54,14 @@ mod grow;
 mod handed;
 mod hash_map;
 mod header;
-pub mod heap;
+pub(crate) mod heap;
 mod homes;
 mod inbox;
 pub mod inspect;
 pub mod leftovers;
 mod list;
 mod names;
+mod object;
 mod objects;
 mod park;
 mod pinned;
@@ -70,9 +83,10 @@ pub use create::RegionOptions;
 pub use error::{AttachError, CreateError, DetachError, NameError, ObjectError};
 pub use ground::{PushError, StorageError};
 pub use hash_map::HashMap;
-pub use heap::{AllocError, HeapStats};
+pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
+pub use object::Object;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};
@@ -223,7 +237,7 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
 /// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock or a semaphore
 /// of its own, or with a message in flight, does not leave: that counts as its death.
 ///
-/// A process has at most 4096 regions mapped, and a descriptor for each. A thread is a task of at most 16
+/// A process has at most 4096 regions mapped, and a descriptor for each. A thread is a task of at most 128
 /// at a time, not counting those without a handle.
 pub struct Region {
     inner: Arc<Inner>,
@@ -531,7 +545,7 @@ impl Region {
     ///
     /// # Errors
     /// Names the first one that does not hold.
-    pub fn check_heap(&self) -> Result<(), heap::Corruption> {
+    pub fn check_heap(&self) -> Result<(), Corruption> {
         self.inner.heap.check()
     }
 

@@ -296,6 +296,14 @@ impl Heap {
             .unwrap_or_else(|| misuse("no allocated block at", block.addr().get()))
     }
 
+    /// What [`Self::usable_size`] will say of a block of this layout.
+    pub(in crate::region) fn size_for(&self, layout: Layout) -> usize {
+        if layout.size() > SMALL_MAX || layout.align() > SMALL_MAX {
+            return layout.size().next_multiple_of(SPAN_BYTES);
+        }
+        CLASSES[class_of_aligned(layout.size(), layout.align())].size as usize
+    }
+
     /// As [`Self::usable_size`]; `None` if there is no allocated block.
     pub(in crate::region) fn size_of_block(&self, block: NonNull<u8>) -> Option<usize> {
         Some(match self.find(block.addr().get())? {
@@ -327,11 +335,6 @@ impl Heap {
     pub fn publish_committed(&self, spans: u32) {
         debug_assert!(spans <= self.layout.max_spans);
         self.header().committed.fetch_max(spans, Release);
-    }
-
-    /// The layout that the handle was made with.
-    pub fn layout(&self) -> &HeapLayout {
-        &self.layout
     }
 
     #[inline(always)]

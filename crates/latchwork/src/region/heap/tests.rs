@@ -40,7 +40,7 @@ impl Backing for Arc<Memory> {
             return Err(GrowError);
         }
         let target = heap.committed() + spans;
-        heap.publish_committed(target.min(heap.layout().max_spans));
+        heap.publish_committed(target.min(heap.layout.max_spans));
         Ok(())
     }
 
