@@ -11,7 +11,9 @@ use core::sync::atomic as core_atomic;
 
 /// A type whose values mean the same in every process that maps them at the same address.
 ///
-/// That rules out whatever refers to one process: references to its stack or heap, file descriptors,
+/// Numbers, characters, arrays, `Option`s and tuples (of up to eight parts) of such types are, and this
+/// crate's locks and containers. Builds by different compilers do not share an object with an `Option` in
+/// it: [`ObjectError::OtherType`](super::ObjectError::OtherType). What is ruled out is what refers to one process: references to its stack or heap, file descriptors,
 /// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
 /// function pointers. Derive it:
 ///
@@ -171,6 +173,44 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
 // SAFETY: as its elements.
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
 
+/// The compiler that lays out types whose layout is not fixed.
+const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
+
+// SAFETY: as its content; builds by different compilers, which may say `None` in different ways, differ in the
+// fingerprint.
+unsafe impl<T: Shareable> Shareable for Option<T> {
+    const FINGERPRINT: u64 = fingerprint(
+        "Option",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, COMPILER],
+    );
+}
+
+macro_rules! tuples {
+    ($($name:ident $index:tt),*) => {
+        // SAFETY: as its parts, wherever the fingerprint says that they lie.
+        unsafe impl<$($name: Shareable),*> Shareable for ($($name,)*) {
+            const FINGERPRINT: u64 = fingerprint(
+                "tuple",
+                size_of::<Self>(),
+                align_of::<Self>(),
+                &[$($name::FINGERPRINT, core::mem::offset_of!(Self, $index) as u64),*],
+            );
+        }
+        // SAFETY: no part's validity depends on another's.
+        unsafe impl<$($name: TornSafe),*> TornSafe for ($($name,)*) {}
+    };
+}
+tuples!(A 0);
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+tuples!(A 0, B 1, C 2, D 3, E 4);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
 // SAFETY: as its content, of which nothing is promised.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
     const FINGERPRINT: u64 = fingerprint(
@@ -292,6 +332,16 @@ mod tests {
             <RwLock<u32, Shared, crate::rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,
             <RobustRwLock<u32, 4>>::FINGERPRINT,
+            <Option<u32>>::FINGERPRINT,
+            <Option<bool>>::FINGERPRINT,
+            <Option<Option<bool>>>::FINGERPRINT,
+            <(u32,)>::FINGERPRINT,
+            <(u32, u32)>::FINGERPRINT,
+            <(u32, u8)>::FINGERPRINT,
+            <(u8, u32)>::FINGERPRINT,
+            <(u32, (u32, u32))>::FINGERPRINT,
+            <((u32, u32), u32)>::FINGERPRINT,
+            <(u32, u32, u32)>::FINGERPRINT,
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));
