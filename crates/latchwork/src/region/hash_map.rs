@@ -25,7 +25,7 @@
 //!   private until the heap publishes it in the slot: replaced.
 //! - *Remove:* the node becomes `pending`, its slot a tombstone: removed. Value and key go, then the
 //!   heap sets `pending` to 0 and frees the node in one step.
-//! - *Grow:* a complete table is built, private to the task; the heap replaces the old one by it.
+//! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it.
 //!
 //! Whoever finds `pending` set looks for it in the slots: if it is there, it is whole; if not, it is
 //! taken apart as far as it has been built, or has not been taken apart yet. Either way nothing
@@ -49,7 +49,7 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value};
+use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value};
 
 /// A hash map whose entries live in a region.
 ///
@@ -215,7 +215,20 @@ impl<K, V> HashMap<K, V> {
         taken
     }
 
-    /// Drops all entries. The table stays.
+    /// Frees the table, in which no node is left.
+    fn free_table(&mut self) -> Result<(), StorageError> {
+        let Some(table) = ground::pointer(read(&self.table)) else {
+            return Ok(());
+        };
+        ground::at(self.home, |ground| {
+            // SAFETY: `&mut self`, and no node is left.
+            unsafe { ground.link(&self.table, 0, None, Some(table)) };
+            Ok(())
+        })
+    }
+
+    /// Drops all entries. The table stays, as with all methods that take entries out: see
+    /// [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         let _hold = self.hold();
         self.settle();
@@ -518,6 +531,29 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 }
 
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// Gives back the memory that the table does not need for its entries, in one step: all of it if there are
+    /// none. (Each entry's own block goes with the entry, anyhow. The heap keeps the memory for others;
+    /// [`Region::trim`] gives it back to the system.)
+    ///
+    /// # Errors
+    /// If the region has no room for the smaller table beside the old one. Nothing has changed.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        let _hold = self.hold();
+        self.settle();
+        let Some(view) = self.view() else {
+            return Ok(());
+        };
+        match self.count() {
+            0 => self.free_table(),
+            len if table_for(len).is_some_and(|capacity| capacity < view.head.capacity) => {
+                self.rebuild(len)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region
     /// leaks them; so does a process that has not attached it.
@@ -526,12 +562,6 @@ impl<K, V> Drop for HashMap<K, V> {
             return;
         };
         self.clear();
-        if let Some(table) = ground::pointer(read(&self.table)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self`, and no node is left.
-                unsafe { ground.link(&self.table, 0, None, Some(table)) };
-                Ok(())
-            });
-        }
+        let _ = self.free_table();
     }
 }

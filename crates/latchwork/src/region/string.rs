@@ -105,6 +105,14 @@ impl String {
         self.bytes.reserve(additional)
     }
 
+    /// Gives back the memory that the content does not need; see [`Vec::shrink_to_fit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        self.bytes.shrink_to_fit()
+    }
+
     /// Appends a string as a whole.
     ///
     /// # Errors
@@ -141,7 +149,7 @@ impl String {
         self.bytes.truncate(len);
     }
 
-    /// Removes all characters. The buffer stays.
+    /// Removes all characters. The buffer stays; see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         self.bytes.clear();
     }

@@ -13,7 +13,7 @@
 //!
 //! *Commit points, and a kill between any two stores.* Push: the element is written behind the
 //! length, then `state`: before that nothing was pushed. Pop: `state`, then the element is read: it
-//! is gone either way. Growth, insert, remove: a complete buffer is built, private to the task, and
+//! is gone either way. Growth, shrinking, insert, remove: a complete buffer is built, private to the task, and
 //! the heap replaces the old one by it. Swap-remove: `state` with the hole, the last element is
 //! copied, `state` with the new length; who finds a hole copies again. Truncate: an element is
 //! dropped, then `state`; killed in between, it is dropped again, which its `TornSafe` allows.
@@ -236,7 +236,20 @@ impl<T> Vec<T> {
         }
     }
 
-    /// Drops all elements. The buffer stays.
+    /// Frees the buffer, in which nothing is left.
+    fn free_buffer(&mut self) -> Result<(), StorageError> {
+        let Some(buffer) = ground::pointer(ground::read(&self.buffer)) else {
+            return Ok(());
+        };
+        ground::at(self.home, |ground| {
+            // SAFETY: `&mut self`, and nothing is left in the buffer.
+            unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
+            Ok(())
+        })
+    }
+
+    /// Drops all elements. The buffer stays, as with all methods that take elements out: see
+    /// [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         self.truncate(0);
     }
@@ -323,6 +336,48 @@ impl<T: Shareable + Unpin> Vec<T> {
         // SAFETY: the elements move; the old buffer is freed without dropping them.
         let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
         self.rebuild(needed.max(double), len, fill)
+    }
+
+    /// Gives back the memory that the elements do not need, in one step: all of it if there are none.
+    /// (The heap keeps it for others; [`Region::trim`] gives it back to the system.)
+    ///
+    /// # Errors
+    /// If the region has no room for the smaller buffer beside the old one. Nothing has changed.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        self.shrink_to(0)
+    }
+
+    /// As [`Self::shrink_to_fit`], and keeps room for `capacity` elements.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
+        let _hold = self.hold();
+        self.settle();
+        let (first, len, room) = (self.first(), self.count(), self.room());
+        let wanted = len.max(capacity);
+        if wanted >= room {
+            return Ok(());
+        }
+        if wanted == 0 {
+            return self.free_buffer();
+        }
+        let (Some(smaller), Some(buffer)) = (
+            Self::layout(wanted),
+            ground::pointer::<u8>(ground::read(&self.buffer)),
+        ) else {
+            return Ok(());
+        };
+        let is_smaller = ground::at(self.home, |ground| {
+            let heap = ground.heap();
+            Ok(heap.size_for(smaller) < heap.usable_size(buffer))
+        })?;
+        if is_smaller {
+            // SAFETY: the elements move; the old buffer is freed without dropping them.
+            let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
+            self.rebuild(wanted, len, fill)?;
+        }
+        Ok(())
     }
 
     /// Appends an element.
@@ -474,13 +529,7 @@ impl<T> Drop for Vec<T> {
             return;
         };
         self.clear();
-        if let Some(buffer) = ground::pointer(ground::read(&self.buffer)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self`, and nothing is left in the buffer.
-                unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
-                Ok(())
-            });
-        }
+        let _ = self.free_buffer();
     }
 }
 
