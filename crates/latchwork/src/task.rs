@@ -29,8 +29,10 @@ pub(crate) use ceiling::{Ceilings, HIGHEST};
 /// would look at are left for pthread's own, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
-/// The regions that one thread can be a task of at a time.
-pub(crate) const MAX_ATTACHMENTS: usize = 16;
+/// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
+pub(crate) const MAX_ATTACHMENTS: usize = 128;
+/// So many of them find room there whatever locks the thread holds: see [`MAX_HELD`].
+const SURE_ATTACHMENTS: usize = 16;
 
 /// A region that this thread is a task of.
 #[derive(Clone, Copy)]
@@ -262,7 +264,8 @@ impl Me {
 
     /// Whether one more region can be attached.
     pub(crate) fn can_attach(self) -> bool {
-        self.record.attached.get() < MAX_ATTACHMENTS
+        let count = self.record.attached.get();
+        count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
     }
 
     /// Remembers a region; see [`Self::can_attach`]. Its life-word is on the list.

@@ -5,8 +5,10 @@
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use latchwork::coproc::{Attributes, Coprocs, Outcome};
-use latchwork::mutex::{Mutex, Robust};
-use latchwork::region::{HashMap, List, Region, RegionOptions, String, Vec};
+use latchwork::mutex::{LockError, Mutex, Robust};
+use latchwork::region::{
+    AttachError, HashMap, List, ObjectError, Region, RegionOptions, String, Vec,
+};
 use latchwork_testkit::{Child, Leftover, Trial};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, mpsc};
@@ -239,15 +241,73 @@ fn many_regions_at_the_same_time() {
         let count = (most - 100).min(1_000) as usize;
         println!("{count} regions at the same time");
         let regions: std::vec::Vec<_> = (0..count).map(|_| region()).collect();
-        // A thread is a task of 16 regions at a time.
+        // A thread is a task of 128 regions at a time.
         std::thread::scope(|scope| {
-            for some in regions.chunks(16) {
+            for some in regions.chunks(128) {
                 scope.spawn(move || some.iter().for_each(use_containers));
             }
         });
         assert_eq!(mapped(), count);
         drop(regions);
         assert_eq!(mapped(), 0);
+    })
+    .succeed();
+}
+
+#[test]
+fn a_thread_is_a_task_of_many_regions_and_then_of_no_more() {
+    let _trial = Trial::begin("a_thread_is_a_task_of_many_regions_and_then_of_no_more");
+    Child::fork(|| {
+        let regions: std::vec::Vec<_> = (0..128).map(|_| region()).collect();
+        let locks: std::vec::Vec<_> = regions
+            .iter()
+            .map(|region| region.object("lock", || Mutex::robust(0u32)).unwrap())
+            .collect();
+        let guards: std::vec::Vec<_> = locks.iter().map(|lock| lock.lock().unwrap()).collect();
+        let one_more = region();
+        let lock = || one_more.object("lock", || Mutex::robust(0u32)).map(|_| ());
+        assert!(matches!(
+            lock(),
+            Err(ObjectError::Attach(AttachError::TooManyAttachments))
+        ));
+        drop(guards);
+        regions[77].clone().detach().unwrap();
+        lock().unwrap();
+        assert_eq!(*locks[77].lock().unwrap(), 0);
+    })
+    .succeed();
+}
+
+/// The kernel reads no more than 2,048 entries of a dead thread's robust list.
+#[test]
+fn locks_and_regions_together_fit_a_threads_robust_list() {
+    let _trial = Trial::begin("locks_and_regions_together_fit_a_threads_robust_list");
+    Child::fork(|| {
+        let locks: std::vec::Vec<_> = (0..2_000).map(|_| Box::pin(Mutex::robust(0u32))).collect();
+        let regions: std::vec::Vec<_> = (0..100).map(|_| region()).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let join = |region: &&Region| region.join("many").is_ok();
+                let joined = regions[..50].iter().take_while(join).count();
+                assert_eq!(joined, 50);
+                let take = |lock: &&Pin<Box<Mutex<u32, Robust>>>| {
+                    lock.as_ref().lock().map(core::mem::forget).is_ok()
+                };
+                let taken = locks.iter().take_while(take).count();
+                assert!((1_700..2_000).contains(&taken), "{taken}");
+                assert!(!regions[50..].iter().any(|region| join(&region)));
+            });
+        });
+        // All of them were found when the thread ended.
+        let died = |lock: &&Pin<Box<Mutex<u32, Robust>>>| {
+            matches!(lock.as_ref().lock(), Err(LockError::OwnerDied(_)))
+        };
+        let found = locks.iter().take_while(died).count();
+        assert!((1_700..2_000).contains(&found), "{found}");
+        let free = locks[found..]
+            .iter()
+            .all(|lock| lock.as_ref().lock().is_ok());
+        assert!(free, "a lock was taken and not found");
     })
     .succeed();
 }
@@ -260,7 +320,7 @@ fn a_process_that_is_killed_amid_regions_leaves_its_sibling_in_order() {
     let count = common.object("count", || Mutex::robust(0u64)).unwrap();
     let value = || match count.lock() {
         Ok(count) => *count,
-        Err(latchwork::mutex::LockError::OwnerDied(died)) => *died.make_consistent(),
+        Err(LockError::OwnerDied(died)) => *died.make_consistent(),
         Err(error) => panic!("{error}"),
     };
     for _ in 0..trial.times(30) {
@@ -272,7 +332,7 @@ fn a_process_that_is_killed_amid_regions_leaves_its_sibling_in_order() {
                 let count = common.object("count", || Mutex::robust(0u64)).unwrap();
                 match count.lock() {
                     Ok(mut count) => *count += 1,
-                    Err(latchwork::mutex::LockError::OwnerDied(died)) => {
+                    Err(LockError::OwnerDied(died)) => {
                         *died.make_consistent() += 1;
                     }
                     Err(error) => panic!("{error}"),

@@ -115,8 +115,11 @@ pub enum AttachError {
     /// This process has as many regions mapped as it can have at a time: 4096.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
-    /// The thread is a task of as many regions as it can be at a time: 16. See [`Region::detach`].
-    #[error("the calling thread is a task of 16 regions, as many as it can be")]
+    /// The thread is a task of as many regions as it can be at a time: 128, or from 16 on as many as its robust
+    /// list has room for beside the locks that it holds. It can leave one by [`Region::detach`].
+    #[error(
+        "the calling thread is a task of too many regions at a time (128, fewer with many robust locks)"
+    )]
     TooManyAttachments,
     /// The region has as many tasks as it was made for.
     #[error("all {tasks} task slots of the region are taken")]
