@@ -1,5 +1,28 @@
 //! Condition variables: wait for a change of what a mutex protects.
 //!
+//! A task that finds under a mutex that something is not so yet waits here, without the mutex, until another task has
+//! changed it and notified it. [`Condvar::wait_while`] looks again by itself; with robust mutexes
+//! [`Condvar::wait_robust_while`].
+//!
+//! ```
+//! use latchwork::condvar::Condvar;
+//! use latchwork::mutex::Mutex;
+//!
+//! static JOBS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+//! static MORE: Condvar = Condvar::new();
+//!
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         JOBS.lock().push(7);
+//!         MORE.notify_one();
+//!     });
+//!     let mut jobs = MORE.wait_while(JOBS.lock(), |jobs| jobs.is_empty());
+//!     assert_eq!(jobs.pop(), Some(7));
+//! });
+//! ```
+//!
+//! # How it works
+//!
 //! Ours, not pthread's: a process-shared pthread condition variable hangs its next broadcast when a
 //! waiter was killed. Source of the form: U. Drepper, *Futexes are tricky*; the counter of std's; for
 //! inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
