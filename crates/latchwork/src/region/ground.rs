@@ -271,14 +271,16 @@ pub(super) fn lend(home: usize, word: &AtomicUsize) {
         || homes::is_inside(home, ptr::from_ref(word).addr())
         || homes::is_lent(home, block);
     if !stays {
-        lend_from_outside(home, block);
+        lend_from_outside(home, word, block);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn lend_from_outside(home: usize, block: usize) {
+fn lend_from_outside(home: usize, word: &AtomicUsize, block: usize) {
     match homes::find(home) {
+        // It is inside, and there was no room to note where the region is.
+        Some(region) if region.addresses().contains(&ptr::from_ref(word).addr()) => {}
         Some(region) => homes::lend(region, block),
         None => not_here(home),
     }

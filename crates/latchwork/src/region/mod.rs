@@ -303,9 +303,11 @@ impl Inner {
 
     /// Makes the region findable, and a handle on it; `None` if there are too many.
     fn enter(self: Arc<Self>, gate: &Gate) -> Option<Region> {
-        // Relaxed: read by the last user.
-        self.entered.store(true, Ordering::Relaxed);
-        registry::enter(&self, gate).then(|| Region::new(self))
+        registry::enter(&self, gate).then(|| {
+            // Relaxed: read by the last user.
+            self.entered.store(true, Ordering::Relaxed);
+            Region::new(self)
+        })
     }
 
     fn was_entered(&self) -> bool {

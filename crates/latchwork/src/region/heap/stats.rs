@@ -15,7 +15,7 @@ pub struct HeapStats {
     pub committed_bytes: usize,
     /// Bytes in spans whose memory was given back to the system.
     pub trimmed_bytes: usize,
-    /// Bytes in allocated blocks, as large as [`Heap::usable_size`] says.
+    /// Bytes in allocated blocks, as large as their size class makes them.
     pub allocated_bytes: usize,
     /// Bytes in free spans and in free blocks, with memory behind them.
     pub free_bytes: usize,
