@@ -1,8 +1,10 @@
-//! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable` and `TornSafe`.
+//! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable`, `TornSafe` and `PinnedFields`.
 //!
 //! Use them through `latchwork::region`, which re-exports them beside their traits. What they write is
-//! `unsafe impl` without an `allow`: the lint `unsafe_code` does not look into macros of other crates,
+//! `unsafe` without an `allow`: the lint `unsafe_code` does not look into macros of other crates,
 //! and a crate that forbids it must be able to use them.
+
+mod pinned;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -30,6 +32,23 @@ pub fn derive_shareable(input: TokenStream) -> TokenStream {
 pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     torn_safe(input)
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
+}
+
+/// Gives a struct a method for each field that is marked `#[pin]`, of the same name and visibility, which
+/// leads from the pinned struct to the pinned field: how to use a robust lock that is a field.
+///
+/// For a field that is a struct with such fields, `bank.inner().log()`; for one that is an array of locks,
+/// `latchwork::region::each_pinned(bank.locks())`.
+///
+/// It works for any struct with named fields, in a region or not. The struct is `Unpin` only if its pinned
+/// fields are, which nobody can change, and it cannot have a `Drop` of its own: either could move a lock
+/// that is held.
+#[proc_macro_derive(PinnedFields, attributes(pin))]
+pub fn derive_pinned_fields(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    pinned::fields(input)
         .unwrap_or_else(Error::into_compile_error)
         .into()
 }
@@ -196,7 +215,6 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                     #(#discriminants as u64,)*
                 ],
             );
-            const OWNS_BLOCKS: bool = false #(|| <#types as ::latchwork::region::Shareable>::OWNS_BLOCKS)*;
         }
     })
 }

@@ -1,5 +1,23 @@
 //! Barriers: nobody goes on before all have arrived.
 //!
+//! For phases of a computation that several tasks go through together: each calls [`Barrier::wait`], and returns when
+//! all have. It opens again and again.
+//!
+//! ```
+//! use latchwork::barrier::Barrier;
+//!
+//! static PHASE: Barrier = Barrier::new(3);
+//!
+//! std::thread::scope(|scope| {
+//!     for _ in 0..3 {
+//!         // One of the three learns that it was the last to arrive.
+//!         scope.spawn(|| PHASE.wait());
+//!     }
+//! });
+//! ```
+//!
+//! # How it works
+//!
 //! | bits of the word | meaning |
 //! | --- | --- |
 //! | 31–16 | round, which changes when the last one arrives |

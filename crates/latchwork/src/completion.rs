@@ -1,5 +1,20 @@
 //! Completions: one task says that something is done, others wait for it.
 //!
+//! For one event that others depend on: a start, an end, a result that is there. [`Completion::complete`] lets one
+//! waiter go on, [`Completion::complete_all`] all of them, also those who come later.
+//!
+//! ```
+//! use latchwork::completion::Completion;
+//!
+//! static READY: Completion = Completion::new();
+//!
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| READY.complete_all());
+//!     READY.wait();
+//! });
+//! ```
+//!
+//! # How it works
 //! Source: `Documentation/scheduler/completion.rst` of Linux.
 //!
 //! One word of 64 bits has two halves.

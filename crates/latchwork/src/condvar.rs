@@ -1,5 +1,28 @@
 //! Condition variables: wait for a change of what a mutex protects.
 //!
+//! A task that finds under a mutex that something is not so yet waits here, without the mutex, until another task has
+//! changed it and notified it. [`Condvar::wait_while`] looks again by itself; with robust mutexes
+//! [`Condvar::wait_robust_while`].
+//!
+//! ```
+//! use latchwork::condvar::Condvar;
+//! use latchwork::mutex::Mutex;
+//!
+//! static JOBS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+//! static MORE: Condvar = Condvar::new();
+//!
+//! std::thread::scope(|scope| {
+//!     scope.spawn(|| {
+//!         JOBS.lock().push(7);
+//!         MORE.notify_one();
+//!     });
+//!     let mut jobs = MORE.wait_while(JOBS.lock(), |jobs| jobs.is_empty());
+//!     assert_eq!(jobs.pop(), Some(7));
+//! });
+//! ```
+//!
+//! # How it works
+//!
 //! Ours, not pthread's: a process-shared pthread condition variable hangs its next broadcast when a
 //! waiter was killed. Source of the form: U. Drepper, *Futexes are tricky*; the counter of std's; for
 //! inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
@@ -376,6 +399,34 @@ mod with_robust {
             Ok((taken?, waited))
         }
 
+        /// As [`Condvar::wait_for`], with a robust mutex.
+        ///
+        /// # Errors
+        /// As for [`Self::wait_robust`].
+        pub fn wait_robust_for<'a, T: ?Sized, P: RobustProtocol>(
+            &self,
+            guard: RobustGuard<'a, T, P>,
+            timeout: core::time::Duration,
+        ) -> Result<(RobustGuard<'a, T, P>, Waited), LockError<'a, T, P>> {
+            self.wait_robust_until(guard, Deadline::after(timeout))
+        }
+
+        /// As [`Condvar::wait_while`], with a robust mutex.
+        ///
+        /// # Errors
+        /// As for [`Self::wait_robust`]. Once the data is repaired, wait again: the condition is looked at
+        /// first.
+        pub fn wait_robust_while<'a, T: ?Sized, P: RobustProtocol>(
+            &self,
+            mut guard: RobustGuard<'a, T, P>,
+            mut condition: impl FnMut(&mut T) -> bool,
+        ) -> Result<RobustGuard<'a, T, P>, LockError<'a, T, P>> {
+            while condition(&mut guard) {
+                guard = self.wait_robust(guard)?;
+            }
+            Ok(guard)
+        }
+
         fn wait_robust_inner<'a, T: ?Sized, P: RobustProtocol>(
             &self,
             guard: RobustGuard<'a, T, P>,
@@ -415,6 +466,34 @@ mod with_recursive {
             deadline: Deadline,
         ) -> P::Outcome<(RecursiveGuard<'a, T, P>, Waited)> {
             P::outcome(self.wait_recursive_inner(guard, Some(deadline)))
+        }
+
+        /// As [`Condvar::wait_for`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts as [`Self::wait_recursive`].
+        pub fn wait_recursive_for<'a, T: ?Sized, P: Protocol>(
+            &self,
+            guard: RecursiveGuard<'a, T, P>,
+            timeout: core::time::Duration,
+        ) -> P::Outcome<(RecursiveGuard<'a, T, P>, Waited)> {
+            self.wait_recursive_until(guard, Deadline::after(timeout))
+        }
+
+        /// As [`Condvar::wait_while`], with a recursive mutex that this task has taken once.
+        ///
+        /// Aborts as [`Self::wait_recursive`].
+        pub fn wait_recursive_while<'a, T: ?Sized, P: Protocol>(
+            &self,
+            mut guard: RecursiveGuard<'a, T, P>,
+            mut condition: impl FnMut(&T) -> bool,
+        ) -> P::Outcome<RecursiveGuard<'a, T, P>> {
+            while condition(&guard) {
+                guard = match self.wait_recursive_inner(guard, None) {
+                    Ok((guard, _)) => guard,
+                    Err(fault) => return P::outcome(Err(fault)),
+                };
+            }
+            P::outcome(Ok(guard))
         }
 
         fn wait_recursive_inner<'a, T: ?Sized, P: Protocol>(

@@ -1,5 +1,21 @@
 //! Once: an initialisation that runs once, whichever task comes first, and again if that one dies.
 //!
+//! For what is to be made at its first use, in a region for instance: [`Once::call`] runs its function unless it, or
+//! another task's, has run to its end.
+//!
+//! ```
+//! use latchwork::once::Once;
+//! use std::pin::Pin;
+//!
+//! static SET_UP: Once = Once::new();
+//!
+//! for _ in 0..2 {
+//!     Pin::static_ref(&SET_UP).call(|| println!("once")).unwrap();
+//! }
+//! ```
+//!
+//! # How it works
+//!
 //! | `done` | meaning | changed by |
 //! | --- | --- | --- |
 //! | 0 | not yet, or under way | initially |

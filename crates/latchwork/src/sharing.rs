@@ -1,4 +1,18 @@
 //! Who may use a lock: the threads of one process, or every process that maps it.
+//!
+//! ```
+//! use latchwork::condvar::Condvar;
+//! use latchwork::mutex::{Mutex, WaitWake};
+//! use latchwork::sharing::Shared;
+//!
+//! // For the threads of this process:
+//! static ONE: Mutex<u32> = Mutex::new(0);
+//! static CHANGED: Condvar = Condvar::new();
+//! // For every process that maps it, in a region for instance:
+//! let two = Mutex::<u32, WaitWake<Shared>>::shared(0);
+//! let changed = Condvar::shared();
+//! # let _ = (ONE.lock(), CHANGED.notify_one(), two.lock(), changed.notify_one());
+//! ```
 
 use crate::sys::futex::Sharing as Flag;
 

@@ -1,5 +1,17 @@
 //! The spinlock: for sections of a few instructions whose holder is not preempted.
 //!
+//! It never sleeps, so it is for threads that are bound to processors of their own, and for the shortest sections.
+//!
+//! ```
+//! use latchwork::mutex::Mutex;
+//! use latchwork::spin::Spin;
+//!
+//! static HITS: Mutex<u64, Spin> = Mutex::from_raw(Spin::new(), 0);
+//! *HITS.lock() += 1;
+//! ```
+//!
+//! # How it works
+//!
 //! Test and test-and-set. | word | 0: free | 1: held |; lock: swap 1, Acquire; unlock: store 0,
 //! Release. *When not to use it:* whenever a holder may be preempted or killed: waiters then burn
 //! its time slice, or their own for ever. After 128 polls a waiter yields its CPU, so that a

@@ -29,8 +29,10 @@ pub(crate) use ceiling::{Ceilings, HIGHEST};
 /// would look at are left for pthread's own, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
-/// The regions that one thread can be a task of at a time.
-pub(crate) const MAX_ATTACHMENTS: usize = 16;
+/// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
+pub(crate) const MAX_ATTACHMENTS: usize = 128;
+/// So many of them find room there whatever locks the thread holds: see [`MAX_HELD`].
+const SURE_ATTACHMENTS: usize = 16;
 
 /// A region that this thread is a task of.
 #[derive(Clone, Copy)]
@@ -70,6 +72,8 @@ pub(crate) struct Record {
     is_ending: Cell<bool>,
     /// Where the checker keeps what it knows of this thread; 0: nowhere.
     checked: Cell<usize>,
+    /// Operations under way that rely on an attachment.
+    leaning: Cell<u32>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
     ceilings: Ceilings,
@@ -237,9 +241,31 @@ impl Me {
         self.record.attachments[0].get()
     }
 
+    /// Runs an operation that relies on an attachment: none is given up meanwhile, by a signal handler.
+    #[inline]
+    pub(crate) fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
+        struct Leaning(&'static Cell<u32>);
+        impl Drop for Leaning {
+            fn drop(&mut self) {
+                self.0.set(self.0.get() - 1);
+            }
+        }
+        let leaning = Leaning(&self.record.leaning);
+        leaning.0.set(leaning.0.get() + 1);
+        let result = operation();
+        drop(leaning);
+        result
+    }
+
+    /// Whether the thread is in such an operation.
+    pub(crate) fn is_leaning(self) -> bool {
+        self.record.leaning.get() != 0
+    }
+
     /// Whether one more region can be attached.
     pub(crate) fn can_attach(self) -> bool {
-        self.record.attached.get() < MAX_ATTACHMENTS
+        let count = self.record.attached.get();
+        count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
     }
 
     /// Remembers a region; see [`Self::can_attach`]. Its life-word is on the list.

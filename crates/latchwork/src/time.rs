@@ -1,4 +1,16 @@
 //! Points in time, as every timed operation of the library takes them.
+//!
+//! A wait has an end, not a length, so that it can be interrupted and gone on with; `…_for` is sugar everywhere.
+//!
+//! ```
+//! use latchwork::mutex::Mutex;
+//! use latchwork::time::Deadline;
+//! use std::time::Duration;
+//!
+//! static LOCK: Mutex<u32> = Mutex::new(0);
+//! let end = Deadline::after(Duration::from_millis(20));
+//! assert!(LOCK.lock_until(end).is_some());
+//! ```
 
 use core::time::Duration;
 

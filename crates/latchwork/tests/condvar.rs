@@ -93,6 +93,71 @@ fn a_waiter_learns_that_a_holder_died_meanwhile() {
     });
 }
 
+#[test]
+fn a_wait_with_a_robust_mutex_has_all_forms() {
+    let _watchdog = Watchdog::start("a_wait_with_a_robust_mutex_has_all_forms".into());
+    let number = pin!(Mutex::robust(0_u64));
+    let number = number.as_ref();
+    let changed = Condvar::shared();
+    let guard = number.lock().unwrap();
+    let (guard, waited) = changed
+        .wait_robust_for(guard, Duration::from_millis(1))
+        .unwrap();
+    assert_eq!((*guard, waited), (0, Waited::TimedOut));
+    drop(guard);
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let mut repairs = 0;
+            let mut guard = number.lock();
+            loop {
+                let held = match guard {
+                    Err(LockError::OwnerDied(died)) => {
+                        repairs += 1;
+                        died.make_consistent()
+                    }
+                    other => other.unwrap(),
+                };
+                // Without the look first, the repair of the last change would be waited for in vain.
+                guard = changed.wait_robust_while(held, |number| *number < 3);
+                if let Ok(held) = guard {
+                    return (*held, repairs);
+                }
+            }
+        });
+        for _ in 0..2 {
+            *number.lock().unwrap() += 1;
+            changed.notify_all();
+        }
+        let last = || {
+            let mut guard = number.lock().unwrap();
+            *guard += 1;
+            forget(guard);
+        };
+        scope.spawn(last).join().unwrap();
+        changed.notify_all();
+        let (seen, repairs) = waiter.join().unwrap();
+        assert!(seen == 3 && repairs == 1, "{seen} {repairs}");
+    });
+}
+
+#[test]
+fn a_wait_with_a_recursive_mutex_has_all_forms() {
+    let _watchdog = Watchdog::start("a_wait_with_a_recursive_mutex_has_all_forms".into());
+    let (flag, changed) = (RecursiveMutex::new(AtomicU32::new(0)), Condvar::new());
+    let (guard, waited) = changed.wait_recursive_for(flag.lock(), Duration::from_millis(1));
+    assert_eq!(waited, Waited::TimedOut);
+    drop(guard);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            flag.lock().store(1, Ordering::Relaxed);
+            changed.notify_one();
+        });
+        let is_unset = |flag: &AtomicU32| flag.load(Ordering::Relaxed) == 0;
+        let guard = changed.wait_recursive_while(flag.lock(), is_unset);
+        assert_eq!(guard.load(Ordering::Relaxed), 1);
+    });
+}
+
 /// Its count stays; notifications of the others are none the worse for it.
 #[test]
 fn a_killed_waiter_hangs_nobody() {

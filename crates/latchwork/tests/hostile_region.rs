@@ -21,7 +21,7 @@ mod at {
     pub const MAX_BYTES: usize = 32;
     pub const PID_NAMESPACE: usize = 40;
     pub const MAX_NAMES: usize = 48;
-    pub const END: usize = 120;
+    pub const END: usize = 128;
 }
 
 /// What lies under a region's name; removed on drop.

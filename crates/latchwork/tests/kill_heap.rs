@@ -123,7 +123,8 @@ fn storm_over_the_heap(title: &'static str, seats: usize, kills: u64, recoverers
         let mut blocks: Vec<Block> = Vec::new();
         loop {
             let stamp = rng.u64(..);
-            match rng.u32(..8) {
+            match rng.u32(..9) {
+                8 => _ = region.trim().unwrap(),
                 0 => {
                     let index = rng.usize(..NAMES);
                     let _guard = locked(locks, index);

@@ -41,6 +41,56 @@ fn collect(name: &str) -> leftovers::Outcome {
     found.remove(0).outcome
 }
 
+/// Bytes of memory behind a file.
+fn memory_of(region: &Region) -> u64 {
+    let status = rustix::fs::fstat(region.file()).unwrap();
+    status.st_blocks as u64 * 512
+}
+
+#[test]
+fn a_trimmed_region_has_its_memory_again_where_it_is_needed() {
+    let (name, _file) = Leftover::region("trimmed");
+    let make = || {
+        let region = RegionOptions::new()
+            .max_bytes(64 << 20)
+            .create_named(&name)
+            .unwrap();
+        let small = memory_of(&region);
+        let numbers = region
+            .object("numbers", || {
+                Mutex::robust(latchwork::region::Vec::<u64>::new_in(&region))
+            })
+            .unwrap();
+        let mut numbers = numbers.lock().unwrap();
+        let block = latchwork::region::Box::zeroed_in(16 << 20, &region).unwrap();
+        numbers.extend_from_slice(&[7; 1000]).unwrap();
+        let large = memory_of(&region);
+        assert!(large >= small + (16 << 20), "{large} {small}");
+        drop(block);
+        assert_eq!(memory_of(&region), large);
+        let given = region.trim().unwrap() as u64;
+        assert!(given >= 16 << 20);
+        // A file's own tables of its memory go, too.
+        let after = memory_of(&region);
+        assert!(after <= large - given, "{after} {large} {given}");
+        assert_eq!(*numbers.as_slice(), [7; 1000]);
+    };
+    fork(make).succeed();
+    // Nobody has it: it is looked at closely, and not filled.
+    fork(|| {
+        let region = RegionOptions::new().attach(&name).unwrap();
+        assert!(memory_of(&region) < 8 << 20, "{}", memory_of(&region));
+        assert!(region.heap_stats().trimmed_bytes >= 16 << 20);
+        let committed = region.heap_stats().committed_bytes;
+        let block = latchwork::region::Box::zeroed_in(8 << 20, &region).unwrap();
+        assert!(memory_of(&region) >= 8 << 20);
+        assert!(region.heap_stats().committed_bytes >= committed + (8 << 20));
+        drop(block);
+        region.check_heap().unwrap();
+    })
+    .succeed();
+}
+
 #[test]
 fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
     fn attach(_: &Region, (): ()) -> i32 {

@@ -153,8 +153,7 @@ fn a_thread_uses_any_number_of_regions_one_after_the_other() {
         for _ in 0..100 {
             region().object("object", || Mutex::robust(0u32)).unwrap();
         }
-        // Those with containers stay mapped, and there may be 64 of them.
-        for _ in 0..50 {
+        for _ in 0..100 {
             let region = region();
             Vec::new_in(&region).push(0u8).unwrap();
         }

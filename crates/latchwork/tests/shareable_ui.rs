@@ -1,4 +1,4 @@
-//! What may, and what must not, be placed in a region: the programs of `tests/ui`. The first line of one that must not
+//! What may, and what must not, be placed in a region, or be used without a pin: the programs of `tests/ui`. The first line of one that must not
 //! compile is the error that it must have.
 
 mod compiler_support;
@@ -20,7 +20,7 @@ fn programs(is_it: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 fn only_what_means_the_same_everywhere_can_be_placed_in_a_region() {
     let folder = Leftover::folder("ui");
     let programs = programs(|name| name.starts_with("not_"));
-    assert!(programs.len() >= 14, "{programs:?}");
+    assert!(programs.len() >= 22, "{programs:?}");
     for program in programs {
         let source = std::fs::read_to_string(&program).unwrap();
         let expected = source.lines().next().unwrap().trim_start_matches("// ");
@@ -40,11 +40,42 @@ fn only_what_means_the_same_everywhere_can_be_placed_in_a_region() {
     }
 }
 
+/// What the compiler says of a program, in full.
+fn said_of(program: &str) -> String {
+    let folder = Leftover::folder("ui");
+    let file = programs(|name| name == program).pop().unwrap();
+    let mut command = rustc();
+    command.args(["--emit=metadata", "-o"]);
+    let output = command
+        .arg(folder.path().join("metadata"))
+        .arg(file)
+        .output();
+    String::from_utf8_lossy(&output.unwrap().stderr).into_owned()
+}
+
+#[test]
+fn who_locks_a_robust_lock_without_a_pin_is_told_how_to_pin_it() {
+    for program in ["not_locked_without_a_pin", "not_read_without_a_pin"] {
+        let said = said_of(program);
+        for advice in [
+            "#[derive(PinnedFields)]",
+            "#[pin]",
+            "value.field().lock()",
+            "Pin::static_ref(&LOCK)",
+            "std::pin::pin!(lock)",
+            "latchwork::region::each_pinned",
+        ] {
+            assert!(said.contains(advice), "{program}: {advice}: {said}");
+        }
+        assert!(!said.contains("RawLock"), "{program}: {said}");
+    }
+}
+
 #[test]
 fn plain_data_and_containers_can_be_placed_in_a_region() {
     let folder = Leftover::folder("ui");
     let programs = programs(|name| name.ends_with("_can"));
-    assert!(programs.len() >= 3, "{programs:?}");
+    assert!(programs.len() >= 4, "{programs:?}");
     for program in programs {
         let executable = folder.path().join("program");
         let mut command = rustc();

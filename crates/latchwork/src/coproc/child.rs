@@ -93,7 +93,9 @@ fn join_region(record: &Ref, name: &str) -> Result<(), AttachError> {
 
 fn errno_of(error: &AttachError) -> Errno {
     match error {
-        AttachError::TaskTableFull { .. } | AttachError::TooManyRegions => Errno::NOSPC,
+        AttachError::TaskTableFull { .. }
+        | AttachError::TooManyRegions
+        | AttachError::TooManyAttachments => Errno::NOSPC,
         AttachError::System { error, .. } => *error,
         _ => Errno::NOMEM,
     }

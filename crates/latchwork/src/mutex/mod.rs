@@ -113,8 +113,11 @@ pub use recursive::{RecursiveGuard, RecursiveMutex};
 
 #[cfg(not(loom))]
 pub(crate) use robust::Slow;
+pub(crate) use robust::methods_of_unpinned;
 pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
-pub use robust::{LockError, OwnerDied, Robust, RobustGuard, RobustProtocol};
+pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
+#[doc(hidden)]
+pub use robust::{Pinned, Unpinned};
 #[cfg(not(loom))]
 pub use slice::Sliced;
 pub use throughput::Throughput;

@@ -89,6 +89,7 @@
 //! kill tests.
 #![allow(unsafe_code)]
 
+mod failure;
 mod guard;
 mod inherit;
 #[cfg(not(loom))]
@@ -96,10 +97,14 @@ mod protect;
 mod release;
 mod slow;
 mod throughput;
+mod unpinned;
 mod wait_wake;
 
+pub use failure::LockFailure;
 pub use guard::{LockError, OwnerDied, RobustGuard};
 pub(crate) use release::owner_of_guard;
+pub(crate) use unpinned::methods_of_unpinned;
+pub use unpinned::{Pinned, Unpinned};
 
 use super::{Custody, Patience, Unfinished, WaitWake};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
@@ -130,7 +135,8 @@ impl<P: Slow> RobustProtocol for P {}
 /// 40 bytes: libc's own robust list runs through it, so that pthread robust mutexes and these are
 /// held side by side, in any order of release. It must not move while it is in use, hence the
 /// pinned methods: put it in a `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region
-/// ([`Region::pin`](crate::region::Region::pin)), or behind [`std::pin::pin!`].
+/// (whose objects come pinned), in a field of what is pinned
+/// ([`PinnedFields`](crate::region::PinnedFields)), or behind [`std::pin::pin!`].
 ///
 /// | `P` | made by | for |
 /// | --- | --- | --- |

@@ -1,5 +1,13 @@
 //! Holding a lock without being preempted: scheduler time-slice extensions (Linux 7.0).
 //!
+//! ```
+//! use latchwork::mutex::{Mutex, Sliced, Throughput, slice};
+//!
+//! static HITS: Mutex<u64, Sliced<Throughput>> = Mutex::from_raw(Sliced::new(Throughput::new()), 0);
+//! // Where the kernel does not know it, the lock is as any other.
+//! let _ = slice::enable_for_this_thread();
+//! *HITS.lock() += 1;
+//! ```
 //! A holder that is preempted keeps everybody waiting for as long as others run on its processor. Since
 //! Linux 7.0 a thread can ask the kernel, by a byte in memory that both know, to be left alone for a
 //! moment; if its time is up while it asks, the kernel may grant it some microseconds (5 by default, at

@@ -1,5 +1,16 @@
 //! The throughput lock: most work done with many tasks at it, and nobody left behind.
 //!
+//! For data that many tasks use all the time, in short sections. It is used as any other mutex:
+//!
+//! ```
+//! use latchwork::mutex::{Mutex, Throughput};
+//!
+//! static HITS: Mutex<u64, Throughput> = Mutex::throughput(0);
+//! *HITS.lock() += 1;
+//! ```
+//!
+//! # How it works
+//!
 //! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
 //! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space. Newcomers steal; who is
 //! not lucky queues up at the *gate*; only the *top waiter*, who has passed the gate, goes on polling, as

@@ -18,7 +18,7 @@ use crate::region::{AttachError, Region};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::{event_fd, signals, thread};
 use core::fmt;
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
@@ -233,6 +233,12 @@ impl Watch {
 impl AsFd for Watch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.counter.as_fd()
+    }
+}
+
+impl AsRawFd for Watch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.shared.counter.as_raw_fd()
     }
 }
 

@@ -125,6 +125,7 @@ impl Candidate {
         let layout = identity.check(status.bytes, memory::page_bytes())?;
         let base = identity.base as usize;
         registry::clear(&(base..base + layout.total), gate);
+        registry::unmap_rest(gate);
         let mapping =
             Mapping::shared_at(&self.file, base, layout.total).map_err(|error| match error {
                 Errno::EXIST => AttachError::AddressTaken { base },
@@ -145,7 +146,7 @@ impl Candidate {
             });
         }
         if status.sparse {
-            memory::allocate(&inner.file, 0, committed).map_err(system("fallocate"))?;
+            inner.fill_used().map_err(system("fallocate"))?;
         }
         // Relaxed: it only grows, to at most the number of slots.
         if inner.header().slots_used.load(Ordering::Relaxed) as usize > inner.slots().len() {

@@ -52,7 +52,7 @@ impl<'r, T: Shareable> Box<'r, T> {
     /// # Errors
     /// With the value, if the region has no room or the thread cannot become a task of it.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
-        let block = ground::at(region.inner.base().addr().get(), |ground| {
+        let block = ground::at(region.inner().home, |ground| {
             ground.alloc(Layout::new::<T>())
         });
         match block {
@@ -101,9 +101,7 @@ impl<'r> Box<'r, [u8]> {
     /// As for [`Self::zeroed_in`].
     pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
         let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
-        let block = ground::at(region.inner.base().addr().get(), |ground| {
-            ground.alloc(layout)
-        })?;
+        let block = ground::at(region.inner().home, |ground| ground.alloc(layout))?;
         // SAFETY: a block of that many bytes that nobody else knows. They were zero when the region was
         // made, and hold what somebody has written since.
         unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
@@ -188,7 +186,7 @@ impl<'r, T: ?Sized> Box<'r, T> {
     /// The value is not used any more.
     unsafe fn free(&self) {
         // A thread that cannot become a task of the region leaks the block.
-        let _: Result<(), StorageError> = ground::at(self.region.base().addr().get(), |ground| {
+        let _: Result<(), StorageError> = ground::at(self.region.home, |ground| {
             // SAFETY: by the caller's contract, and the box owns the block.
             unsafe { ground.free(self.value.cast()) };
             Ok(())

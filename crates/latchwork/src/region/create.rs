@@ -254,6 +254,7 @@ impl RegionOptions {
         let pid_namespace = memory::pid_namespace().map_err(system("stat(/proc/self/ns/pid)"))?;
         Gate::prepare().map_err(system("mmap"))?;
         let gate = Gate::enter();
+        registry::unmap_rest(&gate);
         let mapping = self.map(&file, layout.total, &gate)?;
         let base = mapping.base();
         let mut stored = [0; header::LABEL_BYTES];
@@ -275,6 +276,7 @@ impl RegionOptions {
             max_names: self.max_names,
             creator: crate::sys::thread::process_id(),
             label: stored,
+            number: memory::random_number(),
         };
         // SAFETY: the first pages are committed, writable, zero, and nobody else knows them yet.
         // Zero is right for all the tables; only the robust nodes of the header are more.

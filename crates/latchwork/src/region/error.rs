@@ -39,9 +39,8 @@ pub enum CreateError {
     /// No free address was found in the window for regions.
     #[error("no free address range of {0} bytes was found")]
     NoAddress(usize),
-    /// This process has as many regions as it can have: 64. Those whose containers it has had in its
-    /// hands count until it ends.
-    #[error("this process has too many regions mapped")]
+    /// This process has as many regions mapped as it can have at a time: 4096.
+    #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
     /// The system has no memory for the tables.
     #[error("the system has no memory for a region ({0})")]
@@ -113,10 +112,15 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
-    /// This process has as many regions as it can have, 64 (those whose containers it has had in its
-    /// hands count until it ends), or this thread is a task of as many as it can be, 16.
-    #[error("too many regions")]
+    /// This process has as many regions mapped as it can have at a time: 4096.
+    #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
+    /// The thread is a task of as many regions as it can be at a time: 128, or from 16 on as many as its robust
+    /// list has room for beside the locks that it holds. It can leave one by [`Region::detach`].
+    #[error(
+        "the calling thread is a task of too many regions at a time (128, fewer with many robust locks)"
+    )]
+    TooManyAttachments,
     /// The region has as many tasks as it was made for.
     #[error("all {tasks} task slots of the region are taken")]
     TaskTableFull {

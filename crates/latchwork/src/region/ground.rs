@@ -1,8 +1,8 @@
 //! What containers stand on: the heap of the region that they were made for.
 //!
-//! A container knows the base address of its region and nothing else; a handle would mean nothing
+//! A container knows its region's *home* (see [`homes`]) and nothing else; a handle would mean nothing
 //! to another process. So each operation that needs the heap finds the calling thread's attachment
-//! by that address, which is a comparison for a thread that uses one region.
+//! by that, which is a comparison for a thread that uses one region.
 //!
 //! **Blocks and links.** A block is private to the task that allocated it, and freed if the task
 //! dies, until it is linked. Where the word that links it lies in the region, the heap's intent
@@ -12,19 +12,20 @@
 //! a container moves into the region by a plain copy, of which the heap learns nothing, so
 //! its blocks must be safe to find at any moment.
 //!
-//! **Abroad.** By the same plain copy a container can get into another region than its own. To tasks
-//! that have both it is as good as ever; others must not follow its pointers. So whoever follows one
-//! asks first whether the container's region is one that this process will have mapped until it ends
-//! ([`registry::is_home`]).
+//! **Outside.** By the same plain copy a container can get onto a stack, or into another region than its
+//! own, and its region may go before it. So each method *holds* the region first ([`hold`]), which takes
+//! nothing if the container lies in it, and what lends a reference *lends* the container's block ([`lend`]),
+//! which keeps the region mapped until the block goes. Where the region is not mapped, both panic.
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Heap, TaskRef};
-use super::{AttachError, Inner, Region, registry};
+use super::{AttachError, Inner, Region, homes};
 use crate::atomic::{AtomicUsize, Ordering, compiler_fence};
 use crate::task::Me;
 use core::alloc::Layout;
 use core::fmt;
 use core::ptr::{self, NonNull};
+use std::sync::Arc;
 
 /// Why a container could not get memory.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum StorageError {
     /// More elements than a container can count (2³² − 2).
     #[error("a container has at most 2^32 - 2 elements")]
     TooLong,
-    /// The container was moved to another region, and this process has not attached its own.
+    /// The container is outside of its region, which this process has not attached, or no longer.
     #[error("the container's region is not mapped in this process")]
     NotMapped,
 }
@@ -80,10 +81,9 @@ impl<T> From<PushError<T>> for StorageError {
     }
 }
 
-/// How a container names its region, which from here on stays mapped: see `make_lasting`.
+/// How a container names its region.
 pub(super) fn home(region: &Region) -> usize {
-    region.inner.make_lasting();
-    region.inner.base().addr().get()
+    region.inner.home
 }
 
 /// The calling task in the heap of one region.
@@ -100,28 +100,37 @@ pub(super) fn at<R>(
     step: impl FnOnce(&Ground<'_>) -> Result<R, StorageError>,
 ) -> Result<R, StorageError> {
     let me = Me::get().map_err(AttachError::from)?;
-    let Some(attachment) = me.attachments().find(|attachment| attachment.base == home) else {
-        return at_first_use(home, step);
+    let base = homes::base_of(home);
+    let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
+        return at_first_use(home, me, step);
     };
     // SAFETY: an attachment's context is its region, which it keeps; `step` does not detach.
     let region: &Inner = unsafe { attachment.context.cast().as_ref() };
+    if region.home != home {
+        return Err(StorageError::NotMapped);
+    }
     let task = region.task_of(&attachment);
-    step(&Ground {
-        region,
-        task: task.heap_task(),
+    me.lean(|| {
+        step(&Ground {
+            region,
+            task: task.heap_task(),
+        })
     })
 }
 
 #[cold]
 fn at_first_use<R>(
     home: usize,
+    me: Me,
     step: impl FnOnce(&Ground<'_>) -> Result<R, StorageError>,
 ) -> Result<R, StorageError> {
-    let region = Inner::containing(home).ok_or(StorageError::NotMapped)?;
+    let region = homes::find(home).ok_or(StorageError::NotMapped)?;
     let task = region.task()?;
-    step(&Ground {
-        region: &region,
-        task: task.heap_task(),
+    me.lean(|| {
+        step(&Ground {
+            region: &region,
+            task: task.heap_task(),
+        })
     })
 }
 
@@ -143,6 +152,7 @@ impl Ground<'_> {
         crate::hook::freed(|| self.region.heap.addresses_of(block));
         // SAFETY: by the caller's contract.
         unsafe { self.region.heap.free(&self.task, block) };
+        homes::freed(self.region.home, block.addr().get());
     }
 
     /// Stores `value` in `location`, by which `new` becomes reachable (and is shared from then on)
@@ -175,6 +185,7 @@ impl Ground<'_> {
                 commit(location, value);
                 if let Some(old) = old {
                     heap.free(&self.task, old);
+                    homes::freed(self.region.home, old.addr().get());
                 }
             }
             return;
@@ -188,6 +199,9 @@ impl Ground<'_> {
                 (None, Some(old)) => heap.retire(&self.task, old, location, value),
                 (None, None) => commit(location, value),
             }
+        }
+        if let Some(old) = old {
+            homes::freed(self.region.home, old.addr().get());
         }
     }
 }
@@ -218,30 +232,65 @@ pub(super) fn reach_within(word: &AtomicUsize) -> Option<NonNull<u8>> {
     pointer(read(word))
 }
 
-/// What a word of a container leads to.
-///
-/// A container can get into another region than its own, whose tasks need not have mapped that one.
+/// Keeps the region of a container mapped while one of its methods runs, the user's code included.
 ///
 /// # Panics
-/// If there is something, and this process has not mapped the container's region, `home`.
+/// If the container has a block, and this process has not mapped its region.
 #[inline]
-pub(super) fn reach<T>(home: usize, word: &AtomicUsize) -> Option<NonNull<T>> {
-    let there = pointer(read(word))?;
-    if !registry::is_home(home) {
-        not_here(home);
+pub(super) fn hold(home: usize, word: &AtomicUsize) -> Hold {
+    if homes::is_inside(home, ptr::from_ref(word).addr()) {
+        return Hold(None);
     }
-    Some(there)
+    try_hold(home, word).unwrap_or_else(|| not_here(home))
+}
+
+/// As [`hold`]; `None` if the container has a block that is not mapped here: it can only be leaked.
+#[inline(never)]
+pub(super) fn try_hold(home: usize, word: &AtomicUsize) -> Option<Hold> {
+    if homes::is_inside(home, ptr::from_ref(word).addr()) {
+        return Some(Hold(None));
+    }
+    let region = homes::find(home);
+    (region.is_some() || read(word) == 0).then_some(Hold(region))
+}
+
+/// A region that stays mapped.
+#[must_use]
+pub(super) struct Hold(
+    #[expect(dead_code, reason = "what counts is that it is there")] Option<Arc<Inner>>,
+);
+
+/// Keeps the region of a container mapped for as long as anybody can borrow from it.
+///
+/// # Panics
+/// As for [`hold`].
+#[inline]
+pub(super) fn lend(home: usize, word: &AtomicUsize) {
+    let block = read(word);
+    let stays = block == 0
+        || homes::is_inside(home, ptr::from_ref(word).addr())
+        || homes::is_lent(home, block);
+    if !stays {
+        lend_from_outside(home, word, block);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn lend_from_outside(home: usize, word: &AtomicUsize, block: usize) {
+    match homes::find(home) {
+        // It is inside, and there was no room to note where the region is.
+        Some(region) if region.addresses().contains(&ptr::from_ref(word).addr()) => {}
+        Some(region) => homes::lend(region, block),
+        None => not_here(home),
+    }
 }
 
 #[cold]
 #[inline(never)]
 fn not_here(home: usize) -> ! {
-    panic!("the container belongs to the region at {home:#x}, which this process has not attached")
-}
-
-/// Whether a container can be taken apart here; if not, it is leaked.
-pub(super) fn is_here(home: usize, word: &AtomicUsize) -> bool {
-    read(word) == 0 || registry::is_home(home)
+    let base = homes::base_of(home);
+    panic!("the container belongs to a region at {base:#x}, which this process has not attached")
 }
 
 /// The word that leads to a block.

@@ -1,10 +1,10 @@
-//! What a process has of a region that it has mapped, and how the region grows.
+//! What a process has of a region that it has mapped, and how the region grows and gives memory back.
 #![allow(unsafe_code)]
 
-use super::Inner;
 use super::header::{Header, Identity, Layout};
-use super::heap::{GrowError, Heap, SPAN_BYTES, TaskHeaps};
+use super::heap::{Backing, GrowError, Heap, SPAN_BYTES, TaskHeaps};
 use super::task_table::Slot;
+use super::{AttachError, Inner, Region, homes};
 use crate::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::mutex::RawError;
 use crate::sys::memory::{self, Mapping};
@@ -49,9 +49,10 @@ impl Inner {
                 base.add(layout.heap),
                 layout.heap_layout,
                 tasks,
-                Box::new(move |heap, spans| grower.grow(heap, spans)),
+                Box::new(grower),
             )
         };
+        let home = homes::home_of(base.addr().get(), identity.number);
         crate::task::set_owner_death_hook(super::sweep::after_owner_death);
         crate::sleep::set_hooks(&super::park::HOOKS);
         Arc::new(Self {
@@ -61,6 +62,7 @@ impl Inner {
             layout,
             path,
             heap,
+            home,
             uses: AtomicUsize::new(0),
             handles: AtomicUsize::new(0),
             lasting: AtomicBool::new(false),
@@ -69,7 +71,55 @@ impl Inner {
     }
 }
 
-/// What the heap calls when it has no free span.
+impl Inner {
+    /// Makes sure that there is memory behind all spans but those that were trimmed.
+    pub(super) fn fill_used(&self) -> Result<(), Errno> {
+        let mut span = 0;
+        while span < self.heap.committed() {
+            let used = (span..self.heap.committed()).take_while(|span| !self.heap.is_hollow(*span));
+            let run = used.count();
+            let offset = self.layout.heap + span as usize * SPAN_BYTES;
+            if run > 0 {
+                memory::allocate(&self.file, offset as u64, (run * SPAN_BYTES) as u64)?;
+            }
+            span += run as u32 + 1;
+        }
+        Ok(())
+    }
+}
+
+impl Region {
+    /// Gives the memory of the heap's free spans (of 64 KiB) back to the system. Says how many bytes.
+    ///
+    /// The heap keeps what was freed for later allocations, of all tasks. That is in order until a peak has
+    /// passed: call this then, or now and then. First shrink what is to be shrunk
+    /// ([`Vec::shrink_to_fit`](super::Vec::shrink_to_fit)). Spans that another task keeps at hand, for small
+    /// blocks, stay; so does a span with a single block.
+    ///
+    /// Others may allocate and free meanwhile. A task that is killed in it leaves free spans, with or without memory.
+    /// What is allocated later in trimmed spans asks the system for memory again, and fails if there is none.
+    ///
+    /// *Cost:* a look at each span, and a system call for each 4 MiB and each gap.
+    ///
+    /// ```
+    /// use latchwork::region::{Box, RegionOptions};
+    ///
+    /// let region = RegionOptions::new().max_bytes(64 << 20).create_anonymous()?;
+    /// drop(Box::zeroed_in(16 << 20, &region)?);
+    /// assert!(region.trim()? >= 16 << 20);
+    /// # Ok::<(), std::boxed::Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the thread cannot become a task of the region.
+    pub fn trim(&self) -> Result<usize, AttachError> {
+        let inner = self.inner();
+        let spans = inner.heap.trim(&inner.task()?.heap_task());
+        Ok(spans as usize * SPAN_BYTES)
+    }
+}
+
+/// Where the heap gets its memory.
 struct Grower {
     base: NonNull<u8>,
     descriptor: i32,
@@ -81,7 +131,7 @@ unsafe impl Send for Grower {}
 // SAFETY: as above.
 unsafe impl Sync for Grower {}
 
-impl Grower {
+impl Backing for Grower {
     /// Commits memory for `spans` more spans, under the region's lock.
     ///
     /// A kill leaves at most memory that is committed and not yet counted; the next growth counts
@@ -113,13 +163,33 @@ impl Grower {
         result.map(|_| ()).map_err(|_| GrowError)
     }
 
-    fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
-        let offset = (self.layout.heap + before as usize * SPAN_BYTES) as u64;
-        let bytes = (after - before) as u64 * SPAN_BYTES as u64;
+    fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
+        let (offset, bytes) = self.range(first, spans);
+        memory::allocate(self.file(), offset, bytes).map_err(|_| GrowError)
+    }
+
+    fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
+        let (offset, bytes) = self.range(first, spans);
+        memory::punch(self.file(), offset, bytes).map_err(|_| GrowError)
+    }
+}
+
+impl Grower {
+    fn file(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is the region's file, which `Inner` keeps open beside this heap.
-        let file = unsafe { BorrowedFd::borrow_raw(self.descriptor) };
+        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+
+    /// Where spans lie in the file.
+    fn range(&self, first: u32, spans: u32) -> (u64, u64) {
+        let bytes = |spans: u32| u64::from(spans) * SPAN_BYTES as u64;
+        (self.layout.heap as u64 + bytes(first), bytes(spans))
+    }
+
+    fn commit(&self, header: &Header, before: u32, after: u32) -> Result<u32, Errno> {
+        let (offset, bytes) = self.range(before, after - before);
         if bytes > 0 {
-            memory::allocate(file, offset, bytes)?;
+            memory::allocate(self.file(), offset, bytes)?;
         }
         // Relaxed: for the inspector.
         header.committed.store(offset + bytes, Ordering::Relaxed);

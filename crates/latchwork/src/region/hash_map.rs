@@ -25,7 +25,7 @@
 //!   private until the heap publishes it in the slot: replaced.
 //! - *Remove:* the node becomes `pending`, its slot a tombstone: removed. Value and key go, then the
 //!   heap sets `pending` to 0 and frees the node in one step.
-//! - *Grow:* a complete table is built, private to the task; the heap replaces the old one by it.
+//! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it.
 //!
 //! Whoever finds `pending` set looks for it in the slots: if it is there, it is whole; if not, it is
 //! taken apart as far as it has been built, or has not been taken apart yet. Either way nothing
@@ -40,7 +40,7 @@ mod table;
 
 pub use iter::Iter;
 
-use super::ground::{self, PushError, StorageError, commit, read};
+use super::ground::{self, Hold, PushError, StorageError, commit, read};
 use super::{Region, Shareable, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::borrow::Borrow;
@@ -49,7 +49,7 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use core::slice;
-use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value};
+use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value};
 
 /// A hash map whose entries live in a region.
 ///
@@ -102,13 +102,26 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
 unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 
 impl<K, V> HashMap<K, V> {
+    /// Keeps the region mapped while a method runs.
+    #[inline]
+    fn hold(&self) -> Hold {
+        ground::hold(self.home, &self.table)
+    }
+
+    /// Keeps it mapped for as long as the map can be borrowed.
+    #[inline]
+    fn lend(&self) {
+        ground::lend(self.home, &self.table);
+    }
+
+    /// The region is held, or has lent the table.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
-        let table = ground::reach::<Table>(self.home, &self.table)?;
+        let table = ground::pointer::<Table>(read(&self.table))?;
         // SAFETY: the table begins with its head, which tells how many slots follow, and lives
         // until `table` changes, which takes `&mut self`.
         unsafe {
-            let head = table.as_ref();
+            let head = &*table.as_ptr();
             let slots = table.add(1).cast().as_ptr();
             Some(View {
                 head,
@@ -121,6 +134,12 @@ impl<K, V> HashMap<K, V> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
+        let _hold = self.hold();
+        self.count()
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
         self.view().map_or(0, |view| read(&view.head.len))
     }
 
@@ -135,6 +154,7 @@ impl<K, V> HashMap<K, V> {
     /// that changes the map does this by itself; [`Self::len`] may be one off before.
     #[inline]
     pub fn repair(&mut self) {
+        let _hold = self.hold();
         self.settle();
     }
 
@@ -195,9 +215,23 @@ impl<K, V> HashMap<K, V> {
         taken
     }
 
-    /// Drops all entries. The table stays.
+    /// Frees the table, in which no node is left.
+    fn free_table(&mut self) -> Result<(), StorageError> {
+        let Some(table) = ground::pointer(read(&self.table)) else {
+            return Ok(());
+        };
+        ground::at(self.home, |ground| {
+            // SAFETY: `&mut self`, and no node is left.
+            unsafe { ground.link(&self.table, 0, None, Some(table)) };
+            Ok(())
+        })
+    }
+
+    /// Drops all entries. The table stays, as with all methods that take entries out: see
+    /// [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
-        self.repair();
+        let _hold = self.hold();
+        self.settle();
         let Some(view) = self.view() else { return };
         for slot in view.slots {
             if let Some(node) = ground::pointer(read(slot)).filter(|_| read(slot) > TOMBSTONE) {
@@ -214,6 +248,7 @@ impl<K, V> HashMap<K, V> {
     /// The entries, in no particular order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, K, V> {
+        self.lend();
         Iter {
             slots: self.view().map_or(&[][..], |view| view.slots).iter(),
             entries: PhantomData,
@@ -235,7 +270,8 @@ impl<K, V> HashMap<K, V> {
     where
         V: Unpin,
     {
-        self.repair();
+        self.lend();
+        self.settle();
         let slots = self.view().map_or(&[][..], |view| view.slots);
         slots.iter().filter_map(|slot| {
             let node =
@@ -301,6 +337,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        self.lend();
         // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
         self.look_up(key)
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -328,7 +365,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
         V: Unpin,
     {
-        self.repair();
+        self.lend();
+        self.settle();
         // SAFETY: as for `get`; and the map is borrowed exclusively.
         self.look_up(key)
             .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
@@ -341,6 +379,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let _hold = self.hold();
         self.look_up(key).is_some()
     }
 
@@ -353,6 +392,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     where
         V: Unpin,
     {
+        let _hold = self.hold();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => {
@@ -421,6 +461,17 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         key: K,
         make: impl FnOnce() -> V,
     ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
+        let _hold = self.hold();
+        let node = self.find_or_build(key, make)?;
+        self.lend();
+        Ok(node)
+    }
+
+    fn find_or_build(
+        &self,
+        key: K,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<K, V>>, PushError<K>> {
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, &key)),
             Err(error) => return Err(PushError { value: key, error }),
@@ -463,6 +514,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
+        let _hold = self.hold();
         self.settle();
         let view = self.view()?;
         let (index, node) = self.find(view, hash_of(view, key), key)?;
@@ -474,7 +526,31 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
+        let _hold = self.hold();
         self.make_room(additional).map(|_| ())
+    }
+}
+
+impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
+    /// Gives back the memory that the table does not need for its entries, in one step: all of it if there are
+    /// none. (Each entry's own block goes with the entry, anyhow. The heap keeps the memory for others;
+    /// [`Region::trim`] gives it back to the system.)
+    ///
+    /// # Errors
+    /// If the region has no room for the smaller table beside the old one. Nothing has changed.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        let _hold = self.hold();
+        self.settle();
+        let Some(view) = self.view() else {
+            return Ok(());
+        };
+        match self.count() {
+            0 => self.free_table(),
+            len if table_for(len).is_some_and(|capacity| capacity < view.head.capacity) => {
+                self.rebuild(len)
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -482,16 +558,10 @@ impl<K, V> Drop for HashMap<K, V> {
     /// Drops the entries and frees the table. A thread that cannot become a task of the region
     /// leaks them; so does a process that has not attached it.
     fn drop(&mut self) {
-        if !ground::is_here(self.home, &self.table) {
+        let Some(_hold) = ground::try_hold(self.home, &self.table) else {
             return;
-        }
+        };
         self.clear();
-        if let Some(table) = ground::pointer(read(&self.table)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self`, and no node is left.
-                unsafe { ground.link(&self.table, 0, None, Some(table)) };
-                Ok(())
-            });
-        }
+        let _ = self.free_table();
     }
 }

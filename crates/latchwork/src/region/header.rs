@@ -15,7 +15,7 @@ use crate::mutex::Robust;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// Changes with every change of what the bytes of a region mean that sizes do not show.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.
@@ -39,6 +39,8 @@ pub(super) struct Identity {
     pub(super) max_names: u32,
     pub(super) creator: u32,
     pub(super) label: [u8; LABEL_BYTES],
+    /// Drawn at creation: no other region that was at this address has it.
+    pub(super) number: u64,
 }
 
 /// The name goes when the last process detaches.

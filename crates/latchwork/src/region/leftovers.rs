@@ -1,5 +1,22 @@
 //! Named regions that no process has any more: what `latchwork gc` removes.
 //!
+//! A region's file stays when its last process is killed. This tells living ones from what is left.
+//!
+//! ```
+//! use latchwork::region::RegionOptions;
+//! use latchwork::region::leftovers::{Outcome, remove_unused};
+//!
+//! let name = format!("example-leftover-{}", std::process::id());
+//! let options = RegionOptions::new().max_bytes(4 << 20).unlink_at_last_detach(true);
+//! let region = options.create_named(&name)?;
+//! // A dry run: what would be removed?
+//! let found = remove_unused(&[name], true)?;
+//! assert_eq!(found[0].outcome, Outcome::InUse);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How it works
+//!
 //! **The proof** is an exclusive file lock (`flock`) on an opening of our own. Every process that
 //! has a region holds a shared one on its opening, from before the name appears (creator), or from
 //! before it looks at the file (attach), until its last descriptor of that opening is closed, by

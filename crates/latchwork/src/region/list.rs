@@ -24,7 +24,7 @@
 //! apart unless the walk met it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
 
-use super::ground::{self, PushError, StorageError, commit, read};
+use super::ground::{self, Hold, PushError, StorageError, commit, read};
 use super::{Region, Shareable, TornSafe, fingerprint};
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -99,9 +99,20 @@ unsafe impl<T: Shareable> Shareable for List<T> {
 unsafe impl<T: TornSafe> TornSafe for List<T> {}
 
 impl<T> List<T> {
+    /// Keeps the region mapped while a method runs.
+    fn hold(&self) -> Hold {
+        ground::hold(self.home, &self.root)
+    }
+
+    /// Keeps it mapped for as long as the list can be borrowed.
+    fn lend(&self) {
+        ground::lend(self.home, &self.root);
+    }
+
+    /// The region is held, or has lent the root.
     fn root(&self) -> Option<&Root> {
         // SAFETY: the root is there until the list is dropped.
-        ground::reach(self.home, &self.root).map(|root| unsafe { root.as_ref() })
+        ground::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
@@ -122,18 +133,25 @@ impl<T> List<T> {
     /// The number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
+        let _hold = self.hold();
+        self.count()
+    }
+
+    fn count(&self) -> usize {
         self.root().map_or(0, |root| read(&root.len))
     }
 
     /// Whether there are no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
+        let _hold = self.hold();
         self.first().is_none()
     }
 
     /// The first element.
     #[must_use]
     pub fn front(&self) -> Option<&T> {
+        self.lend();
         // SAFETY: a node of this list, whole.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
@@ -148,10 +166,11 @@ impl<T> List<T> {
     /// The elements in order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_, T> {
+        self.lend();
         Iter {
             front: self.first(),
             back: self.last(),
-            left: self.len(),
+            left: self.count(),
             elements: PhantomData,
         }
     }
@@ -170,6 +189,7 @@ impl<T> List<T> {
     /// iteration may miss an element, and the length be one off.
     #[inline]
     pub fn repair(&mut self) {
+        let _hold = self.hold();
         self.settle();
     }
 
@@ -258,7 +278,8 @@ impl<T> List<T> {
 
     /// Drops all elements.
     pub fn clear(&mut self) {
-        self.repair();
+        let _hold = self.hold();
+        self.settle();
         while let (Some(root), Some(node)) = (self.root(), self.first()) {
             self.unlink(root, node, |_| ());
         }
@@ -278,6 +299,7 @@ impl<T: Shareable> List<T> {
 
     /// Inserts an element behind `prev`, or at the front.
     fn link(&self, prev: impl FnOnce(&Self) -> Link<T>, value: T) -> Result<(), PushError<T>> {
+        let _hold = self.hold();
         self.settle();
         let node = match self
             .ready_root()
@@ -386,7 +408,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.repair();
+        let _hold = self.hold();
+        self.settle();
         self.take(self.first())
     }
 
@@ -395,7 +418,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.repair();
+        let _hold = self.hold();
+        self.settle();
         self.take(self.last())
     }
 
@@ -414,7 +438,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.repair();
+        self.lend();
+        self.settle();
         // SAFETY: a node of this list, whole, and the list is borrowed exclusively.
         self.last()
             .map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
@@ -425,7 +450,8 @@ impl<T: Shareable> List<T> {
     where
         T: Unpin,
     {
-        self.repair();
+        self.lend();
+        self.settle();
         let mut next = self.first();
         core::iter::from_fn(move || {
             let node = next?;
@@ -439,7 +465,8 @@ impl<T: Shareable> List<T> {
 
     /// Drops the elements for which `keep` says no, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        self.repair();
+        let _hold = self.hold();
+        self.settle();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
             // SAFETY: a node of this list, whole.
@@ -457,9 +484,9 @@ impl<T> Drop for List<T> {
     /// Drops the elements and frees the root. A thread that cannot become a task of the region
     /// leaks them; so does a process that has not attached it.
     fn drop(&mut self) {
-        if !ground::is_here(self.home, &self.root) {
+        let Some(_hold) = ground::try_hold(self.home, &self.root) else {
             return;
-        }
+        };
         self.clear();
         if let Some(root) = ground::pointer(read(&self.root)) {
             let _ = ground::at(self.home, |ground| {

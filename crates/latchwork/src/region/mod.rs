@@ -5,20 +5,15 @@
 //! may be killed at any instruction; what it leaves behind is found and settled by the others (see
 //! [`Region::sweep`]).
 //!
-//! | part | file | what |
-//! | --- | --- | --- |
-//! | [`RegionOptions`] | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
-//! | registry | `registry.rs` | the regions of this process, by address |
-//! | header and layout | `header.rs` | where everything lies, fingerprint |
-//! | task | `task.rs` | the calling thread joins, and leaves |
-//! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
-//! | sweep | `sweep.rs` | settle what dead tasks left |
-//! | events | `events.rs` | what is pending for a task, and what it waits for |
-//! | [`heap`] | `heap/` | blocks, private to a task or shared |
-//! | named objects | `names.rs`, `objects.rs` | find each other's data |
-//! | [`inspect`], [`leftovers`] | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
-//! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
+//! | to | use |
+//! | --- | --- |
+//! | make one, find one by its name | [`RegionOptions`] |
+//! | find each other's data | [`Region::object`]; in a struct, [`Object`] |
+//! | say what may be in it | [`Shareable`], [`TornSafe`]: derive them; [`PinnedFields`] for robust locks in fields |
+//! | keep what grows | [`Vec`], [`String`], [`HashMap`], [`List`], [`Box`] |
+//! | change several numbers or none | [`Undo`] |
+//! | give memory back | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
+//! | look from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
 //! use latchwork::mutex::{Mutex, Robust};
@@ -29,6 +24,23 @@
 //! *hits.lock().unwrap() += 1;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # How it works
+//!
+//! | part | file | what |
+//! | --- | --- | --- |
+//! | options | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
+//! | registry | `registry.rs` | the regions of this process, by address |
+//! | header and layout | `header.rs` | where everything lies, fingerprint |
+//! | task | `task.rs` | the calling thread joins, and leaves |
+//! | task table | `task_table.rs` | slots, life-words, generations |
+//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
+//! | sweep | `sweep.rs` | settle what dead tasks left |
+//! | events | `events.rs` | what is pending for a task, and what it waits for |
+//! | heap | `heap/` | blocks, private to a task or shared |
+//! | named objects | `names.rs`, `objects.rs` | find each other's data |
+//! | inspection | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
+//! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
 #![allow(unsafe_code)]
 
 mod attach;
@@ -42,14 +54,17 @@ mod grow;
 mod handed;
 mod hash_map;
 mod header;
-pub mod heap;
+pub(crate) mod heap;
+mod homes;
 mod inbox;
 pub mod inspect;
 pub mod leftovers;
 mod list;
 mod names;
+mod object;
 mod objects;
 mod park;
+mod pinned;
 mod registry;
 mod shareable;
 pub(crate) mod stop;
@@ -68,10 +83,14 @@ pub use create::RegionOptions;
 pub use error::{AttachError, CreateError, DetachError, NameError, ObjectError};
 pub use ground::{PushError, StorageError};
 pub use hash_map::HashMap;
-pub use heap::{AllocError, HeapStats};
+pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
-pub use shareable::{Shareable, TornSafe, each_pinned, fingerprint};
+pub use object::Object;
+#[doc(hidden)]
+pub use pinned::PinnedParts;
+pub use pinned::{PinnedFields, each_pinned};
+pub use shareable::{Shareable, TornSafe, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
 pub use task_id::TaskId;
@@ -203,16 +222,23 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
 
 /// A handle on a region, made by [`RegionOptions`]; clones refer to the same mapping. An example: the [module](self).
 ///
-/// The mapping stays until the last handle and the last thread that used the region are gone; if the
-/// process has had containers of it in its hands (which borrow from no handle), until it ends. Every
-/// thread that uses a region becomes a *task* of it, at its first use, and leaves it when it ends.
+/// The mapping stays until the last handle and the last thread that used the region are gone. Every
+/// thread that uses a region becomes a *task* of it, at its first use. It leaves the region when it ends,
+/// and, once the process has no handle on the region any more, when it becomes a task of another one; a
+/// thread that does neither can leave by [`Self::detach`].
+///
+/// A container that was taken out of the region, or not put in yet, borrows from no handle. Its methods
+/// find the region as long as it is mapped, and panic afterwards; dropped then, it is leaked. Once it has
+/// lent something (a slice, an element, an iterator), it keeps the region mapped until it is dropped or
+/// grows.
+///
 /// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
 /// a task of its own at its first use. (Of a handle: references alone do not make it one, and nobody
 /// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock or a semaphore
 /// of its own, or with a message in flight, does not leave: that counts as its death.
 ///
-/// A process has at most 64 regions mapped; one whose containers it has had in its hands counts until
-/// it ends. A thread is a task of at most 16 at a time, not counting those without a handle.
+/// A process has at most 4096 regions mapped, and a descriptor for each. A thread is a task of at most 128
+/// at a time, not counting those without a handle.
 pub struct Region {
     inner: Arc<Inner>,
 }
@@ -227,11 +253,13 @@ pub(crate) struct Inner {
     layout: Layout,
     path: Option<PathBuf>,
     heap: Heap,
+    /// How containers name the region.
+    home: usize,
     /// Handles, and threads of this process that are tasks. The name goes with the last, if it is to.
     uses: AtomicUsize,
     /// Handles alone.
     handles: AtomicUsize,
-    /// Containers of this process may refer to the region for as long as it runs.
+    /// It stays mapped until the process ends: there was no room to note which of its blocks are lent.
     lasting: AtomicBool,
     /// Whether the registry has had it.
     entered: AtomicBool,
@@ -275,9 +303,11 @@ impl Inner {
 
     /// Makes the region findable, and a handle on it; `None` if there are too many.
     fn enter(self: Arc<Self>, gate: &Gate) -> Option<Region> {
-        // Relaxed: read by the last user.
-        self.entered.store(true, Ordering::Relaxed);
-        registry::enter(&self, gate).then(|| Region::new(self))
+        registry::enter(&self, gate).then(|| {
+            // Relaxed: read by the last user.
+            self.entered.store(true, Ordering::Relaxed);
+            Region::new(self)
+        })
     }
 
     fn was_entered(&self) -> bool {
@@ -308,13 +338,10 @@ impl Inner {
         }
     }
 
-    /// Leaves the region mapped until the process ends. A container can be moved out of a region, or
-    /// has not been moved in yet; it borrows from nobody, and must find its blocks whenever it is
-    /// used.
+    /// Leaves the region mapped until the process ends.
     fn make_lasting(self: &Arc<Self>) {
         if !self.lasting.swap(true, Ordering::Relaxed) {
             core::mem::forget(Arc::clone(self));
-            registry::stays(self.base().addr().get());
         }
     }
 }
@@ -385,7 +412,7 @@ impl Region {
     /// name of at most 32 bytes that `latchwork ps` shows.
     ///
     /// # Errors
-    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyRegions`], [`AttachError::Task`].
+    /// [`AttachError::TaskTableFull`], [`AttachError::TooManyAttachments`], [`AttachError::Task`].
     pub fn join(&self, name: &str) -> Result<(), AttachError> {
         self.inner.task()?.slot.set_name(name);
         Ok(())
@@ -520,7 +547,7 @@ impl Region {
     ///
     /// # Errors
     /// Names the first one that does not hold.
-    pub fn check_heap(&self) -> Result<(), heap::Corruption> {
+    pub fn check_heap(&self) -> Result<(), Corruption> {
         self.inner.heap.check()
     }
 
@@ -529,7 +556,7 @@ impl Region {
     ///
     /// Sound because a named object never moves: nobody gets a `&mut` to it. The same cannot be said
     /// of any other value in a region: one behind a lock, for instance, moves by `mem::replace`. For
-    /// the *parts* of an object there are [`each_pinned`] and the crate `pin-project`; for what
+    /// the *parts* of an object there are [`PinnedFields`] and [`each_pinned`]; for what
     /// containers hold [`HashMap::get_pin`], [`List::iter_pin`] and [`Box::as_pin`].
     ///
     /// Looks through the directory, O(names).

@@ -32,18 +32,6 @@ impl Region {
                 // SAFETY: a fresh block of the right size and alignment.
                 unsafe { block.cast::<T>().write(make()) };
             })?;
-        self.lend(object, bytes)
-    }
-
-    /// A reference to an object of type `T`. Containers in it may be moved out by safe code.
-    fn lend<T: Shareable>(
-        &self,
-        object: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<Pin<&T>, ObjectError> {
-        if T::OWNS_BLOCKS {
-            self.inner().make_lasting();
-        }
         typed(object, bytes)
     }
 
@@ -102,7 +90,7 @@ impl Region {
     /// [`ObjectError::NotFound`], [`ObjectError::OtherType`]; see [`ObjectError`].
     pub fn find<T: Shareable>(&self, name: &str) -> Result<Pin<&T>, ObjectError> {
         let (object, bytes) = self.find_raw_object(name, T::FINGERPRINT)?;
-        self.lend(object, bytes)
+        typed(object, bytes)
     }
 
     /// Removes a name and frees its object, dropping it. Should the drop panic, it is gone, too.

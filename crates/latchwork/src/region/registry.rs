@@ -6,7 +6,8 @@
 //!
 //! | `region` of a place | meaning | entered by |
 //! | --- | --- | --- |
-//! | null | the place is free | [`leave`], under the gate |
+//! | null, no addresses | the place is free | [`leave`], under the gate |
+//! | null, addresses | the region is gone, its mapping is still there (invariant 4) | [`leave`], under the gate |
 //! | a `Weak`, upgradable | the region is mapped and in use | [`enter`], under the gate |
 //! | a `Weak`, not upgradable | its last user is on the way to [`leave`]; the mapping is still there | the last `Arc` goes |
 //!
@@ -18,19 +19,16 @@
 //! 3. Regions come and go under the gate. Whoever has it may do for a region that is leaving what its
 //!    last user was about to do. So an attach never finds addresses taken by a region that is leaving,
 //!    and in the child of a fork, where that user does not run, nobody waits for it.
-//! 4. A mapping with a robust lock in it that some thread of this process has on its list stays: its
-//!    guard was forgotten, and the list leads there.
-//!
-//! *Homes* are the regions that stay mapped until the process ends, since it has had containers of
-//! theirs in its hands. None is ever taken out, so a container asks with a few plain instructions
-//! whether its region is there.
+//! 4. A mapping with a robust lock in it, or a life-word, that some thread of this process has on its list
+//!    stays: its guard was forgotten, or the thread is about to end with it, and the list leads there.
+//!    Whoever makes or drops a region looks again ([`unmap_rest`]).
 //!
 //! *The gate* is held over system calls, so waiters sleep. Its word lies in memory that is wiped on
 //! fork: a child finds it open. A thread that has it may enter again: an attach may drop what is the
 //! last use of another region. *Orderings:* given at each access.
 #![allow(unsafe_code)]
 
-use super::Inner;
+use super::{Inner, homes};
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::sys::futex::{self, Sharing};
 use crate::sys::memory::Mapping;
@@ -42,11 +40,13 @@ use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
 /// The regions that one process can have mapped at a time.
-const MAX_REGIONS: usize = 64;
+pub(super) const MAX_REGIONS: usize = 4096;
 
 struct Place {
     base: AtomicUsize,
     end: AtomicUsize,
+    /// How containers name the region.
+    home: AtomicUsize,
     /// Lookups under way.
     visitors: AtomicUsize,
     /// A `Weak`.
@@ -57,6 +57,7 @@ static PLACES: [Place; MAX_REGIONS] = [const {
     Place {
         base: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
+        home: AtomicUsize::new(0),
         visitors: AtomicUsize::new(0),
         region: AtomicPtr::new(ptr::null_mut()),
     }
@@ -82,16 +83,39 @@ impl Place {
         region
     }
 
-    /// Frees the place. Under the gate.
-    fn clear(&self) {
+    /// Ends the mapping, if no list leads there any more; says whether it did. Under the gate, for a place
+    /// without a region.
+    ///
+    /// # Safety
+    /// The mapping's owner was forgotten, or will be.
+    unsafe fn unmap(&self) -> bool {
+        let addresses = self.addresses();
+        if held_locks::are_in(&addresses) {
+            return false;
+        }
+        // SAFETY: by the caller's contract; once only, since the place has no addresses after this.
+        drop(unsafe { Mapping::from_addresses(addresses) });
         self.base.store(0, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Forgets the region. Under the gate.
+    fn clear(&self) {
         let region = self.region.swap(ptr::null_mut(), Ordering::SeqCst);
         if !region.is_null() && self.visitors.load(Ordering::SeqCst) == 0 {
             // SAFETY: made by `enter`; invariant 2.
             drop(unsafe { Weak::from_raw(region) });
         }
     }
+}
+
+/// Places from here on were never used.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+fn used() -> &'static [Place] {
+    // Acquire: pairs with the Release in `enter`; whoever has an address of a region finds its place.
+    &PLACES[..USED.load(Ordering::Acquire)]
 }
 
 /// All regions that there have been lie, or lay, between these.
@@ -108,7 +132,7 @@ pub(super) fn may_contain(address: usize) -> bool {
 
 /// The region that contains an address.
 pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
-    PLACES
+    used()
         .iter()
         .filter(|place| place.addresses().contains(&address))
         .filter_map(Place::region)
@@ -118,21 +142,23 @@ pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
 
 /// All regions that are mapped.
 pub(super) fn all() -> impl Iterator<Item = Arc<Inner>> {
-    PLACES.iter().filter_map(Place::region)
+    used().iter().filter_map(Place::region)
 }
 
 /// Makes a region findable; `false` if there are too many. Under the gate.
 pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
     // Relaxed: written under the gate.
-    let Some(place) = PLACES
-        .iter()
-        .find(|place| place.region.load(Ordering::Relaxed).is_null())
-    else {
+    let is_free = |place: &Place| place.addresses().end == 0;
+    let Some(index) = PLACES.iter().position(is_free) else {
         return false;
     };
+    let place = &PLACES[index];
+    USED.fetch_max(index + 1, Ordering::Release);
     let addresses = region.addresses();
+    homes::enter(region.home, addresses.len());
     LOWEST.fetch_min(addresses.start, Ordering::Relaxed);
     HIGHEST.fetch_max(addresses.end, Ordering::Relaxed);
+    place.home.store(region.home, Ordering::Relaxed);
     place.base.store(addresses.start, Ordering::Relaxed);
     place.end.store(addresses.end, Ordering::Relaxed);
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
@@ -144,83 +170,45 @@ pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
 /// Ends the mapping of a region whose last user goes, unless somebody has done so already, or must not.
 pub(super) fn leave(region: &Inner, mapping: Mapping) {
     let gate = Gate::enter();
-    let place = PLACES
+    let place = used()
         .iter()
         .find(|place| ptr::eq(place.region.load(Ordering::Relaxed), region));
     match place {
         Some(place) => {
-            end(mapping);
+            homes::leave(region.home);
             place.clear();
+            core::mem::forget(mapping);
+            // SAFETY: forgotten just now.
+            unsafe { place.unmap() };
         }
         // Invariant 3, or it never was in a place.
         None if region.was_entered() => core::mem::forget(mapping),
         None => drop(mapping),
     }
+    unmap_rest(&gate);
     drop(gate);
 }
 
-/// Does what the last users of regions in a range are about to do. Under the gate.
-pub(super) fn clear(range: &Range<usize>, _: &Gate) {
-    for place in &PLACES {
-        let here = place.addresses();
-        let overlap = here.start < range.end && range.start < here.end;
-        if overlap && place.region().is_none() {
-            // SAFETY: its owner finds the place free, and forgets it (invariant 3).
-            if let Some(mapping) = unsafe { Mapping::from_addresses(here) } {
-                end(mapping);
-            }
-            place.clear();
+/// Ends the mappings that robust lists led to, and no longer do. Under the gate.
+pub(super) fn unmap_rest(_: &Gate) {
+    for place in used() {
+        if place.region.load(Ordering::Relaxed).is_null() && place.addresses().end != 0 {
+            // SAFETY: its owner was forgotten in `leave`, or will be (invariant 3).
+            unsafe { place.unmap() };
         }
     }
 }
 
-fn end(mapping: Mapping) {
-    if held_locks::are_in(&mapping.addresses()) {
-        core::mem::forget(mapping);
-    }
-}
-
-/// Twice the places, so that a search ends soon.
-const HOMES: usize = 2 * MAX_REGIONS;
-
-/// The base addresses of the regions that stay: a hash set, probed linearly.
-static STAYING: [AtomicUsize; HOMES] = [const { AtomicUsize::new(0) }; HOMES];
-
-fn probe(base: usize) -> impl Iterator<Item = &'static AtomicUsize> {
-    let first = base.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - HOMES.ilog2());
-    (0..HOMES).map(move |step| &STAYING[(first + step) % HOMES])
-}
-
-/// Whether the region at `base` is mapped, and stays so until the process ends.
-#[inline]
-pub(super) fn is_home(base: usize) -> bool {
-    // Relaxed: the mapping was there before anybody could come by an address in it.
-    let here = |place: &AtomicUsize| place.load(Ordering::Relaxed);
-    probe(base).next().is_some_and(|place| here(place) == base) || is_home_by_search(base)
-}
-
-#[cold]
-#[inline(never)]
-fn is_home_by_search(base: usize) -> bool {
-    let known = probe(base)
-        .map(|place| place.load(Ordering::Relaxed))
-        .take_while(|home| *home != 0)
-        .any(|home| home == base);
-    known
-        || find(base)
-            .filter(|region| region.addresses().start == base)
-            .is_some_and(|region| {
-                region.make_lasting();
-                true
-            })
-}
-
-/// Notes that a region stays.
-pub(super) fn stays(base: usize) {
-    for place in probe(base) {
-        match place.compare_exchange(0, base, Ordering::Relaxed, Ordering::Relaxed) {
-            Err(other) if other != base => {}
-            _ => return,
+/// Does what the last users of regions in a range are about to do. Under the gate.
+pub(super) fn clear(range: &Range<usize>, _: &Gate) {
+    for place in used() {
+        let here = place.addresses();
+        let overlap = here.start < range.end && range.start < here.end;
+        if overlap && place.region().is_none() {
+            homes::leave(place.home.load(Ordering::Relaxed));
+            place.clear();
+            // SAFETY: its owner does not find the place, and forgets it (invariant 3).
+            unsafe { place.unmap() };
         }
     }
 }

@@ -7,12 +7,13 @@ use crate::mutex::{
 use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
-use core::pin::Pin;
 use core::sync::atomic as core_atomic;
 
 /// A type whose values mean the same in every process that maps them at the same address.
 ///
-/// That rules out whatever refers to one process: references to its stack or heap, file descriptors,
+/// Numbers, characters, arrays, `Option`s and tuples (of up to eight parts) of such types are, and this
+/// crate's locks and containers. Builds by different compilers do not share an object with an `Option` in
+/// it: [`ObjectError::OtherType`](super::ObjectError::OtherType). What is ruled out is what refers to one process: references to its stack or heap, file descriptors,
 /// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
 /// function pointers. Derive it:
 ///
@@ -46,10 +47,6 @@ use core::sync::atomic as core_atomic;
 pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds that agree on it can read each other's values.
     const FINGERPRINT: u64;
-
-    /// Whether a value may own blocks of a region's heap, as containers do: such a value can be moved
-    /// out of the region, which then stays mapped. `false` only if no part of the type does.
-    const OWNS_BLOCKS: bool = true;
 }
 
 /// A type that stays valid when its writer stops between any two instructions.
@@ -74,25 +71,6 @@ pub unsafe trait Shareable: Send + Sync + 'static {
     note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
 )]
 pub unsafe trait TornSafe {}
-
-/// The elements of an array, pinned: how to use one of many robust locks.
-///
-/// ```
-/// use latchwork::mutex::{Mutex, Robust};
-/// use latchwork::region::{RegionOptions, each_pinned};
-///
-/// type Seats = [Mutex<u32, Robust>; 4];
-/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-/// let seats = region.object::<Seats>("seats", || [const { Mutex::robust(0) }; 4])?;
-/// let seats: Vec<_> = each_pinned(seats).collect();
-/// *seats[2].lock().unwrap() += 1;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<&T>> {
-    // SAFETY: an array moves as a whole, or not at all.
-    let pin = |element| unsafe { Pin::new_unchecked(element) };
-    elements.get_ref().iter().map(pin)
-}
 
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
 #[must_use]
@@ -140,7 +118,6 @@ macro_rules! plain {
         // SAFETY: plain data without pointers, the same in every process.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -192,10 +169,47 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
         align_of::<Self>(),
         &[T::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: as its elements.
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
+
+/// The compiler that lays out types whose layout is not fixed.
+const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
+
+// SAFETY: as its content; builds by different compilers, which may say `None` in different ways, differ in the
+// fingerprint.
+unsafe impl<T: Shareable> Shareable for Option<T> {
+    const FINGERPRINT: u64 = fingerprint(
+        "Option",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[T::FINGERPRINT, COMPILER],
+    );
+}
+
+macro_rules! tuples {
+    ($($name:ident $index:tt),*) => {
+        // SAFETY: as its parts, wherever the fingerprint says that they lie.
+        unsafe impl<$($name: Shareable),*> Shareable for ($($name,)*) {
+            const FINGERPRINT: u64 = fingerprint(
+                "tuple",
+                size_of::<Self>(),
+                align_of::<Self>(),
+                &[$($name::FINGERPRINT, core::mem::offset_of!(Self, $index) as u64),*],
+            );
+        }
+        // SAFETY: no part's validity depends on another's.
+        unsafe impl<$($name: TornSafe),*> TornSafe for ($($name,)*) {}
+    };
+}
+tuples!(A 0);
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+tuples!(A 0, B 1, C 2, D 3, E 4);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
 // SAFETY: as its content, of which nothing is promised.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
@@ -205,7 +219,6 @@ unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
         align_of::<Self>(),
         &[T::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: no byte has a meaning.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}
@@ -213,14 +226,12 @@ unsafe impl<T> TornSafe for MaybeUninit<T> {}
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
-    const OWNS_BLOCKS: bool = false;
 }
 macro_rules! kernel_words {
     ($($lock:ident),*) => {$(
         // SAFETY: as above.
         unsafe impl Shareable for $lock<Shared> {
             const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -228,7 +239,6 @@ kernel_words!(Inherit, InheritPlain, Throughput);
 // SAFETY: as above, and a number.
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
-    const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: as above, with numbers and text in front.
 unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
@@ -238,7 +248,6 @@ unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> 
         align_of::<Self>(),
         &[P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
@@ -248,14 +257,12 @@ unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
         align_of::<Self>(),
         &[P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 macro_rules! shared_primitives {
     ($($ty:ty),* $(,)?) => {$(
         // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
-            const OWNS_BLOCKS: bool = false;
         }
     )*};
 }
@@ -275,7 +282,6 @@ unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
         align_of::<Self>(),
         &[T::FINGERPRINT, P::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
@@ -287,7 +293,6 @@ unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
         // Tasks that see different rules would starve each other.
         &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
     );
-    const OWNS_BLOCKS: bool = false;
 }
 
 // SAFETY: the lock gives the data to one task at a time, or a shared reference to several, of whatever
@@ -299,7 +304,6 @@ unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
         align_of::<Self>(),
         &[T::FINGERPRINT, <RawRwLock<Shared, P>>::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 // SAFETY: as above; made of robust mutexes and a number.
@@ -310,7 +314,6 @@ unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, RE
         align_of::<Self>(),
         &[T::FINGERPRINT, Robust::<WaitWake<Shared>>::FINGERPRINT],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 
 #[cfg(test)]
@@ -329,6 +332,16 @@ mod tests {
             <RwLock<u32, Shared, crate::rwlock::ReadersFirst>>::FINGERPRINT,
             <RobustRwLock<u32>>::FINGERPRINT,
             <RobustRwLock<u32, 4>>::FINGERPRINT,
+            <Option<u32>>::FINGERPRINT,
+            <Option<bool>>::FINGERPRINT,
+            <Option<Option<bool>>>::FINGERPRINT,
+            <(u32,)>::FINGERPRINT,
+            <(u32, u32)>::FINGERPRINT,
+            <(u32, u8)>::FINGERPRINT,
+            <(u8, u32)>::FINGERPRINT,
+            <(u32, (u32, u32))>::FINGERPRINT,
+            <((u32, u32), u32)>::FINGERPRINT,
+            <(u32, u32, u32)>::FINGERPRINT,
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));

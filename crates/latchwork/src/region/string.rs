@@ -78,7 +78,7 @@ impl String {
     /// As for [`Self::from_str_in`].
     pub fn try_clone(&self) -> Result<Self, StorageError> {
         let mut copy = Self::empty(self.bytes.home());
-        copy.push_str(self)?;
+        self.look(|content| copy.push_str(content))?;
         Ok(copy)
     }
 
@@ -105,6 +105,14 @@ impl String {
         self.bytes.reserve(additional)
     }
 
+    /// Gives back the memory that the content does not need; see [`Vec::shrink_to_fit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        self.bytes.shrink_to_fit()
+    }
+
     /// Appends a string as a whole.
     ///
     /// # Errors
@@ -124,8 +132,8 @@ impl String {
 
     /// Takes the last character.
     pub fn pop(&mut self) -> Option<char> {
-        let last = self.chars().next_back()?;
-        self.bytes.truncate(self.len() - last.len_utf8());
+        let last = self.look(|content| content.chars().next_back())?;
+        self.bytes.truncate(self.bytes.len() - last.len_utf8());
         Some(last)
     }
 
@@ -135,13 +143,13 @@ impl String {
     /// If that is in the middle of a character.
     pub fn truncate(&mut self, len: usize) {
         assert!(
-            len >= self.len() || self.is_char_boundary(len),
+            self.look(|content| len >= content.len() || content.is_char_boundary(len)),
             "byte {len} is inside a character"
         );
         self.bytes.truncate(len);
     }
 
-    /// Removes all characters. The buffer stays.
+    /// Removes all characters. The buffer stays; see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -172,29 +180,40 @@ impl Borrow<str> for String {
     }
 }
 
+impl String {
+    /// Lends the content for a look, which keeps the region mapped no longer: the string may be on its way
+    /// into the region.
+    #[allow(unsafe_code)]
+    fn look<R>(&self, look: impl FnOnce(&str) -> R) -> R {
+        let _hold = self.bytes.hold();
+        // SAFETY: as in `as_str`, for as long as the region is held.
+        look(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
+    }
+}
+
 impl Hash for String {
     /// As `str`, since a string can be searched by one.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (**self).hash(state);
+        self.look(|content| content.hash(state));
     }
 }
 
 impl PartialEq for String {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        self.look(|one| other.look(|other| one == other))
     }
 }
 impl Eq for String {}
 
 impl PartialEq<str> for String {
     fn eq(&self, other: &str) -> bool {
-        **self == *other
+        self.look(|content| content == other)
     }
 }
 
 impl PartialEq<&str> for String {
     fn eq(&self, other: &&str) -> bool {
-        **self == **other
+        self.look(|content| content == *other)
     }
 }
 
@@ -206,18 +225,18 @@ impl PartialOrd for String {
 
 impl Ord for String {
     fn cmp(&self, other: &Self) -> Ordering {
-        (**self).cmp(&**other)
+        self.look(|one| other.look(|other| one.cmp(other)))
     }
 }
 
 impl fmt::Display for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
+        self.look(|content| fmt::Display::fmt(content, formatter))
     }
 }
 
 impl fmt::Debug for String {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(formatter)
+        self.look(|content| fmt::Debug::fmt(content, formatter))
     }
 }

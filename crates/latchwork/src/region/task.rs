@@ -111,11 +111,9 @@ impl Inner {
         if me.is_ending() {
             return Err(AttachError::ThreadEnding);
         }
+        leave_unused(me);
         if !me.can_attach() {
-            leave_unused(me);
-        }
-        if !me.can_attach() {
-            return Err(AttachError::TooManyRegions);
+            return Err(AttachError::TooManyAttachments);
         }
         // A successor finds what its predecessor left settled: messages in their places, free slots.
         // If it cannot sweep, others will.
@@ -212,6 +210,9 @@ impl Inner {
 /// Ends the calling thread's part in regions that this process has no handle on any more. Should
 /// containers still use one, the thread becomes a task of it again.
 fn leave_unused(me: Me) {
+    if me.is_leaning() {
+        return;
+    }
     let unused = |attachment: &Attachment| {
         // SAFETY: an attachment's context is its region, which it keeps.
         let inner: &Inner = unsafe { attachment.context.cast().as_ref() };
@@ -238,10 +239,9 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
     me.forget(inner.base().addr().get());
-    if holds {
-        // The kernel ends this life, and what it finds on its way is still mapped then.
-        inner.make_lasting();
-    } else {
+    // Otherwise the kernel ends this life, and what it finds on its way is still mapped then: the life-word
+    // is on the list, which the registry looks at before it unmaps anything.
+    if !holds {
         // SAFETY: the calling thread occupies the slot, and has forgotten it.
         unsafe { slot.vacate(me) };
     }

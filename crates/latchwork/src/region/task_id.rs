@@ -60,7 +60,6 @@ impl fmt::Debug for TaskId {
 // SAFETY: an integer that is not 0; it names a task in the region's own table.
 unsafe impl Shareable for TaskId {
     const FINGERPRINT: u64 = fingerprint("TaskId", size_of::<Self>(), align_of::<Self>(), &[]);
-    const OWNS_BLOCKS: bool = false;
 }
 
 impl Region {

@@ -91,7 +91,6 @@ unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
         align_of::<Self>(),
         &[T::FINGERPRINT, N as u64],
     );
-    const OWNS_BLOCKS: bool = T::OWNS_BLOCKS;
 }
 // SAFETY: as its data; records become valid by one store (see the module comment).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}

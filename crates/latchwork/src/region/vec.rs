@@ -13,13 +13,13 @@
 //!
 //! *Commit points, and a kill between any two stores.* Push: the element is written behind the
 //! length, then `state`: before that nothing was pushed. Pop: `state`, then the element is read: it
-//! is gone either way. Growth, insert, remove: a complete buffer is built, private to the task, and
+//! is gone either way. Growth, shrinking, insert, remove: a complete buffer is built, private to the task, and
 //! the heap replaces the old one by it. Swap-remove: `state` with the hole, the last element is
 //! copied, `state` with the new length; who finds a hole copies again. Truncate: an element is
 //! dropped, then `state`; killed in between, it is dropped again, which its `TornSafe` allows.
 #![allow(unsafe_code)]
 
-use super::ground::{self, Ground, PushError, StorageError};
+use super::ground::{self, Ground, Hold, PushError, StorageError};
 use super::{Region, Shareable, TornSafe, fingerprint};
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::alloc::Layout;
@@ -32,7 +32,7 @@ use core::slice;
 /// A growable array whose elements live in a region.
 ///
 /// It derefs to a slice. It holds real pointers, so it belongs to the region that it was made for, or
-/// on a task's stack. In a process that has not attached that region, its methods panic.
+/// on a task's stack. In a process that has not attached that region, or no longer has it, its methods panic.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -99,14 +99,21 @@ impl<T> Vec<T> {
             .filter(|_| capacity <= MAX)
     }
 
+    /// Keeps the region mapped while a method runs.
+    #[inline]
+    pub(super) fn hold(&self) -> Hold {
+        ground::hold(self.home, &self.buffer)
+    }
+
+    /// The region is held, or has lent the buffer.
     #[inline]
     fn head(&self) -> Option<&Head> {
         // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
         // `&mut self`.
-        ground::reach(self.home, &self.buffer).map(|head| unsafe { head.as_ref() })
+        ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
     }
 
-    /// The first element's place; dangling without a buffer. To be followed after a look at the head.
+    /// The first element's place; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
         match ground::pointer::<u8>(ground::read(&self.buffer)) {
@@ -136,6 +143,12 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
+        let _hold = self.hold();
+        self.count()
+    }
+
+    #[inline]
+    fn count(&self) -> usize {
         (self.state() & u64::from(u32::MAX)) as usize
     }
 
@@ -150,6 +163,12 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
+        let _hold = self.hold();
+        self.room()
+    }
+
+    #[inline]
+    fn room(&self) -> usize {
         self.head().map_or(0, |head| head.capacity)
     }
 
@@ -157,15 +176,30 @@ impl<T> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
+        ground::lend(self.home, &self.buffer);
         // SAFETY: invariant 1; a hole holds what was there before, in part, which `TornSafe` makes
         // a value, and without `TornSafe` nobody gets here before it is filled.
-        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
+        unsafe { self.elements() }
+    }
+
+    /// # Safety
+    /// The region stays mapped while the slice is used.
+    #[inline]
+    pub(super) unsafe fn elements(&self) -> &[T] {
+        // SAFETY: the elements below the length.
+        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.count()) }
     }
 
     /// Finishes what a dead owner was doing. Every method that changes the array does this by
     /// itself; nothing else of it is derived.
     #[inline]
     pub fn repair(&mut self) {
+        let _hold = self.hold();
+        self.settle();
+    }
+
+    #[inline]
+    fn settle(&mut self) {
         if self.state() >> 32 != 0 {
             self.fill_hole();
         }
@@ -174,7 +208,7 @@ impl<T> Vec<T> {
     #[cold]
     #[inline(never)]
     fn fill_hole(&mut self) {
-        let (hole, last) = ((self.state() >> 32) as usize - 1, self.len() - 1);
+        let (hole, last) = ((self.state() >> 32) as usize - 1, self.count() - 1);
         // SAFETY: both are places of elements; the last is a value, and the hole is not (any more).
         unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };
         self.set_state(last as u64);
@@ -188,12 +222,13 @@ impl<T> Vec<T> {
                 self.0.set_state(self.1 as u64);
             }
         }
-        self.repair();
-        if !core::mem::needs_drop::<T>() && len < self.len() {
+        let _hold = self.hold();
+        self.settle();
+        if !core::mem::needs_drop::<T>() && len < self.count() {
             self.set_state(len as u64);
         }
-        while len < self.len() {
-            let last = self.len() - 1;
+        while len < self.count() {
+            let last = self.count() - 1;
             // Even if the drop panics, the element is gone.
             let _shorten = Shorten(self, last);
             // SAFETY: a value, which is no element any more once the length has changed.
@@ -201,7 +236,20 @@ impl<T> Vec<T> {
         }
     }
 
-    /// Drops all elements. The buffer stays.
+    /// Frees the buffer, in which nothing is left.
+    fn free_buffer(&mut self) -> Result<(), StorageError> {
+        let Some(buffer) = ground::pointer(ground::read(&self.buffer)) else {
+            return Ok(());
+        };
+        ground::at(self.home, |ground| {
+            // SAFETY: `&mut self`, and nothing is left in the buffer.
+            unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
+            Ok(())
+        })
+    }
+
+    /// Drops all elements. The buffer stays, as with all methods that take elements out: see
+    /// [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         self.truncate(0);
     }
@@ -270,10 +318,11 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Errors
     /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
-        self.repair();
-        let len = self.len();
+        let _hold = self.hold();
+        self.settle();
+        let len = self.count();
         let needed = len.checked_add(additional).ok_or(StorageError::TooLong)?;
-        if needed <= self.capacity() {
+        if needed <= self.room() {
             return Ok(());
         }
         self.grow(needed)
@@ -282,11 +331,53 @@ impl<T: Shareable + Unpin> Vec<T> {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, needed: usize) -> Result<(), StorageError> {
-        let (first, len) = (self.first(), self.len());
-        let double = self.capacity().saturating_mul(2).min(MAX);
+        let (first, len) = (self.first(), self.count());
+        let double = self.room().saturating_mul(2).min(MAX);
         // SAFETY: the elements move; the old buffer is freed without dropping them.
         let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
         self.rebuild(needed.max(double), len, fill)
+    }
+
+    /// Gives back the memory that the elements do not need, in one step: all of it if there are none.
+    /// (The heap keeps it for others; [`Region::trim`] gives it back to the system.)
+    ///
+    /// # Errors
+    /// If the region has no room for the smaller buffer beside the old one. Nothing has changed.
+    pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
+        self.shrink_to(0)
+    }
+
+    /// As [`Self::shrink_to_fit`], and keeps room for `capacity` elements.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
+        let _hold = self.hold();
+        self.settle();
+        let (first, len, room) = (self.first(), self.count(), self.room());
+        let wanted = len.max(capacity);
+        if wanted >= room {
+            return Ok(());
+        }
+        if wanted == 0 {
+            return self.free_buffer();
+        }
+        let (Some(smaller), Some(buffer)) = (
+            Self::layout(wanted),
+            ground::pointer::<u8>(ground::read(&self.buffer)),
+        ) else {
+            return Ok(());
+        };
+        let is_smaller = ground::at(self.home, |ground| {
+            let heap = ground.heap();
+            Ok(heap.size_for(smaller) < heap.usable_size(buffer))
+        })?;
+        if is_smaller {
+            // SAFETY: the elements move; the old buffer is freed without dropping them.
+            let fill = |new: NonNull<T>| unsafe { new.copy_from_nonoverlapping(first, len) };
+            self.rebuild(wanted, len, fill)?;
+        }
+        Ok(())
     }
 
     /// Appends an element.
@@ -295,9 +386,10 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// With the element, if the region has no room or the thread cannot become a task of it.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
-        self.repair();
-        let len = self.len();
-        if len == self.capacity()
+        let _hold = self.hold();
+        self.settle();
+        let len = self.count();
+        if len == self.room()
             && let Err(error) = self.grow(len + 1)
         {
             return Err(PushError { value, error });
@@ -311,8 +403,9 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// Takes the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        self.repair();
-        let last = self.len().checked_sub(1)?;
+        let _hold = self.hold();
+        self.settle();
+        let last = self.count().checked_sub(1)?;
         self.set_state(last as u64);
         // SAFETY: a value, which is no element any more.
         Some(unsafe { self.first().add(last).read() })
@@ -323,8 +416,9 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn swap_remove(&mut self, index: usize) -> T {
-        self.repair();
-        let len = self.len();
+        let _hold = self.hold();
+        self.settle();
+        let len = self.count();
         assert!(index < len, "no element {index} in {len}");
         // SAFETY: a value, which is no element any more once the state has changed.
         let value = unsafe { self.first().add(index).read() };
@@ -346,14 +440,15 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If `index` is greater than the length.
     pub fn insert(&mut self, index: usize, value: T) -> Result<(), PushError<T>> {
-        self.repair();
-        let (first, len) = (self.first(), self.len());
+        let _hold = self.hold();
+        self.settle();
+        let (first, len) = (self.first(), self.count());
         assert!(index <= len, "no place {index} in {len}");
         if index == len {
             return self.push(value);
         }
         let mut value = Some(value);
-        let capacity = (len + 1).max(self.capacity());
+        let capacity = (len + 1).max(self.room());
         // SAFETY: the elements move around the new one; the old buffer is freed without dropping
         // them.
         let result = self.rebuild(capacity, len + 1, |new| unsafe {
@@ -379,13 +474,14 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// # Panics
     /// If there is no element `index`.
     pub fn remove(&mut self, index: usize) -> Result<T, StorageError> {
-        self.repair();
-        let (first, len) = (self.first(), self.len());
+        let _hold = self.hold();
+        self.settle();
+        let (first, len) = (self.first(), self.count());
         assert!(index < len, "no element {index} in {len}");
         // SAFETY: a value. It is ours once the copy without it has taken the buffer's place.
         let value = core::mem::ManuallyDrop::new(unsafe { first.add(index).read() });
         // SAFETY: as for `insert`.
-        self.rebuild(self.capacity(), len - 1, |new| unsafe {
+        self.rebuild(self.room(), len - 1, |new| unsafe {
             new.copy_from_nonoverlapping(first, index);
             new.add(index)
                 .copy_from_nonoverlapping(first.add(index + 1), len - 1 - index);
@@ -397,9 +493,10 @@ impl<T: Shareable + Unpin> Vec<T> {
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        self.repair();
+        ground::lend(self.home, &self.buffer);
+        self.settle();
         // SAFETY: as for `as_slice`, and the container is borrowed exclusively.
-        unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len()) }
+        unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.count()) }
     }
 }
 
@@ -409,8 +506,9 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
     /// # Errors
     /// As for [`Self::reserve`]; then none of them is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
+        let _hold = self.hold();
         self.reserve(values.len())?;
-        let len = self.len();
+        let len = self.count();
         // SAFETY: there is room behind the elements, and a slice is never part of it.
         unsafe {
             self.first()
@@ -427,17 +525,11 @@ impl<T> Drop for Vec<T> {
     /// Drops the elements and frees the buffer. A thread that cannot become a task of the region
     /// leaks it; so does a process that has not attached it, elements included.
     fn drop(&mut self) {
-        if !ground::is_here(self.home, &self.buffer) {
+        let Some(_hold) = ground::try_hold(self.home, &self.buffer) else {
             return;
-        }
+        };
         self.clear();
-        if let Some(buffer) = ground::pointer(ground::read(&self.buffer)) {
-            let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self`, and nothing is left in the buffer.
-                unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
-                Ok(())
-            });
-        }
+        let _ = self.free_buffer();
     }
 }
 
@@ -474,7 +566,10 @@ impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
 
 impl<T: PartialEq> PartialEq for Vec<T> {
     fn eq(&self, other: &Self) -> bool {
-        **self == **other
+        // Held, not lent: it may be on its way into the region.
+        let _holds = (self.hold(), other.hold());
+        // SAFETY: as in `as_slice`, for as long as the regions are held.
+        unsafe { self.elements() == other.elements() }
     }
 }
 impl<T: Eq> Eq for Vec<T> {}

@@ -70,6 +70,7 @@
 #![allow(unsafe_code)]
 
 mod guard;
+mod unpinned;
 
 pub use guard::{LockError, OwnerDied, RobustReadGuard, RobustWriteGuard};
 

@@ -141,6 +141,19 @@ pub(crate) fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// A number that nobody else draws.
+pub(crate) fn random_number() -> u64 {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        // Early at boot, or in a sandbox.
+        _ => {
+            let seed = super::clock::since_boot() ^ u64::from(super::thread::thread_id()) << 40;
+            seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+        }
+    }
+}
+
 /// Makes sure that the file has memory from `offset` on: the answer to a full system is an error
 /// here, not a SIGBUS at first touch; and `FBIG` the answer to growth beyond the process's limit on
 /// the size of files, not SIGXFSZ.
@@ -153,6 +166,18 @@ pub(crate) fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     }
     loop {
         match rustix::fs::fallocate(file, FallocateFlags::empty(), offset, bytes) {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+/// Takes the memory of a part of a file away, which reads as zeros from then on. Its size stays.
+pub(crate) fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
+    let file = file.as_fd();
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    loop {
+        match rustix::fs::fallocate(file, flags, offset, bytes) {
             Err(Errno::INTR) => {}
             other => return other,
         }

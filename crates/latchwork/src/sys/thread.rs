@@ -104,7 +104,7 @@ pub(crate) fn processor() -> u32 {
 }
 
 /// Size of the record that [`map_wipe_on_fork`] returns, in bytes.
-pub(crate) const RECORD_BYTES: usize = 4096;
+pub(crate) const RECORD_BYTES: usize = 3 * 4096;
 
 /// Maps zeroed memory that reads as zero again in the child of any fork or memory-copying clone.
 ///

@@ -40,6 +40,60 @@ fn map_spreads_and_shrinks_tombstones() {
 }
 
 #[test]
+fn what_is_not_needed_is_given_back() {
+    let region = RegionOptions::new()
+        .max_bytes(64 << 20)
+        .create_anonymous()
+        .unwrap();
+    let allocated = || region.heap_stats().allocated_bytes;
+    let mut numbers = Vec::<u64>::new_in(&region);
+    let mut map = HashMap::<u64, u64>::new_in(&region);
+    let mut text = String::new_in(&region);
+    for number in 0..100_000 {
+        numbers.push(number).unwrap();
+        map.insert(number, number).unwrap();
+        text.push('x').unwrap();
+    }
+    let most = allocated();
+    numbers.truncate(100);
+    text.truncate(100);
+    (100..100_000).for_each(|key| assert_eq!(map.remove(&key), Some(key)));
+    map.insert(100, 100).unwrap();
+    // Nothing shrinks by itself.
+    assert!(numbers.capacity() >= 100_000 && text.capacity() >= 100_000);
+    numbers.shrink_to_fit().unwrap();
+    map.shrink_to_fit().unwrap();
+    text.shrink_to_fit().unwrap();
+    assert!(numbers.capacity() < 200 && text.capacity() < 200);
+    assert_eq!(numbers.iter().sum::<u64>(), 99 * 50);
+    assert!((0..=100).all(|key| map.get(&key) == Some(&key)) && map.len() == 101);
+    assert_eq!(text, "x".repeat(100).as_str());
+    assert!(allocated() < most / 50, "{} of {most}", allocated());
+    // A smaller block of the same size class is none.
+    let before = numbers.as_slice().as_ptr();
+    numbers.pop();
+    numbers.shrink_to_fit().unwrap();
+    assert_eq!(numbers.as_slice().as_ptr(), before);
+    numbers.shrink_to(1_000).unwrap();
+    assert_eq!(numbers.as_slice().as_ptr(), before);
+    numbers.clear();
+    map.clear();
+    text.clear();
+    numbers.shrink_to_fit().unwrap();
+    map.shrink_to_fit().unwrap();
+    text.shrink_to_fit().unwrap();
+    assert_eq!(allocated(), 0);
+    // They are as good as new.
+    numbers.push(1).unwrap();
+    map.insert(1, 1).unwrap();
+    text.push_str("again").unwrap();
+    assert_eq!(
+        (numbers[0], map.get(&1), text.as_str()),
+        (1, Some(&1), "again")
+    );
+}
+
+#[test]
 fn what_does_not_fit_comes_back() {
     let region = region();
     let before = region.heap_stats().allocated_bytes;

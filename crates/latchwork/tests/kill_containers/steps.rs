@@ -105,6 +105,51 @@ const OPERATIONS: &[Operation] = &[
         whole: false,
     },
     Operation {
+        name: "vec shrink_to_fit",
+        setup: |things, _| {
+            numbers(3)(things);
+            things.numbers.reserve(500).unwrap();
+        },
+        run: |things, _| things.numbers.shrink_to_fit().unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "vec shrink_to_fit to nothing",
+        setup: |things, _| things.numbers.reserve(500).unwrap(),
+        run: |things, _| things.numbers.shrink_to_fit().unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "map shrink_to_fit",
+        setup: |things, _| {
+            counts(things, 2);
+            things.counts.reserve(500).unwrap();
+        },
+        run: |things, _| things.counts.shrink_to_fit().unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "map shrink_to_fit to nothing",
+        setup: |things, _| things.counts.reserve(50).unwrap(),
+        run: |things, _| things.counts.shrink_to_fit().unwrap(),
+        whole: true,
+    },
+    Operation {
+        name: "trim",
+        setup: |_, region| drop(Box::unfilled_in(2 << 20, region).unwrap()),
+        run: |_, region| assert_ne!(region.trim().unwrap(), 0),
+        whole: true,
+    },
+    Operation {
+        name: "vec push into trimmed memory",
+        setup: |_, region| {
+            drop(Box::unfilled_in(2 << 20, region).unwrap());
+            region.trim().unwrap();
+        },
+        run: |things, _| things.numbers.reserve(30_000).unwrap(),
+        whole: true,
+    },
+    Operation {
         name: "string push_str",
         setup: |things, _| things.text.push_str("abc").unwrap(),
         run: |things, _| things.text.push_str("üöä").unwrap(),

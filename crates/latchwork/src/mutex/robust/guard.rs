@@ -21,6 +21,8 @@ use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 
 /// Why a robust mutex was not simply taken.
+///
+/// It may hold the lock. By `?` it becomes a [`LockFailure`](super::LockFailure), or a `Box<dyn Error>`, which do not.
 #[non_exhaustive]
 pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     /// The last owner died, or panicked, while it held the lock. The lock is taken: repair the data
@@ -67,8 +69,6 @@ impl<T: ?Sized, P: RobustProtocol> fmt::Debug for LockError<'_, T, P> {
     }
 }
 
-impl<T: ?Sized, P: RobustProtocol> std::error::Error for LockError<'_, T, P> {}
-
 impl<T> Mutex<T, Robust> {
     const_unless_loom! {
         /// An unlocked robust mutex, for threads and processes alike.
@@ -83,7 +83,7 @@ fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool
     matches!(result, Ok(_) | Err(LockError::OwnerDied(_)))
 }
 
-type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
+pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     /// Takes the lock, sleeping as long as a living task holds it.
@@ -320,7 +320,7 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 /// [`TornSafe`](crate::region::TornSafe) the data can be read as it is and repaired; any other `T`
 /// must be [replaced](Self::replace) whole, or vouched for.
 /// Dropping this guard gives the lock up: from then on it is `NotRecoverable`. (Dropped by a panic,
-/// it is inconsistent still, and the next one may try.)
+/// it is inconsistent still, and the next one may try; so it is after [`Self::pass_on`].)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
 pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
@@ -334,6 +334,15 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
         this.guard.mutex.raw.mark_consistent();
         // SAFETY: `this` is never dropped, so the guard is taken once.
         unsafe { ManuallyDrop::take(&mut this.guard) }
+    }
+
+    /// Releases the lock with the data as it is: the next one gets [`LockError::OwnerDied`], too.
+    pub fn pass_on(self) {
+        let this = ManuallyDrop::new(self);
+        owner_of_guard(this.guard.owner);
+        this.guard.tell_releasing();
+        // SAFETY: this guard holds the lock, and neither it nor the inner one is dropped.
+        unsafe { this.guard.mutex.raw.unlock_inconsistent() }
     }
 
     /// Declares the data whole and goes on as a normal holder, whatever the type.

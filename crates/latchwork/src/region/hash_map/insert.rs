@@ -8,7 +8,7 @@ use super::super::{Shareable, String};
 use super::HashMap;
 use super::hasher;
 use super::table::{
-    KEY, MIN_CAPACITY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, take_value,
+    KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for, take_value,
 };
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
@@ -27,7 +27,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             .map_or((0, 0), |view| (read(&view.head.used), view.head.capacity));
         if used.saturating_add(additional) > capacity / 8 * 7 {
             self.rebuild(
-                self.len()
+                self.count()
                     .checked_add(additional)
                     .ok_or(StorageError::TooLong)?,
             )?;
@@ -41,12 +41,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     #[inline(never)]
     pub(super) fn rebuild(&self, len: usize) -> Result<(), StorageError> {
         let old = self.view();
-        // Half full at most, so that the next rebuild is as far away as this one was.
-        let capacity = len
-            .checked_mul(2)
-            .and_then(usize::checked_next_power_of_two)
-            .ok_or(StorageError::TooLong)?;
-        let capacity = capacity.max(MIN_CAPACITY);
+        let capacity = table_for(len).ok_or(StorageError::TooLong)?;
         let layout = View::layout(capacity).ok_or(StorageError::TooLong)?;
         let seed = old.map_or_else(|| hasher::seed(self.home), |old| old.head.seed);
         ground::at(self.home, |ground| {
@@ -197,6 +192,7 @@ impl<V: Shareable> HashMap<String, V> {
     where
         V: Unpin,
     {
+        let _hold = self.hold();
         let (view, hash) = match self.make_room(1) {
             Ok(view) => (view, hash_of(view, key)),
             Err(error) => return Err(PushError { value, error }),
@@ -247,6 +243,17 @@ impl<V: Shareable> HashMap<String, V> {
     }
 
     fn find_or_insert_str(
+        &self,
+        key: &str,
+        make: impl FnOnce() -> V,
+    ) -> Result<NonNull<Node<String, V>>, StorageError> {
+        let _hold = self.hold();
+        let node = self.find_or_build_str(key, make)?;
+        self.lend();
+        Ok(node)
+    }
+
+    fn find_or_build_str(
         &self,
         key: &str,
         make: impl FnOnce() -> V,

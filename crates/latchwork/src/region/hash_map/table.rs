@@ -34,7 +34,14 @@ pub(super) const KEY: usize = 1;
 pub(super) const VALUE: usize = 2;
 pub(super) const WHOLE: usize = KEY | VALUE;
 
-pub(super) const MIN_CAPACITY: usize = 8;
+const MIN_CAPACITY: usize = 8;
+
+/// The slots of a table for so many entries: half full at most, so that the next rebuild is as far away as this
+/// one was.
+pub(super) fn table_for(len: usize) -> Option<usize> {
+    let capacity = len.checked_mul(2)?.checked_next_power_of_two()?;
+    Some(capacity.max(MIN_CAPACITY))
+}
 
 /// A map's table, as one method sees it.
 #[derive(Clone, Copy)]

@@ -16,7 +16,7 @@ impl Heap {
             let max = self.layout.data_bytes();
             return Err(AllocError::Exhausted { requested, max });
         }
-        match (self.grow)(self, spans) {
+        match self.backing.grow(self, spans) {
             Ok(()) if self.committed() > before => Ok(()),
             _ => Err(AllocError::OutOfMemory { requested }),
         }
@@ -49,7 +49,7 @@ impl Heap {
         None
     }
 
-    /// Claims a free span, growing the region if there is none.
+    /// Claims a free span, refilling hollow ones or growing the region if there is none.
     pub(super) fn obtain(
         &self,
         task: &TaskRef<'_>,
@@ -59,6 +59,9 @@ impl Heap {
         loop {
             if let Some(span) = self.claim(target) {
                 return Ok(span);
+            }
+            if self.refill(task) == Ok(true) {
+                continue;
             }
             if let Err(error) = self.grow_by(1, requested) {
                 self.reclaim(task);

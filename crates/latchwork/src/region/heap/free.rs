@@ -57,7 +57,9 @@ impl Heap {
                         return Freed::Large(span);
                     }
                 }
-                Some(Kind::Free | Kind::Transit) => misuse("double free of", address),
+                Some(Kind::Free | Kind::Transit | Kind::Hollow) => {
+                    misuse("double free of", address)
+                }
                 _ => misuse("free of a pointer into", address),
             }
         }

@@ -58,10 +58,15 @@ impl Heap {
             if let Some(head) = self.claim_run(task, from, spans, align) {
                 return Ok(head);
             }
+            if self.refill_run(task, spans, align) == Ok(true) {
+                from = 0;
+                continue;
+            }
             let committed = self.committed();
+            let is_free = |state| [State::FREE.0, State::HOLLOW.0].contains(&state);
             let free = (0..committed)
                 .rev()
-                .take_while(|&span| self.entry(span).load(Relaxed) == State::FREE.0)
+                .take_while(|&span| is_free(self.entry(span).load(Relaxed)))
                 .count() as u32;
             // The aligned place nearest to the free spans at the end.
             let first = self.aligned(committed - free, align);
@@ -71,13 +76,14 @@ impl Heap {
                 .max(1);
             if let Err(error) = self.grow_by(need, requested) {
                 self.reclaim(task);
+                let _ = self.refill_run(task, spans, align);
                 return self.claim_run(task, 0, spans, align).ok_or(error);
             }
         }
     }
 
     /// The first span from `span` on whose address is a multiple of `align` spans.
-    fn aligned(&self, span: u32, align: u32) -> u32 {
+    pub(super) fn aligned(&self, span: u32, align: u32) -> u32 {
         let base = self.data.addr().get() / SPAN_BYTES;
         let at = base + span as usize;
         span.saturating_add((at.next_multiple_of(align as usize) - at) as u32)
@@ -186,6 +192,12 @@ impl Heap {
     /// Frees the spans of a TRANSIT of one's own. Repeatable from the start.
     pub(super) fn take_apart(&self, head: u32) {
         let state = self.state(head);
+        if state.is_shared() {
+            // Of a trim or a refill: nobody knows whether there is memory.
+            self.entry(head).store(State::HOLLOW.0, Release);
+            step!();
+            return;
+        }
         // After a kill the length may be an old one, and then beyond the end.
         let end = head
             .saturating_add(self.run_of(head, state))

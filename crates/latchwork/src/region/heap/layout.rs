@@ -11,7 +11,7 @@ use crate::atomic::{AtomicU32, AtomicU64};
 pub const SPAN_BYTES: usize = 64 << 10;
 
 /// Grows whenever the meaning of a field changes.
-pub(super) const VERSION: u64 = 1;
+pub(super) const VERSION: u64 = 2;
 
 /// The heap's own words.
 #[repr(C, align(64))]
@@ -22,7 +22,8 @@ pub(super) struct Header {
     pub(super) free_hint: AtomicU32,
     /// A guess at where a free run of several spans may be.
     pub(super) run_hint: AtomicU32,
-    _pad: u32,
+    /// Spans without memory, or more.
+    pub(super) hollow: AtomicU32,
     /// One bit for each class that may have orphan spans.
     pub(super) orphan_classes: AtomicU64,
 }

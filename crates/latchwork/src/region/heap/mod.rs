@@ -98,6 +98,7 @@ mod stats;
 mod task;
 #[cfg(test)]
 mod tests;
+mod trim;
 
 pub use classes::FINGERPRINT;
 pub use layout::{HeapLayout, SPAN_BYTES};
@@ -134,11 +135,26 @@ pub enum AllocError {
 #[error("the system has no memory for the region to grow")]
 pub struct GrowError;
 
-/// Commits at least the given number of spans beyond [`Heap::committed`] as the
-/// caller saw it and calls [`Heap::publish_committed`]; the heap has seen that
-/// they fit the maximum. It may be called by several tasks at once, and may find
-/// that another task has done the work.
-pub type Grow = Box<dyn Fn(&Heap, u32) -> Result<(), GrowError> + Send + Sync>;
+/// Where the memory of a heap comes from. Each may be called by several tasks at once.
+pub trait Backing: Send + Sync {
+    /// Commits at least the given number of spans beyond [`Heap::committed`] as the
+    /// caller saw it and calls [`Heap::publish_committed`]; the heap has seen that
+    /// they fit the maximum. It may find that another task has done the work.
+    ///
+    /// # Errors
+    /// There is no memory.
+    fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError>;
+    /// Makes sure that there is memory behind so many spans from `first` on, which nobody else uses.
+    ///
+    /// # Errors
+    /// There is none. Some of the spans may have it.
+    fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError>;
+    /// Gives the memory of so many spans from `first` on, which nobody else uses, back to the system.
+    ///
+    /// # Errors
+    /// The system does not take it.
+    fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError>;
+}
 
 /// Where the [`TaskHeap`]s of all slots of the task table are.
 #[derive(Clone, Copy, Debug)]
@@ -158,11 +174,11 @@ pub struct Heap {
     retiring: NonNull<AtomicU64>,
     layout: HeapLayout,
     tasks: TaskHeaps,
-    grow: Grow,
+    backing: Box<dyn Backing>,
 }
 
 // SAFETY: the pointers go to shared memory that is accessed by atomics alone
-// (blocks are the callers'), and `grow` is Send and Sync.
+// (blocks are the callers'), and `backing` is Send and Sync.
 unsafe impl Send for Heap {}
 // SAFETY: as above.
 unsafe impl Sync for Heap {}
@@ -186,7 +202,7 @@ impl Heap {
         data: NonNull<u8>,
         layout: HeapLayout,
         tasks: TaskHeaps,
-        grow: Grow,
+        backing: Box<dyn Backing>,
     ) -> Self {
         debug_assert!(data.addr().get().is_multiple_of(SPAN_BYTES));
         debug_assert!(meta.addr().get().is_multiple_of(HeapLayout::META_ALIGN));
@@ -201,7 +217,7 @@ impl Heap {
                 retiring: meta.add(layout.retiring).cast(),
                 layout,
                 tasks,
-                grow,
+                backing,
             }
         }
     }
@@ -280,6 +296,14 @@ impl Heap {
             .unwrap_or_else(|| misuse("no allocated block at", block.addr().get()))
     }
 
+    /// What [`Self::usable_size`] will say of a block of this layout.
+    pub(in crate::region) fn size_for(&self, layout: Layout) -> usize {
+        if layout.size() > SMALL_MAX || layout.align() > SMALL_MAX {
+            return layout.size().next_multiple_of(SPAN_BYTES);
+        }
+        CLASSES[class_of_aligned(layout.size(), layout.align())].size as usize
+    }
+
     /// As [`Self::usable_size`]; `None` if there is no allocated block.
     pub(in crate::region) fn size_of_block(&self, block: NonNull<u8>) -> Option<usize> {
         Some(match self.find(block.addr().get())? {
@@ -307,15 +331,10 @@ impl Heap {
         self.header().committed.load(Acquire)
     }
 
-    /// Says that the first `spans` spans have memory behind them. For [`Grow`].
+    /// Says that the first `spans` spans have memory behind them. For [`Backing`].
     pub fn publish_committed(&self, spans: u32) {
         debug_assert!(spans <= self.layout.max_spans);
         self.header().committed.fetch_max(spans, Release);
-    }
-
-    /// The layout that the handle was made with.
-    pub fn layout(&self) -> &HeapLayout {
-        &self.layout
     }
 
     #[inline(always)]

@@ -25,6 +25,7 @@ pub enum OnDeath {
     Keep,
     /// They become private blocks of this living task, as if it had allocated
     /// them.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a choice that no user has yet"))]
     Adopt(Owner),
 }
 

@@ -35,7 +35,7 @@ impl HeapLayout {
         read(offset_of!(Header, committed), &mut word)?;
         let most = usize::try_from(memory / SPAN_BYTES as u64).unwrap_or(usize::MAX);
         let spans = (u32::from_ne_bytes(word).min(self.max_spans) as usize).min(most);
-        let mut allocated_bytes = 0;
+        let (mut allocated_bytes, mut hollow) = (0, 0);
         let mut states = [0; BATCH * 8];
         let mut descs = vec![0; BATCH * size_of::<Desc>()];
         for first in (0..spans).step_by(BATCH) {
@@ -47,11 +47,13 @@ impl HeapLayout {
             let (states, _) = states.as_chunks::<8>();
             let (descs, _) = descs.as_chunks::<{ size_of::<Desc>() }>();
             for (state, desc) in states.iter().zip(descs) {
-                allocated_bytes += allocated(State(u64::from_ne_bytes(*state)), desc);
+                let state = State(u64::from_ne_bytes(*state));
+                allocated_bytes += allocated(state, desc);
+                hollow += u64::from(state == State::HOLLOW);
             }
         }
         Ok(HeapUse {
-            committed_bytes: spans as u64 * SPAN_BYTES as u64,
+            committed_bytes: (spans as u64 - hollow) * SPAN_BYTES as u64,
             allocated_bytes,
         })
     }

@@ -7,7 +7,8 @@
 //! | SMALL   | task, or 0 = orphan | blocks of one class                                 |
 //! | HEAD    | task, or 0          | first span of a large block; the block is live      |
 //! | PART    | – (names its head)  | a further span of a large block                     |
-//! | TRANSIT | claimer or freer    | first span of a run that is being built or taken apart |
+//! | TRANSIT | claimer or freer    | first span of a run that is being built or taken apart; marked (as shared): a span whose memory goes or comes |
+//! | HOLLOW  | –                   | nobody's, and without memory (`trim`)               |
 //!
 //! | from → to        | made by            | by                    |
 //! | ---------------- | ------------------ | --------------------- |
@@ -23,6 +24,9 @@
 //! | HEAD → TRANSIT   | whoever frees it   | CAS (commit)          |
 //! | PART → FREE      | owner of the TRANSIT head that it names | store |
 //! | TRANSIT → FREE   | its owner, when no PART names it | store   |
+//! | FREE, HOLLOW → TRANSIT marked | any task | CAS                |
+//! | TRANSIT marked → HOLLOW | its owner | store                    |
+//! | TRANSIT marked → FREE | its owner, once there is memory | store |
 //!
 //! "Its owner" includes the one recoverer of a dead owner. A PART needs no owner:
 //! while its head is not FREE no other run can have that head, so the name of the
@@ -39,6 +43,7 @@ pub(super) enum Kind {
     Head = 3,
     Part = 4,
     Transit = 5,
+    Hollow = 6,
 }
 
 /// A packed span state: kind in bits 0..4, class (or "one span") in 4..12, the
@@ -54,6 +59,12 @@ const OWNER: u64 = !0xffff;
 
 impl State {
     pub(super) const FREE: Self = Self(0);
+    pub(super) const HOLLOW: Self = Self(Kind::Hollow as u64);
+
+    /// A span whose memory is being given back, or asked for.
+    pub(super) fn hollowing(owner: Owner) -> Self {
+        Self::transit(1, owner).with_shared(true)
+    }
 
     pub(super) fn init(owner: Owner) -> Self {
         Self(Kind::Init as u64 | owner.raw())
@@ -87,6 +98,7 @@ impl State {
             3 => Kind::Head,
             4 => Kind::Part,
             5 => Kind::Transit,
+            6 => Kind::Hollow,
             _ => return None,
         })
     }

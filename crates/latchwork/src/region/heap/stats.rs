@@ -3,7 +3,7 @@
 use super::Heap;
 use super::classes::CLASSES;
 use super::layout::{SPAN_BYTES, place};
-use super::state::Kind;
+use super::state::{Kind, State};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
 /// What is in a heap.
@@ -13,9 +13,11 @@ use crate::atomic::Ordering::{Acquire, Relaxed};
 pub struct HeapStats {
     /// Bytes in spans that have memory behind them.
     pub committed_bytes: usize,
-    /// Bytes in allocated blocks, as large as [`Heap::usable_size`] says.
+    /// Bytes in spans whose memory was given back to the system.
+    pub trimmed_bytes: usize,
+    /// Bytes in allocated blocks, as large as their size class makes them.
     pub allocated_bytes: usize,
-    /// Bytes in free spans and in free blocks.
+    /// Bytes in free spans and in free blocks, with memory behind them.
     pub free_bytes: usize,
     /// Allocated blocks that go with their task.
     pub private_blocks: usize,
@@ -52,6 +54,10 @@ impl Heap {
         for span in 0..committed {
             let state = self.state(span);
             match state.kind() {
+                Some(Kind::Hollow) => {
+                    stats.free_spans += 1;
+                    stats.trimmed_bytes += SPAN_BYTES;
+                }
                 Some(Kind::Free) => {
                     stats.free_spans += 1;
                     stats.free_bytes += SPAN_BYTES;
@@ -81,6 +87,7 @@ impl Heap {
                 _ => stats.transit_spans += 1,
             }
         }
+        stats.committed_bytes -= stats.trimmed_bytes;
         stats
     }
 
@@ -122,8 +129,12 @@ impl Heap {
             let state = self.state(span);
             let fail = |what| Err(Corruption { span, what });
             span += match state.kind() {
-                Some(Kind::Free) if state.0 == 0 => 1,
-                Some(Kind::Free) => return fail("a free span's state is not 0"),
+                Some(Kind::Free | Kind::Hollow)
+                    if state == State::FREE || state == State::HOLLOW =>
+                {
+                    1
+                }
+                Some(Kind::Free | Kind::Hollow) => return fail("a free span belongs to somebody"),
                 Some(Kind::Small) => {
                     self.check_small(span, state.class()).or_else(fail)?;
                     1

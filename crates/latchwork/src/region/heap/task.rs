@@ -156,9 +156,4 @@ impl<'a> TaskRef<'a> {
             _thread: PhantomData,
         }
     }
-
-    /// The task's identity.
-    pub fn owner(&self) -> Owner {
-        self.owner
-    }
 }

@@ -4,6 +4,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::*;
 
@@ -13,9 +15,64 @@ mod threads;
 
 const SLOTS: u16 = 128;
 
+/// What stands in for the file of a region.
+struct Memory {
+    data: NonNull<u8>,
+    grows: AtomicBool,
+    /// The spans whose memory was given back.
+    hollow: Vec<AtomicBool>,
+}
+
+// SAFETY: the data are the spans' users'; the rest is atomic.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn of(&self, first: u32, spans: u32) -> &[AtomicBool] {
+        &self.hollow[first as usize..][..spans as usize]
+    }
+}
+
+impl Backing for Arc<Memory> {
+    fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError> {
+        if !self.grows.load(Relaxed) {
+            return Err(GrowError);
+        }
+        let target = heap.committed() + spans;
+        heap.publish_committed(target.min(heap.layout.max_spans));
+        Ok(())
+    }
+
+    fn fill(&self, first: u32, spans: u32) -> Result<(), GrowError> {
+        if !self.grows.load(Relaxed) {
+            return Err(GrowError);
+        }
+        for span in self.of(first, spans) {
+            kill_point!();
+            span.store(false, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn empty(&self, first: u32, spans: u32) -> Result<(), GrowError> {
+        for (index, span) in self.of(first, spans).iter().enumerate() {
+            kill_point!();
+            span.store(true, Relaxed);
+            // SAFETY: a span that only the caller may use.
+            unsafe {
+                let span = self.data.add((first as usize + index) * SPAN_BYTES);
+                span.write_bytes(0, SPAN_BYTES);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A heap in memory of this process, with the task table beside it.
 struct Region {
     heap: Heap,
+    memory: Arc<Memory>,
     tasks: Vec<TaskHeap>,
     meta: (NonNull<u8>, Layout),
     data: (NonNull<u8>, Layout),
@@ -24,16 +81,10 @@ struct Region {
 impl Region {
     /// A region of at most `max` spans that grows by what is asked for.
     fn new(max: u32) -> Self {
-        Self::with_grow(
-            max,
-            Box::new(|heap, spans| {
-                heap.publish_committed(heap.committed() + spans);
-                Ok(())
-            }),
-        )
+        Self::with_memory(max, true)
     }
 
-    fn with_grow(max: u32, grow: Grow) -> Self {
+    fn with_memory(max: u32, grows: bool) -> Self {
         let layout = HeapLayout::for_max(max as usize * SPAN_BYTES, SLOTS).unwrap();
         let map = |bytes, align| {
             let layout = Layout::from_size_align(bytes, align).unwrap();
@@ -50,10 +101,17 @@ impl Region {
             first: NonNull::from(&tasks[0]),
             stride: size_of::<TaskHeap>(),
         };
+        let memory = Arc::new(Memory {
+            data: data.0,
+            grows: AtomicBool::new(grows),
+            hollow: (0..max).map(|_| AtomicBool::new(false)).collect(),
+        });
+        let backing = Box::new(Arc::clone(&memory));
         // SAFETY: as the contract has it; `tasks` is never resized.
-        let heap = unsafe { Heap::from_raw(meta.0, data.0, layout, table, grow) };
+        let heap = unsafe { Heap::from_raw(meta.0, data.0, layout, table, backing) };
         Self {
             heap,
+            memory,
             tasks,
             meta,
             data,
@@ -82,6 +140,14 @@ impl Region {
 
     fn is_live(&self, block: NonNull<u8>) -> bool {
         self.heap.find(block.addr().get()).is_some()
+    }
+
+    /// Every span that is in use or free has memory behind it.
+    fn assert_backed(&self) {
+        for span in 0..self.heap.committed() {
+            let hollow = self.memory.hollow[span as usize].load(Relaxed);
+            assert!(!hollow || self.heap.is_hollow(span), "span {span}");
+        }
     }
 
     /// Nothing is allocated, and all memory is free again once the tasks end.
@@ -251,8 +317,74 @@ fn exhaustion_is_an_error_and_passes_when_blocks_are_freed() {
 }
 
 #[test]
+fn a_trim_gives_back_what_nobody_uses_and_later_blocks_ask_for_it_again() {
+    let region = Region::new(64);
+    let (a, b) = (owner(1), owner(100));
+    let kept: Vec<_> = [64, 30_000, 100 << 10, 64 << 10]
+        .map(|bytes| {
+            let block = region.alloc(a, bytes);
+            fill(&region.heap, block);
+            // Of another task, in between.
+            let other = region.alloc(b, bytes);
+            (block, other)
+        })
+        .into();
+    for &(_, other) in &kept {
+        region.free(a, other);
+    }
+    let free = region.heap.stats().free_spans;
+    // Its own empty spans go, too.
+    let trimmed = region.heap.trim(&region.task(b)) as usize;
+    assert!(trimmed >= free && trimmed >= 3, "{trimmed} of {free}");
+    let stats = region.heap.stats();
+    assert_eq!(stats.trimmed_bytes, trimmed * SPAN_BYTES);
+    assert_eq!(region.heap.trim(&region.task(b)), 0);
+    region.heap.check().unwrap();
+    region.assert_backed();
+    kept.iter()
+        .for_each(|&(block, _)| assert_intact(&region.heap, block));
+    let committed = region.heap.committed();
+    let again = [64, 100 << 10, 64 << 10].map(|bytes| {
+        let block = region.alloc(b, bytes);
+        fill(&region.heap, block);
+        region.assert_backed();
+        block
+    });
+    assert_eq!(region.heap.committed(), committed, "it grew instead");
+    kept.iter()
+        .for_each(|&(block, _)| assert_intact(&region.heap, block));
+    again.into_iter().for_each(|block| region.free(a, block));
+    kept.into_iter()
+        .for_each(|(block, _)| region.free(a, block));
+    region.assert_empty(&[a, b]);
+}
+
+#[test]
+fn a_trimmed_span_that_the_system_has_no_memory_for_is_an_error_and_stays_hollow() {
+    let region = Region::new(8);
+    let task = owner(1);
+    let all = region.alloc(task, 8 * SPAN_BYTES);
+    region.free(task, all);
+    assert_eq!(region.heap.trim(&region.task(task)), 8);
+    region.memory.grows.store(false, Relaxed);
+    for bytes in [64, SPAN_BYTES, 3 * SPAN_BYTES] {
+        let layout = Layout::from_size_align(bytes, 16).unwrap();
+        let error = region.heap.alloc(&region.task(task), layout);
+        assert!(error.is_err(), "{bytes}");
+        assert_eq!(region.heap.stats().trimmed_bytes, 8 * SPAN_BYTES);
+    }
+    region.heap.check().unwrap();
+    region.memory.grows.store(true, Relaxed);
+    let all = region.alloc(task, 8 * SPAN_BYTES);
+    region.assert_backed();
+    fill(&region.heap, all);
+    region.free(task, all);
+    region.assert_empty(&[task]);
+}
+
+#[test]
 fn failure_to_grow_is_out_of_memory() {
-    let region = Region::with_grow(8, Box::new(|_, _| Err(GrowError)));
+    let region = Region::with_memory(8, false);
     let layout = Layout::from_size_align(100, 16).unwrap();
     let error = region.heap.alloc(&region.task(owner(1)), layout);
     assert_eq!(error, Err(AllocError::OutOfMemory { requested: 100 }));

@@ -10,10 +10,11 @@
 #![allow(unsafe_code)]
 
 use super::{Entered, RobustRwLock, owner_of_guard};
-use crate::mutex::{Acquired, Patience, RawError};
+use crate::mutex::{Acquired, LockFailure, Patience, RawError};
 use crate::region::TornSafe;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
+use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::{ManuallyDrop, MaybeUninit};
@@ -21,6 +22,8 @@ use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 
 /// Why a robust reader/writer lock was not simply taken.
+///
+/// It may hold the lock. By `?` it becomes a [`LockFailure`], or a `Box<dyn Error>`, which do not.
 #[non_exhaustive]
 pub enum LockError<'a, T: ?Sized, const READERS: usize = 16> {
     /// A writer died, or panicked, inside. The lock is taken *to write*, also by a call that was to
@@ -65,11 +68,44 @@ impl<T: ?Sized, const READERS: usize> fmt::Debug for LockError<'_, T, READERS> {
     }
 }
 
-impl<T: ?Sized, const READERS: usize> std::error::Error for LockError<'_, T, READERS> {}
+impl<T: ?Sized, const READERS: usize> From<LockError<'_, T, READERS>> for LockFailure {
+    /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`].
+    fn from(error: LockError<'_, T, READERS>) -> Self {
+        match error {
+            LockError::OwnerDied(died) => {
+                died.pass_on();
+                Self::OwnerDied
+            }
+            LockError::NotRecoverable => Self::NotRecoverable,
+            LockError::WouldBlock => Self::WouldBlock,
+            LockError::TimedOut => Self::TimedOut,
+            LockError::Interrupted => Self::Interrupted,
+            LockError::Deadlock => Self::Deadlock,
+            LockError::TooManyHeld => Self::TooManyHeld,
+            LockError::Unavailable(error) => Self::Unavailable(error),
+        }
+    }
+}
 
-type ReadResult<'a, T, const READERS: usize> =
+impl<T: ?Sized, const READERS: usize> From<LockError<'_, T, READERS>> for Box<dyn Error> {
+    /// As a [`LockFailure`].
+    fn from(error: LockError<'_, T, READERS>) -> Self {
+        LockFailure::from(error).into()
+    }
+}
+
+impl<T: ?Sized, const READERS: usize> From<LockError<'_, T, READERS>>
+    for Box<dyn Error + Send + Sync>
+{
+    /// As a [`LockFailure`].
+    fn from(error: LockError<'_, T, READERS>) -> Self {
+        LockFailure::from(error).into()
+    }
+}
+
+pub(super) type ReadResult<'a, T, const READERS: usize> =
     Result<RobustReadGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
-type WriteResult<'a, T, const READERS: usize> =
+pub(super) type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
@@ -387,6 +423,14 @@ impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
         this.guard.lock.raw.gate().mark_consistent();
         // SAFETY: `this` is never dropped, so the guard is taken once.
         unsafe { ManuallyDrop::take(&mut this.guard) }
+    }
+
+    /// Releases the lock with the data as it is: the next one gets [`LockError::OwnerDied`], too.
+    pub fn pass_on(self) {
+        let this = ManuallyDrop::new(self);
+        owner_of_guard(this.guard.owner);
+        // SAFETY: this guard holds the gate, and neither it nor the inner one is dropped. `writing` stays.
+        unsafe { this.guard.lock.raw.gate().unlock_inconsistent() }
     }
 
     /// Declares the data whole and goes on as a writer, whatever the type.

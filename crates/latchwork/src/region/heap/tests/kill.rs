@@ -133,6 +133,19 @@ impl World {
         assert!(taken, "the block can be the task's own");
     }
 
+    /// Spans that were used, and are free or trimmed now.
+    fn free_spans(&self, trimmed: bool) {
+        let blocks: Vec<_> = (0..6).map(|_| self.alloc(B, 64 << 10)).collect();
+        self.others(C, 64 << 10);
+        let run = self.alloc(B, 200 << 10);
+        for block in blocks.into_iter().chain([run]) {
+            self.region.free(owner(B), block);
+        }
+        if trimmed {
+            self.region.heap.trim(&self.region.task(owner(C)));
+        }
+    }
+
     /// B and C look for blocks to collect and allocate what they can reuse.
     fn busy(&self) {
         for slot in [B, C] {
@@ -154,6 +167,7 @@ impl World {
     fn verify(self, policy: OnDeath, slack: usize) {
         let heap = &self.region.heap;
         heap.check().unwrap();
+        self.region.assert_backed();
         let linked = self.linked_blocks();
         let others = self.others.borrow();
         let own = self.own.borrow();
@@ -195,6 +209,7 @@ impl World {
         self.region.recover(owner(B), OnDeath::Free);
         self.region.recover(owner(C), OnDeath::Free);
         heap.check().unwrap();
+        self.region.assert_backed();
         let stats = heap.stats();
         // What A allocated in its last moments, C inherits or nobody knows.
         let kept = if policy == OnDeath::Keep {

@@ -36,6 +36,9 @@ enum Op {
         task: usize,
         link: usize,
     },
+    Trim {
+        task: usize,
+    },
     Die {
         task: usize,
         policy: usize,
@@ -58,6 +61,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (task.clone(), any::<usize>(), 0..LINKS)
             .prop_map(|(task, which, link)| Op::Publish { task, which, link }),
         2 => (task.clone(), 0..LINKS).prop_map(|(task, link)| Op::Retire { task, link }),
+        1 => task.clone().prop_map(|task| Op::Trim { task }),
         1 => (task, 0..3usize).prop_map(|(task, policy)| Op::Die { task, policy }),
     ]
 }
@@ -137,6 +141,11 @@ impl Model {
                     unsafe { self.region.heap.retire(&task, block, self.link(link), 0) };
                     self.blocks.remove(&old);
                 }
+            }
+            Op::Trim { task } => {
+                let owner = self.owners[task];
+                self.region.heap.trim(&self.region.task(owner));
+                self.region.assert_backed();
             }
             Op::Die { task, policy } => self.die(task, policy),
         }

@@ -33,17 +33,20 @@ fn next(seed: &mut u64) -> usize {
 #[test]
 fn blocks_handed_round_are_intact_and_all_come_back() {
     const TASKS: u16 = 4;
-    let region = Region::with_grow(
-        512,
-        Box::new(|heap, spans| {
-            let target = heap.committed() + spans.max(4);
-            heap.publish_committed(target.min(heap.layout().max_spans));
-            Ok(())
-        }),
-    );
+    let region = Region::new(512);
+    let at_work = AtomicUsize::new(TASKS as usize);
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..TASKS).map(|_| mpsc::channel::<Sent>()).unzip();
     thread::scope(|scope| {
+        // Free spans go back to the system meanwhile.
+        let (all, at_work) = (Shared(&region), &at_work);
+        scope.spawn(move || {
+            let region = all.get();
+            while at_work.load(Acquire) > 0 {
+                region.heap.trim(&region.task(owner(50)));
+                thread::yield_now();
+            }
+        });
         for (index, receiver) in receivers.into_iter().enumerate() {
             let next_task = senders[(index + 1) % TASKS as usize].clone();
             let region = Shared(&region);
@@ -79,6 +82,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
                     assert_intact(&region.heap, block);
                     region.free(me, block);
                 }
+                at_work.fetch_sub(1, Release);
             });
         }
         drop(senders);

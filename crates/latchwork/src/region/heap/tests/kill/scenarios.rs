@@ -21,6 +21,33 @@ pub(super) const SCENARIOS: &[(&str, usize, Scenario)] = &[
             w.region.alloc(owner(A), 64);
         })
     }),
+    ("trim", 0, |w| {
+        w.free_spans(false);
+        w.own(64);
+        Box::new(|w| {
+            w.region.heap.trim(&w.region.task(owner(A)));
+        })
+    }),
+    ("allocate in a trimmed span", 1, |w| {
+        w.free_spans(true);
+        Box::new(|w| {
+            w.region.alloc(owner(A), 64);
+        })
+    }),
+    ("allocate a trimmed span", 1, |w| {
+        w.free_spans(true);
+        Box::new(|w| {
+            w.region.alloc(owner(A), 64 << 10);
+        })
+    }),
+    ("allocate a trimmed run", 1, |w| {
+        w.free_spans(true);
+        w.free_spans(false);
+        w.region.heap.trim(&w.region.task(owner(C)));
+        Box::new(|w| {
+            w.region.alloc(owner(A), 150 << 10);
+        })
+    }),
     ("allocate in the current span", 1, |w| {
         w.own(64);
         Box::new(|w| {

@@ -1,0 +1,100 @@
+//! Why a robust lock was not taken, without the lock: what `?` makes of a lock call's error.
+//!
+//! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and does not
+//! go up through `?` as it is. [`LockFailure`] does: whoever makes one of it lets go of the lock.
+
+use super::{LockError, RobustProtocol};
+use crate::task::TaskError;
+use core::convert::Infallible;
+use core::error::Error;
+
+/// Why a robust lock was not simply taken, without what was taken.
+///
+/// Errors of robust mutexes and reader/writer locks become one by `?`, in functions that return it, a
+/// `Box<dyn Error>`, or an error of their own that is made `From` it. If the owner had died, the lock is released
+/// with the data as it is: the next one learns of it, too.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use std::pin::Pin;
+///
+/// static TOTAL: Mutex<u64, Robust> = Mutex::robust(0);
+///
+/// fn add(amount: u64) -> Result<u64, Box<dyn std::error::Error>> {
+///     let mut total = Pin::static_ref(&TOTAL).lock()?;
+///     *total += amount;
+///     Ok(*total)
+/// }
+/// # assert_eq!(add(2).unwrap(), 2);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LockFailure<F = Infallible> {
+    /// The last owner died while it held the lock, and nobody has repaired the data yet.
+    #[error("the owner of the lock died while it held it, and the data is not repaired")]
+    OwnerDied,
+    /// An owner died and its successor gave the lock up.
+    #[error("the lock was given up after its owner's death")]
+    NotRecoverable,
+    /// Another task holds it.
+    #[error("the lock is held by another task")]
+    WouldBlock,
+    /// The deadline passed.
+    #[error("the deadline passed before the lock was free")]
+    TimedOut,
+    /// A signal handler ran.
+    #[error("a signal handler ran")]
+    Interrupted,
+    /// The calling task holds it already, or waiting for it would be a deadlock.
+    #[error("waiting for the lock would be a deadlock")]
+    Deadlock,
+    /// The calling task holds as many robust locks as the kernel would release at its death.
+    #[error("the calling task holds too many robust locks")]
+    TooManyHeld,
+    /// The calling thread cannot own robust locks on this system.
+    #[error(transparent)]
+    Unavailable(TaskError),
+    /// The protocol cannot do its part.
+    #[error("{0}")]
+    Refused(F),
+}
+
+impl<T: ?Sized, P: RobustProtocol> From<LockError<'_, T, P>> for LockFailure<P::Fault> {
+    /// Releases the lock, if the error holds it; see [`OwnerDied::pass_on`](super::OwnerDied::pass_on).
+    fn from(error: LockError<'_, T, P>) -> Self {
+        match error {
+            LockError::OwnerDied(died) => {
+                died.pass_on();
+                Self::OwnerDied
+            }
+            LockError::NotRecoverable => Self::NotRecoverable,
+            LockError::WouldBlock => Self::WouldBlock,
+            LockError::TimedOut => Self::TimedOut,
+            LockError::Interrupted => Self::Interrupted,
+            LockError::Deadlock => Self::Deadlock,
+            LockError::TooManyHeld => Self::TooManyHeld,
+            LockError::Unavailable(error) => Self::Unavailable(error),
+            LockError::Refused(fault) => Self::Refused(fault),
+        }
+    }
+}
+
+impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error>
+where
+    P: RobustProtocol<Fault: Send + Sync + 'static>,
+{
+    /// As a [`LockFailure`].
+    fn from(error: LockError<'_, T, P>) -> Self {
+        LockFailure::from(error).into()
+    }
+}
+
+impl<T: ?Sized, P> From<LockError<'_, T, P>> for Box<dyn Error + Send + Sync>
+where
+    P: RobustProtocol<Fault: Send + Sync + 'static>,
+{
+    /// As a [`LockFailure`].
+    fn from(error: LockError<'_, T, P>) -> Self {
+        LockFailure::from(error).into()
+    }
+}

@@ -1,0 +1,63 @@
+//! Parts of what is pinned: how to use a robust lock in a struct or an array.
+//!
+//! *Why the derived accessors are sound.* A pinned struct does not move before it is dropped, unless it is `Unpin`;
+//! nor does a field of it, unless somebody moves that alone. The macro writes the `Unpin` of the struct: it is
+//! `Unpin` only if all its pinned fields are, and no other `impl` can be added. It refuses a `Drop`, which gets a
+//! `&mut self` and could move a field. The fields of a packed struct may be moved as it is dropped: nobody can take
+//! a reference to them, so the accessor does not compile. That leaves code in the module of the struct which itself
+//! is `unsafe`: a `&mut` comes out of a pinned reference by no other way.
+#![allow(unsafe_code)]
+
+use core::marker::PhantomData;
+use core::pin::Pin;
+
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{PinnedFields, RegionOptions, Shareable};
+///
+/// #[derive(Shareable, PinnedFields)]
+/// #[repr(C)]
+/// struct Bank {
+///     #[pin]
+///     accounts: Mutex<[i64; 8], Robust>,
+///     #[pin]
+///     log: Mutex<u64, Robust>,
+///     opened: u64,
+/// }
+///
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let bank = region.object("bank", || Bank {
+///     accounts: Mutex::robust([0; 8]),
+///     log: Mutex::robust(0),
+///     opened: 2026,
+/// })?;
+/// bank.accounts().lock()?[3] += bank.opened as i64;
+/// *bank.log().lock()? += 1;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use latchwork_derive::PinnedFields;
+
+/// What the derive macro says of the pinned fields of a struct: `Unpin` if all of them are.
+///
+/// With a lifetime, so that the compiler does not decide such a bound of fixed types at once.
+#[doc(hidden)]
+pub struct PinnedParts<'pin, T: ?Sized>(PhantomData<&'pin ()>, PhantomData<T>);
+
+/// The elements of an array, pinned: how to use one of many robust locks.
+///
+/// ```
+/// use latchwork::mutex::{Mutex, Robust};
+/// use latchwork::region::{RegionOptions, each_pinned};
+///
+/// type Seats = [Mutex<u32, Robust>; 4];
+/// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
+/// let seats = region.object::<Seats>("seats", || [const { Mutex::robust(0) }; 4])?;
+/// let seats: Vec<_> = each_pinned(seats).collect();
+/// *seats[2].lock().unwrap() += 1;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<&T>> {
+    // SAFETY: an array moves as a whole, or not at all.
+    let pin = |element| unsafe { Pin::new_unchecked(element) };
+    elements.get_ref().iter().map(pin)
+}

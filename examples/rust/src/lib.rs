@@ -1,0 +1,8 @@
+//! Programs that use Latchwork from Rust. Each file of `src/bin` is one: `cargo run -p latchwork-examples --bin counter`.
+//!
+//! | program | shows |
+//! | --- | --- |
+//! | `counter` | programs that share a named region; a killed owner's data is repaired; locks in the fields of a struct |
+//! | `sessions` | a server with a region for each session, in a struct that holds the region and its objects |
+//! | `queue_epoll` | a queue and other descriptors, in one epoll loop |
+//! | `queue_tokio` | a queue in tokio |
