@@ -31,6 +31,8 @@
 //! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
 //! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`. Who
 //! joins a thread that waits for what the joiner holds is not found out.
+//!
+//! Of the 1,024 keys that a program can have (`pthread_key_create`) one is this library's.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;

@@ -131,3 +131,9 @@ impl Inherit<'_> {
         }
     }
 }
+
+/// The locks in here need no record of their thread: none of the keys that a program can have (`pthread_key_create`) is
+/// taken for it. Before there is a second thread.
+pub fn take_no_key() {
+    crate::sys::thread_end::make_no_key_yet();
+}
