@@ -5,7 +5,7 @@
 //! | 0 | lock | the word of our lock: 0 is free |
 //! | 4 | count | how often a recursive one is held |
 //! | 8 | owner | the holder's thread ID |
-//! | 12 | users | – |
+//! | 12 | users | waits for conditions that will take it again; of a mutex that stays glibc's: the same, with its own |
 //! | 16 | kind | the same, and whether the mutex was counted |
 //! | 20 | spins, elision | the gate of our lock |
 //! | 24 | list | the request of our lock; 32: how much good polls do |
@@ -38,9 +38,10 @@ pub struct Mutex {
     rest: u32,
 }
 
-/// Beside the kind: the mutex was counted. (glibc's own note that it is not to be elided, which it understands, should
-/// it ever see it.)
-const COUNTED: u32 = 0x200;
+/// Beside the kind: the mutex was counted; with glibc's own note that it is not to be elided, which is there already if
+/// the program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc does not look at the other bits.)
+const COUNTED: u32 = 0x400 | NOT_ELIDED;
+const NOT_ELIDED: u32 = 0x200;
 
 /// What a mutex is for: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,11 +80,38 @@ impl Mutex {
     #[inline(always)]
     pub(crate) fn is_new(&self) -> bool {
         let kind = self.kind.load(Ordering::Relaxed);
-        let is_new = kind & COUNTED == 0;
+        let is_new = kind & COUNTED != COUNTED;
         if is_new {
             self.kind.store(kind | COUNTED, Ordering::Relaxed);
         }
         is_new
+    }
+
+    /// Whether somebody has it. Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given
+    /// up by now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0
+    }
+
+    /// Whether waits for conditions will take it again.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.users.load(Ordering::Relaxed) != 0
+    }
+
+    /// A wait for a condition begins: the caller has the mutex, and will have it again. (glibc counts its users, among
+    /// them those of a mutex that it has given up for such a wait; but not of robust ones, whose owners die.)
+    pub(crate) fn wait_begins(&self) {
+        if self.kind() & kind::ROBUST == 0 {
+            // Relaxed, here and below: for those who have it, and whoever destroys it.
+            self.users.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The wait is over, and the caller has the mutex.
+    pub(crate) fn wait_ends(&self) {
+        if self.kind() & kind::ROBUST == 0 {
+            self.users.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Makes it one that every call refuses, as glibc does.

@@ -269,8 +269,7 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: by the caller's contract.
         return unsafe { real::pthread_mutex_destroy(mutex) };
     }
-    // Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given up by now.
-    if here.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0 {
+    if here.is_held() || here.is_awaited() {
         return libc::EBUSY;
     }
     here.end();

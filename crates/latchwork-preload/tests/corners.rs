@@ -75,6 +75,16 @@ fn what_is_said_goes_to_no_file_of_the_programs() {
 }
 
 #[test]
+fn a_program_has_as_many_keys_as_without() {
+    goes_well("keys");
+}
+
+#[test]
+fn each_mutex_is_counted_however_it_was_made() {
+    goes_well("counted");
+}
+
+#[test]
 fn an_end_that_nobody_reads_of_is_no_other_end() {
     goes_well("unread");
 }

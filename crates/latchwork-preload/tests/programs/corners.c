@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,6 +127,47 @@ static void many(void) {
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, enter, NULL) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
+/* Each mutex is counted, however it was made. */
+enum { COUNTED = 7 };
+static void lock_each(void) {
+    pthread_mutex_t mutexes[COUNTED - 2] = {PTHREAD_MUTEX_INITIALIZER};
+    int kinds[COUNTED - 2] = {-1, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK,
+        PTHREAD_MUTEX_ADAPTIVE_NP};
+    mtx_t c11[2];
+    for (int i = 0; i < COUNTED - 2; i++) {
+        pthread_mutexattr_t attributes;
+        pthread_mutexattr_init(&attributes);
+        if (kinds[i] >= 0) {
+            CHECK(pthread_mutexattr_settype(&attributes, kinds[i]) == 0);
+            CHECK(pthread_mutex_init(&mutexes[i], &attributes) == 0);
+        }
+        for (int round = 0; round < 3; round++)
+            CHECK(pthread_mutex_lock(&mutexes[i]) == 0 && pthread_mutex_unlock(&mutexes[i]) == 0);
+        CHECK(pthread_mutex_destroy(&mutexes[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(mtx_init(&c11[i], i == 0 ? mtx_plain : mtx_timed) == thrd_success);
+        CHECK(mtx_lock(&c11[i]) == thrd_success && mtx_unlock(&c11[i]) == thrd_success);
+    }
+}
+static void counted(void) {
+    char text[256] = "", expected[64];
+    int ends[2];
+    const char *mutex = getenv("LATCHWORK_MUTEX");
+    CHECK(pipe(ends) == 0 && end_of("lock_each", ends[1]) == 0 && close(ends[1]) == 0);
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    snprintf(expected, sizeof expected, "latchwork: %d mutexes replaced by", COUNTED);
+    CHECK(strstr(text, strcmp(mutex, "glibc") == 0 ? "no mutex was replaced" : expected) != NULL);
+}
+
+/* All keys are the program's. */
+static void keys(void) {
+    pthread_key_t key;
+    for (int i = 0; i < PTHREAD_KEYS_MAX; i++) CHECK(pthread_key_create(&key, NULL) == 0);
+    CHECK(pthread_key_create(&key, NULL) == EAGAIN);
+    many();
+}
+
 static void refused(void) {
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -150,6 +193,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"told", told},
+        {"lock_each", lock_each}, {"counted", counted}, {"keys", keys},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;
