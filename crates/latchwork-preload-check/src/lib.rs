@@ -11,7 +11,6 @@
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is given back |
 //! | `library.rs` | libraries that are unloaded |
-//! | `entry.rs` | how a function knows where it was called from |
 //! | `start.rs`, `sum.rs` | the beginning; what is said at the end |
 //! | `real.rs` | the functions that these stand in for |
 //!
@@ -36,7 +35,9 @@
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;
-mod entry;
+mod entry {
+    pub(crate) use latchwork_interpose::entry;
+}
 mod library;
 mod mutex;
 mod object;

@@ -145,7 +145,7 @@ unsafe fn unlock_to_wait(mutex: *mut Mutex) -> c_int {
     // SAFETY: by the caller's contract.
     unsafe {
         (*mutex).wait_begins();
-        let refused = unlock(mutex);
+        let refused = unlock(mutex, 0);
         if refused != 0 {
             (*mutex).wait_ends();
         }

@@ -6,12 +6,17 @@
 //! | 4 | count | how often a recursive one is held |
 //! | 8 | owner | the holder's thread ID |
 //! | 12 | users | waits for conditions that will take it again; of a mutex that stays glibc's: the same, with its own |
-//! | 16 | kind | the same, and whether the mutex was counted |
+//! | 16 | kind | the same, whether the mutex was counted, and whether [another word](Mutex::instead) is its lock |
 //! | 20 | spins, elision | the gate of our lock |
-//! | 24 | list | the request of our lock; 32: how much good polls do |
+//! | 24 | list | the request of our lock, or the other word; 32: how much good polls do |
 //!
 //! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
 //! Debuggers find owner, kind and count where they expect them.
+//!
+//! *The other word.* The kernel lets nobody but its owner release an inheriting lock for which somebody waits. So a normal
+//! mutex that another thread releases is another lock from then on: a wait-wake lock at 24. The first word stays as it
+//! is, and nobody takes it any more: it is never 0. A thread that came to it before looks at the kind when a nap ends, a
+//! second later at most. To note it in the kind is to release the mutex, for the other word is free at first.
 //!
 //! | at | glibc's condition variable (48 bytes) | ours |
 //! | --- | --- | --- |
@@ -42,6 +47,8 @@ pub struct Mutex {
 /// the program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc does not look at the other bits.)
 const COUNTED: u32 = 0x400 | NOT_ELIDED;
 const NOT_ELIDED: u32 = 0x200;
+/// Beside the kind: [`Mutex::instead`] is the lock.
+const ELSEWHERE: u32 = 0x800;
 
 /// What a mutex is for: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -87,10 +94,25 @@ impl Mutex {
         is_new
     }
 
+    /// The word that is the lock instead of the first one, since another thread has released that.
+    pub(crate) fn instead(&self) -> Option<&AtomicU32> {
+        // Acquire: pairs with the Release in `release_elsewhere`.
+        (self.kind.load(Ordering::Acquire) & ELSEWHERE != 0).then_some(&self.request)
+    }
+
+    /// Releases it for a thread that has not taken it, and whose it is to give; the owner's word stays as it is.
+    pub(crate) fn release_elsewhere(&self) {
+        // Release: pairs with the Acquire in `instead`.
+        self.kind.fetch_or(ELSEWHERE, Ordering::Release);
+    }
+
     /// Whether somebody has it. Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given
     /// up by now.
     pub(crate) fn is_held(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0
+        match self.instead() {
+            Some(word) => word.load(Ordering::Relaxed) != 0,
+            None => self.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0,
+        }
     }
 
     /// Whether waits for conditions will take it again.

@@ -70,6 +70,21 @@ static void constructed(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* Returns when a thread sleeps in a futex call. */
+static void sleep_in_a_futex(int thread) {
+    char path[64], text[128];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    for (int number = -1; number != SYS_futex; sched_yield()) {
+        int file = open(path, O_RDONLY);
+        ssize_t length = read(file, text, sizeof text - 1);
+        CHECK(file >= 0 && length >= 0);
+        text[length] = 0;
+        /* "running" */
+        if (sscanf(text, "%d", &number) != 1) number = -1;
+        close(file);
+    }
+}
+
 /* A child of ours that has something to say at its end, with a standard error of its own. */
 static int end_of(const char *name, int errors) {
     int status;
@@ -168,6 +183,76 @@ static void keys(void) {
     many();
 }
 
+/* A normal mutex may be released by another thread than has taken it. (POSIX does not say what comes of it; with glibc
+ * it is released.) */
+static void *unlock_it(void *released) {
+    CHECK(pthread_mutex_unlock(released) == 0);
+    return released;
+}
+static void unlock_elsewhere(pthread_mutex_t *it) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, unlock_it, it) == 0 && pthread_join(thread, NULL) == 0);
+}
+static void *unlock_when_awaited(void *released) {
+    sleep_in_a_futex(getpid());
+    return unlock_it(released);
+}
+static _Atomic int waiter;
+static void *wait_for_it(void *released) {
+    waiter = (int)syscall(SYS_gettid);
+    CHECK(pthread_mutex_lock(released) == 0);
+    CHECK(pthread_mutex_unlock(released) == 0);
+    return released;
+}
+static void *lock_it(void *released) {
+    CHECK(pthread_mutex_lock(released) == 0);
+    return released;
+}
+static void goes_on(pthread_mutex_t *it) {
+    struct timespec past = {.tv_sec = 1};
+    CHECK(pthread_mutex_trylock(it) == 0);
+    CHECK(pthread_mutex_trylock(it) == EBUSY);
+    CHECK(pthread_mutex_timedlock(it, &past) == ETIMEDOUT);
+    CHECK(pthread_mutex_destroy(it) == EBUSY);
+    CHECK(pthread_mutex_unlock(it) == 0);
+    CHECK(pthread_mutex_timedlock(it, &past) == 0);
+    CHECK(pthread_mutex_unlock(it) == 0);
+    inside = 0;
+    many();
+}
+static void passed(void) {
+    pthread_t thread, other;
+    /* Nobody waits. */
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    unlock_elsewhere(&mutex);
+    goes_on(&mutex);
+    /* Somebody does. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_for_it, &mutex) == 0);
+    while (waiter == 0) sched_yield();
+    sleep_in_a_futex(waiter);
+    unlock_elsewhere(&mutex);
+    CHECK(pthread_join(thread, NULL) == 0);
+    goes_on(&mutex);
+    /* Its own thread does. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_create(&other, NULL, unlock_when_awaited, &mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    goes_on(&mutex);
+    /* The thread has ended that had taken it. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_create(&thread, NULL, lock_it, &mutex) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&other, NULL, unlock_when_awaited, &mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    goes_on(&mutex);
+}
+
 static void refused(void) {
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -193,7 +278,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"told", told},
-        {"lock_each", lock_each}, {"counted", counted}, {"keys", keys},
+        {"lock_each", lock_each}, {"counted", counted}, {"passed", passed}, {"keys", keys},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;
