@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// Which lock is to be inside of the program's mutexes
     #[arg(long, value_name = "KIND")]
     mutex: Option<Mutex>,
-    /// Watch what the program does with its locks, and report what is wrong
+    /// Watch what the program does with its locks, and report what is wrong. (Threads with small stacks get 64 KiB
+    /// more, for reports)
     #[arg(long, conflicts_with = "mutex")]
     check: bool,
     /// Write findings and the summary as JSON, one object a line
