@@ -15,6 +15,9 @@ forbid() { # what, pattern, files…
 all=$(find $src -name '*.rs' -not -path '*/tests/*' -not -name 'tests.rs')
 not_sys=$(echo "$all" | grep -v "^$src/sys/")
 forbid "a system call outside sys" 'libc::(syscall|mmap|fork|clone|kill|prctl|waitpid|waitid)\(|rustix::(mm|process|thread|net|fs)::[a-z_]+\(' $not_sys
+forbid "what takes the loader's lock at the first use of a lock (see sys/clock.rs, sys/each_thread.rs)" \
+    'rustix::(time::|thread::sched_getcpu)|^ *(std::)?thread_local! *[{]' \
+    $(echo "$all" | grep -v -e "$src/model/" -e _loom.rs -e "$src/sys/each_thread.rs" -e "$src/sys/own_record.rs" -e "$src/region/heap/fault.rs")
 forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all" | grep -v -e "$src/atomic.rs" -e "$src/region/shareable.rs")
 forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|semaphore|classic|coproc)::[a-z_]+::|use crate::(queue|semaphore|classic|coproc)' \
     $(echo "$all" | grep -E "$src/(sys/|mutex/|rwlock|atomic|time|sharing|task|sleep|condvar|completion|barrier|once|spin)")

@@ -6,7 +6,6 @@
 //! `Option<&mut T>` is a pointer of C's: null, or to a place of the caller's that nobody else uses meanwhile.
 #![allow(unsafe_code)]
 
-use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::slice;
 use core::sync::atomic::AtomicU32;
@@ -141,18 +140,13 @@ fn with(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     table().map_or_else(Status::code, |table| directive(table).code())
 }
 
-thread_local! {
-    /// Not 0 once the task is to end; of tasks that `classic.c` has made.
-    static STOP: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
-}
-
 /// A directive that may wait: as long as the task is not to end.
 fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32 {
     let undisturbed = Undisturbed::begin();
     let is_to_hear = undisturbed.before == CANCEL_ENABLE;
-    foreign::lend_stop_word(STOP.get().filter(|_| is_to_hear));
+    foreign::lend_stop_word(is_to_hear);
     let status = table().map_or_else(Status::code, |table| directive(table).code());
-    foreign::lend_stop_word(None);
+    foreign::lend_stop_word(false);
     status
 }
 
@@ -160,7 +154,7 @@ fn with_wait(directive: impl FnOnce(&'static Classic<'static>) -> Status) -> u32
 #[unsafe(no_mangle)]
 unsafe extern "C" fn latchwork_task_stops_by(stop: *const u32) {
     // SAFETY: the caller's, for as long as the thread is in directives; it is changed by atomic operations only.
-    STOP.set(unsafe { stop.cast::<AtomicU32>().as_ref() });
+    foreign::set_stop_word(unsafe { stop.cast::<AtomicU32>().as_ref() });
 }
 
 /// Has all who sleep in the region look again.

@@ -2,6 +2,7 @@
 //! library, as they are installed; and by the bodies that the locks of Rust run.
 
 mod bodies;
+mod plugins;
 mod support;
 
 use latchwork as _;

@@ -68,7 +68,8 @@ enum Mutex {
     Tp,
     /// Wait-wake: the plain one
     WaitWake,
-    /// Inheriting: the holder runs at the priority of who waits
+    /// Inheriting: the owner runs at the priority of its waiters. A mutex that another thread releases inherits nothing
+    /// from then on, which is reported
     Pi,
     /// None: what the program does by itself, for comparison
     Glibc,

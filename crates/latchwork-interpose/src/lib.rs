@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `symbol.rs` | functions that stand behind ones of the same name; the environment |
 //! | `mutexes.rs` | those of mutexes and condition variables; the kinds of mutexes; C11's results |
+//! | `entry.rs` | how a function knows where it was called from |
 //! | `cleanup.rs` | calls that may end the thread |
 //! | `counts.rs` | objects that were seen, and which process speaks of them |
 //! | `say.rs`, `errno.rs` | lines on standard error; `errno`, which a lock call leaves alone |
@@ -15,6 +16,7 @@
 
 pub mod cleanup;
 pub mod counts;
+mod entry;
 pub mod errno;
 pub mod mutexes;
 pub mod say;

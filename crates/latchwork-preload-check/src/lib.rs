@@ -12,7 +12,6 @@
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs`, `other.rs` | the functions |
 //! | `task.rs` | threads and forks; memory that is given back |
 //! | `library.rs` | libraries that are unloaded |
-//! | `entry.rs` | how a function knows where it was called from |
 //! | `start.rs`, `sum.rs` | the beginning; what is said at the end |
 //! | `real.rs` | the functions that these stand in for |
 //!
@@ -36,11 +35,15 @@
 //! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`; nor of a semaphore
 //! that was never initialised, or of a second initialisation on a stack. Who
 //! joins a thread that waits for what the joiner holds is not found out.
+//!
+//! Of the 1,024 keys that a program can have (`pthread_key_create`) one is this library's.
 #![cfg(all(target_os = "linux", target_env = "gnu", not(loom)))]
 
 mod cond;
 mod condition;
-mod entry;
+mod entry {
+    pub(crate) use latchwork_interpose::entry;
+}
 mod library;
 mod mutex;
 mod object;

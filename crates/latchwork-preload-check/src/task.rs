@@ -1,8 +1,7 @@
 //! Threads, which are watched from their first instruction on; memory that is given back.
 //!
-//! A thread's record is set up before the program's own code runs in it. That allocates (the C library notes
-//! that it has something to do at the thread's end), so it must not wait until a lock is taken, perhaps by
-//! the allocator.
+//! A thread's record is set up before the program's own code runs in it. That takes no lock of the C library's or the
+//! loader's: a thread may begin, and end, while the loader runs the constructor of a library that waits for it.
 #![allow(unsafe_code)]
 
 use crate::entry::entry;

@@ -198,3 +198,39 @@ fn mutexes_and_condition_variables_conform_as_they_do_unchecked() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(found.is_empty(), "{found}");
 }
+
+/// The loader holds its lock while it runs constructors and destructors, which start and join threads; and any thread's
+/// start is this library's to make.
+#[test]
+fn threads_begin_lock_and_end_while_a_library_is_being_loaded() {
+    let programs =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../latchwork-preload/tests/programs");
+    let shared = ["-shared", "-fPIC"];
+    let source = programs.join("loading_library.c");
+    let Some((library, _library)) = latchwork_testkit::compile(&source, "loading.so", &shared)
+    else {
+        return;
+    };
+    let Some((program, _leftover)) = uses("loading", "on") else {
+        return;
+    };
+    for case in ["joined", "beside"] {
+        let (path, _findings) = scratch("loading.jsonl");
+        let child = Command::new(&program)
+            .arg(case)
+            .env("LD_PRELOAD", self::library())
+            .env("LATCHWORK_CHECK", format!("long=0,json={}", path.display()))
+            .env("USES_LIBRARY", &library)
+            .stderr(Stdio::piped())
+            .spawn();
+        let output = output_of(child.unwrap());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{case}: {}: {errors}",
+            output.status
+        );
+        let found = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(found.is_empty(), "{case}: {found}");
+    }
+}

@@ -10,6 +10,9 @@
 //! passes through `wait` and `pthread_cond_wait`, which have nothing to drop.
 //! Who is cancelled may have used up a notification: it passes one on if there was any.
 //!
+//! *The mutex* is in use as long as a wait will take it again: the waiters are counted where glibc has its number of
+//! users, and to destroy it is `EBUSY`.
+//!
 //! *Destroying.* Who was woken touches the condition variable once more, before it takes the mutex.
 //! `pthread_cond_destroy` waits for that, as glibc's does; who is still asleep is woken.
 //!
@@ -113,7 +116,40 @@ unsafe extern "C" fn cancelled(waiter: *mut c_void) {
             }
             cond.leave();
         }
-        lock(waiter.mutex);
+        lock_again(waiter.mutex);
+    }
+}
+
+/// Takes the mutex for a waiter, which is one no more.
+///
+/// # Safety
+/// As for `pthread_mutex_lock`.
+#[inline(always)]
+unsafe fn lock_again(mutex: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        let locked = lock(mutex);
+        if matches!(locked, 0 | libc::EOWNERDEAD) {
+            (*mutex).wait_ends();
+        }
+        locked
+    }
+}
+
+/// Gives the mutex up for a wait; why it cannot be.
+///
+/// # Safety
+/// As for `pthread_cond_wait`.
+#[inline(always)]
+unsafe fn unlock_to_wait(mutex: *mut Mutex) -> c_int {
+    // SAFETY: by the caller's contract.
+    unsafe {
+        (*mutex).wait_begins();
+        let refused = unlock(mutex, 0);
+        if refused != 0 {
+            (*mutex).wait_ends();
+        }
+        refused
     }
 }
 
@@ -133,7 +169,7 @@ unsafe fn wait(
     unsafe {
         let here = &*cond;
         let ticket = here.enter();
-        let refused = unlock(mutex);
+        let refused = unlock_to_wait(mutex);
         if refused != 0 {
             here.leave();
             return refused;
@@ -156,7 +192,7 @@ unsafe fn wait(
             ended
         });
         here.leave();
-        let locked = lock(mutex);
+        let locked = lock_again(mutex);
         match ended {
             _ if locked != 0 => locked,
             libc::ETIMEDOUT => libc::ETIMEDOUT,
@@ -180,7 +216,7 @@ unsafe fn wait_shared(
         let mut inner = MaybeUninit::<Mutex>::zeroed();
         let inner = inner.as_mut_ptr();
         real::pthread_mutex_lock(inner);
-        let refused = unlock(mutex);
+        let refused = unlock_to_wait(mutex);
         if refused != 0 {
             real::pthread_mutex_unlock(inner);
             return refused;
@@ -199,7 +235,7 @@ unsafe fn wait_shared(
             real::pthread_cond_clockwait(cond, inner, libc::CLOCK_MONOTONIC, &raw const end)
         });
         real::pthread_mutex_unlock(inner);
-        let locked = lock(mutex);
+        let locked = lock_again(mutex);
         let is_over = !until.is_null() && Until::new(clock, *until).has_passed();
         match locked {
             0 if is_over => libc::ETIMEDOUT,

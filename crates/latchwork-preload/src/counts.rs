@@ -6,6 +6,7 @@ use crate::mode::{self, Mode};
 use core::fmt::Write;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, Ordering};
+use latchwork::mutex::foreign::write_place;
 use latchwork_interpose::counts::{Seen, speaker};
 use latchwork_interpose::mutexes::kind;
 use latchwork_interpose::say::{self, Text};
@@ -51,6 +52,40 @@ pub(crate) fn passed(mutex: &Mutex) {
     }
 }
 
+/// A thread waits for itself, or for one that has ended, as it would with glibc's.
+#[cold]
+pub(crate) fn waits_in_vain(mutex: &Mutex, me: u32) {
+    say::line(format_args!(
+        "task {me} waits for the mutex at {:#x}, which only another thread can release: its owner waits for it, or has ended",
+        ptr::from_ref(mutex).addr()
+    ));
+}
+
+/// Mutexes that another thread has released than had taken them, and of which this is said.
+const MOST_SAID: u32 = 100;
+static RELEASED: AtomicU32 = AtomicU32::new(0);
+
+/// A thread releases an inheriting mutex that is another one's.
+#[cold]
+pub(crate) fn released_by_other(mutex: &Mutex, me: u32, owner: u32, at: usize) {
+    if RELEASED.fetch_add(1, Ordering::Relaxed) >= MOST_SAID {
+        return;
+    }
+    let mut place = Text::<256>::new();
+    // Writing to it fails at nothing.
+    let _ = match at {
+        0 => place.write_str("in a wait for a condition"),
+        at => place
+            .write_str("at ")
+            .and_then(|()| write_place(at, &mut place)),
+    };
+    say::line(format_args!(
+        "task {me} releases the mutex at {:#x}, which task {owner} has taken, {}: it inherits no priority from now on",
+        ptr::from_ref(mutex).addr(),
+        str::from_utf8(place.bytes()).unwrap_or("?"),
+    ));
+}
+
 extern "C" fn at_exit() {
     // The program may have called nothing of this.
     let mode = mode::get();
@@ -89,6 +124,13 @@ extern "C" fn at_exit() {
         if KINDS.iter().any(|kind| kind.2.load(Ordering::Relaxed) > 0) {
             let _ = text.write_str(")");
         }
+    }
+    let released = RELEASED.load(Ordering::Relaxed);
+    if released > 0 {
+        let _ = write!(
+            text,
+            "; {released} inherit nothing, since other threads have released them"
+        );
     }
     let conds = CONDS.load(Ordering::Relaxed);
     if conds > 0 {

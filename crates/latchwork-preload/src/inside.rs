@@ -1,9 +1,10 @@
 //! Our locks in a program's mutexes, one type for each protocol. What needs no waiting is the same for all.
 
 use crate::memory::Mutex;
-use crate::thread;
+use crate::{counts, thread};
 use core::ffi::c_int;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
 use latchwork::mutex::foreign::{
     Inherit as InheritWords, Throughput as ThroughputWords, wait_wake,
 };
@@ -51,8 +52,8 @@ pub(crate) trait Inside {
     fn try_lock(mutex: &Mutex, me: u32) -> bool;
     /// Waits for the lock: 0, `ETIMEDOUT`, or why it will never be taken.
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int;
-    /// Releases the lock, whoever has it: 0, or why it cannot be.
-    fn release(mutex: &Mutex, me: u32) -> c_int;
+    /// Releases the lock, whoever has it: 0, or why it cannot be. The program's call returns to `at`.
+    fn release(mutex: &Mutex, me: u32, at: usize) -> c_int;
 }
 
 const fn done(taken: bool) -> c_int {
@@ -82,7 +83,7 @@ impl Inside for Throughput {
         done(Self::words(mutex).lock_contended(me, deadline))
     }
 
-    fn release(mutex: &Mutex, _: u32) -> c_int {
+    fn release(mutex: &Mutex, _: u32, _: usize) -> c_int {
         Self::words(mutex).unlock_contended();
         0
     }
@@ -91,13 +92,9 @@ impl Inside for Throughput {
 /// See [`latchwork::mutex::WaitWake`]. Its word has the values of glibc's own.
 pub(crate) enum WaitWake {}
 
-impl Inside for WaitWake {
-    fn try_lock(mutex: &Mutex, _: u32) -> bool {
-        wait_wake(&mutex.word).try_lock()
-    }
-
-    fn wait(mutex: &Mutex, _: u32, deadline: Option<Deadline>) -> c_int {
-        let lock = wait_wake(&mutex.word);
+impl WaitWake {
+    fn wait_for(word: &AtomicU32, deadline: Option<Deadline>) -> c_int {
+        let lock = wait_wake(word);
         match deadline {
             None => {
                 lock.lock();
@@ -107,12 +104,26 @@ impl Inside for WaitWake {
         }
     }
 
-    fn release(mutex: &Mutex, _: u32) -> c_int {
+    fn release_word(word: &AtomicU32) {
         // SAFETY: the program says that it has the mutex; if not, it is as wrong as with glibc's.
         #[allow(unsafe_code)]
         unsafe {
-            wait_wake(&mutex.word).unlock();
+            wait_wake(word).unlock();
         }
+    }
+}
+
+impl Inside for WaitWake {
+    fn try_lock(mutex: &Mutex, _: u32) -> bool {
+        wait_wake(&mutex.word).try_lock()
+    }
+
+    fn wait(mutex: &Mutex, _: u32, deadline: Option<Deadline>) -> c_int {
+        Self::wait_for(&mutex.word, deadline)
+    }
+
+    fn release(mutex: &Mutex, _: u32, _: usize) -> c_int {
+        Self::release_word(&mutex.word);
         0
     }
 }
@@ -129,29 +140,60 @@ impl Inherit {
     }
 }
 
+/// How long a thread waits before it looks whether the lock is another one.
+const NAP: Duration = Duration::from_secs(1);
+
 impl Inside for Inherit {
     fn try_lock(mutex: &Mutex, me: u32) -> bool {
-        take_free(mutex, me)
+        match mutex.instead() {
+            Some(word) => wait_wake(word).try_lock(),
+            None => take_free(mutex, me),
+        }
     }
 
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int {
+        let mut is_said = false;
         loop {
-            let why = match Self::words(mutex).lock_contended(me, deadline) {
-                Ok(taken) => return done(taken),
-                // What glibc's mutex does: it is never released.
-                Err(InheritFault::Deadlock | InheritFault::OwnerGone) => "will never be released",
+            if let Some(word) = mutex.instead() {
+                return WaitWake::wait_for(word, deadline);
+            }
+            let end = Deadline::after(NAP);
+            let end = deadline.map_or(end, |deadline| deadline.min(end));
+            let in_vain = match Self::words(mutex).lock_contended(me, Some(end)) {
+                // The word is the lock no more: the kernel gives it to a waiter when its owner ends.
+                _ if mutex.instead().is_some() => continue,
+                Ok(true) => return 0,
+                Ok(false) => false,
+                // As with glibc's, whose owner may be this thread, or have ended.
+                Err(InheritFault::Deadlock | InheritFault::OwnerGone) => true,
                 Err(InheritFault::NoMemory | InheritFault::Unsupported) => return libc::EAGAIN,
                 Err(InheritFault::Corrupt) => return libc::EINVAL,
             };
-            match deadline {
-                Some(deadline) if deadline.has_passed() => return libc::ETIMEDOUT,
-                _ => crate::nap::wait_in_vain(mutex, me, why, deadline),
+            if deadline.is_some_and(Deadline::has_passed) {
+                return libc::ETIMEDOUT;
+            }
+            if in_vain {
+                if deadline.is_none() && !is_said {
+                    counts::waits_in_vain(mutex, me);
+                    is_said = true;
+                }
+                crate::nap::until(Some(end));
             }
         }
     }
 
-    fn release(mutex: &Mutex, me: u32) -> c_int {
-        if Self::words(mutex).unlock_contended(me) {
+    fn release(mutex: &Mutex, me: u32, at: usize) -> c_int {
+        if let Some(word) = mutex.instead() {
+            WaitWake::release_word(word);
+            return 0;
+        }
+        let words = Self::words(mutex);
+        if let Some(owner) = words.other_owner(me) {
+            counts::released_by_other(mutex, me, owner, at);
+            mutex.release_elsewhere();
+            return 0;
+        }
+        if words.unlock_contended(me) {
             0
         } else {
             libc::EPERM

@@ -5,13 +5,18 @@
 //! | 0 | lock | the word of our lock: 0 is free |
 //! | 4 | count | how often a recursive one is held |
 //! | 8 | owner | the holder's thread ID |
-//! | 12 | users | – |
-//! | 16 | kind | the same, and whether the mutex was counted |
+//! | 12 | users | waits for conditions that will take it again; of a mutex that stays glibc's: the same, with its own |
+//! | 16 | kind | the same, whether the mutex was counted, and whether [another word](Mutex::instead) is its lock |
 //! | 20 | spins, elision | the gate of our lock |
-//! | 24 | list | the request of our lock; 32: how much good polls do |
+//! | 24 | list | the request of our lock, or the other word; 32: how much good polls do |
 //!
 //! What a static initialiser, `pthread_mutex_init` or zeroed memory leaves is an unlocked lock of ours.
 //! Debuggers find owner, kind and count where they expect them.
+//!
+//! *The other word.* The kernel lets nobody but its owner release an inheriting lock for which somebody waits. So a normal
+//! mutex that another thread releases is another lock from then on: a wait-wake lock at 24. The first word stays as it
+//! is, and nobody takes it any more: it is never 0. A thread that came to it before looks at the kind when a nap ends, a
+//! second later at most. To note it in the kind is to release the mutex, for the other word is free at first.
 //!
 //! | at | glibc's condition variable (48 bytes) | ours |
 //! | --- | --- | --- |
@@ -38,9 +43,12 @@ pub struct Mutex {
     rest: u32,
 }
 
-/// Beside the kind: the mutex was counted. (glibc's own note that it is not to be elided, which it understands, should
-/// it ever see it.)
-const COUNTED: u32 = 0x200;
+/// Beside the kind: the mutex was counted; with glibc's own note that it is not to be elided, which is there already if
+/// the program has set the type `PTHREAD_MUTEX_NORMAL`. (glibc does not look at the other bits.)
+const COUNTED: u32 = 0x400 | NOT_ELIDED;
+const NOT_ELIDED: u32 = 0x200;
+/// Beside the kind: [`Mutex::instead`] is the lock.
+const ELSEWHERE: u32 = 0x800;
 
 /// What a mutex is for: the low bits of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -79,11 +87,53 @@ impl Mutex {
     #[inline(always)]
     pub(crate) fn is_new(&self) -> bool {
         let kind = self.kind.load(Ordering::Relaxed);
-        let is_new = kind & COUNTED == 0;
+        let is_new = kind & COUNTED != COUNTED;
         if is_new {
             self.kind.store(kind | COUNTED, Ordering::Relaxed);
         }
         is_new
+    }
+
+    /// The word that is the lock instead of the first one, since another thread has released that.
+    pub(crate) fn instead(&self) -> Option<&AtomicU32> {
+        // Acquire: pairs with the Release in `release_elsewhere`.
+        (self.kind.load(Ordering::Acquire) & ELSEWHERE != 0).then_some(&self.request)
+    }
+
+    /// Releases it for a thread that has not taken it, and whose it is to give; the owner's word stays as it is.
+    pub(crate) fn release_elsewhere(&self) {
+        // Release: pairs with the Acquire in `instead`.
+        self.kind.fetch_or(ELSEWHERE, Ordering::Release);
+    }
+
+    /// Whether somebody has it. Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given
+    /// up by now.
+    pub(crate) fn is_held(&self) -> bool {
+        match self.instead() {
+            Some(word) => word.load(Ordering::Relaxed) != 0,
+            None => self.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0,
+        }
+    }
+
+    /// Whether waits for conditions will take it again.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.users.load(Ordering::Relaxed) != 0
+    }
+
+    /// A wait for a condition begins: the caller has the mutex, and will have it again. (glibc counts its users, among
+    /// them those of a mutex that it has given up for such a wait; but not of robust ones, whose owners die.)
+    pub(crate) fn wait_begins(&self) {
+        if self.kind() & kind::ROBUST == 0 {
+            // Relaxed, here and below: for those who have it, and whoever destroys it.
+            self.users.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The wait is over, and the caller has the mutex.
+    pub(crate) fn wait_ends(&self) {
+        if self.kind() & kind::ROBUST == 0 {
+            self.users.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Makes it one that every call refuses, as glibc does.

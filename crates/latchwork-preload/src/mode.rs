@@ -102,6 +102,7 @@ fn prepare() -> Mode {
     crate::real::look_up_all();
     say::prepare();
     counts::prepare();
+    latchwork::mutex::foreign::take_no_key();
     let wanted = match environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
         Some(b"tp") => Mode::Throughput,

@@ -9,8 +9,8 @@
 //! What a program may rely on with glibc's, although POSIX does not say so, holds here: another thread may
 //! unlock a normal mutex, one that is locked again waits, a mutex may be freed once it was unlocked, `errno`
 //! stays as it is, no call is a cancellation point, and the child of a fork goes on with what it finds.
-//! (An inheriting lock is its holder's alone as soon as somebody waits for it, by the kernel's rules: another
-//! thread's unlock is `EPERM` then, and who locks again waits for ever, which is said.)
+//! (An inheriting lock is its owner's alone, by the kernel's rules. A normal mutex that another thread releases inherits
+//! nothing from then on, which is reported: see `memory.rs`.)
 #![allow(unsafe_code)]
 
 use crate::clock::{Until, is_valid};
@@ -20,6 +20,7 @@ use crate::mode::{self, Mode};
 use crate::{counts, real, thread};
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering;
+use latchwork_interpose::entry;
 use latchwork_interpose::mutexes::to_c11;
 use libc::{clockid_t, timespec};
 
@@ -106,7 +107,7 @@ fn lock_inside_until<L: Inside>(mutex: &Mutex, me: u32, until: Until) -> c_int {
     mutex.taken(me)
 }
 
-fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
+fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32, at: usize) -> c_int {
     match mutex.purpose() {
         Use::Normal | Use::Other => {}
         _ if !mutex.is_mine(me) => return libc::EPERM,
@@ -122,10 +123,10 @@ fn unlock_inside<L: Inside>(mutex: &Mutex, me: u32) -> c_int {
     // Before the release: the mutex may be gone then.
     let owner = mutex.owner.load(Ordering::Relaxed);
     mutex.owner.store(0, Ordering::Relaxed);
-    if mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
+    if mutex.instead().is_none() && mode::me().is_some_and(|me| release_free(mutex, me.mark)) {
         return 0;
     }
-    let result = thread::keeping_errno(|| L::release(mutex, me));
+    let result = thread::keeping_errno(|| L::release(mutex, me, at));
     if result != 0 {
         mutex.owner.store(owner, Ordering::Relaxed);
     }
@@ -188,12 +189,12 @@ unsafe extern "C" fn lock_otherwise(mutex: *mut Mutex) -> c_int {
     inside!(wait_inside(here), pass())
 }
 
-/// Unlocks a mutex of the program's.
+/// Unlocks a mutex of the program's, whose call returns to `at`; 0: it is another call's.
 ///
 /// # Safety
 /// As for `pthread_mutex_unlock`.
 #[inline(always)]
-pub(crate) unsafe fn unlock(mutex: *mut Mutex) -> c_int {
+pub(crate) unsafe extern "C" fn unlock(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: as above.
     let here = unsafe { &*mutex };
     if here.is_known()
@@ -206,13 +207,19 @@ pub(crate) unsafe fn unlock(mutex: *mut Mutex) -> c_int {
         }
     }
     // SAFETY: by the caller's contract.
-    unsafe { unlock_otherwise(mutex) }
+    unsafe { unlock_otherwise(mutex, at) }
+}
+
+/// As for [`unlock`].
+unsafe extern "C" fn c11_unlock(mutex: *mut Mutex, at: usize) -> c_int {
+    // SAFETY: by the caller's contract.
+    to_c11(unsafe { unlock(mutex, at) })
 }
 
 /// # Safety
 /// As for `pthread_mutex_unlock`.
 #[inline(never)]
-unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex, at: usize) -> c_int {
     // SAFETY: as above.
     let here = unsafe { &*mutex };
     if here.purpose() == Use::Other {
@@ -220,7 +227,7 @@ unsafe extern "C" fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
         return unsafe { real::pthread_mutex_unlock(mutex) };
     }
     // SAFETY: by the caller's contract.
-    inside!(unlock_inside(here), unsafe {
+    inside!(unlock_inside(here, at), unsafe {
         real::pthread_mutex_unlock(mutex)
     })
 }
@@ -269,8 +276,7 @@ unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: by the caller's contract.
         return unsafe { real::pthread_mutex_destroy(mutex) };
     }
-    // Relaxed: nobody may use it meanwhile. What is free may still be reserved for who has given up by now.
-    if here.word.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK != 0 {
+    if here.is_held() || here.is_awaited() {
         return libc::EBUSY;
     }
     here.end();
@@ -301,13 +307,15 @@ macro_rules! export {
 }
 pub(crate) use export;
 
+entry! {
+    pthread_mutex_unlock 1 unlock;
+    __pthread_mutex_unlock 1 unlock;
+    mtx_unlock 1 c11_unlock;
+}
+
 export! {
     "C" fn pthread_mutex_lock | __pthread_mutex_lock(mutex: *mut Mutex) -> c_int {
         lock(mutex)
-    }
-
-    "C" fn pthread_mutex_unlock | __pthread_mutex_unlock(mutex: *mut Mutex) -> c_int {
-        unlock(mutex)
     }
 
     "C" fn pthread_mutex_trylock | __pthread_mutex_trylock(mutex: *mut Mutex) -> c_int {
@@ -345,10 +353,6 @@ export! {
 
     "C" fn mtx_lock(mutex: *mut Mutex) -> c_int {
         to_c11(lock(mutex))
-    }
-
-    "C" fn mtx_unlock(mutex: *mut Mutex) -> c_int {
-        to_c11(unlock(mutex))
     }
 
     "C" fn mtx_trylock(mutex: *mut Mutex) -> c_int {

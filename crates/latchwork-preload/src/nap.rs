@@ -1,7 +1,6 @@
 //! Sleeping, by the kernel's calls and nothing of libc's: those are cancellation points, and set `errno`.
 #![allow(unsafe_code)]
 
-use crate::memory::Mutex;
 use core::arch::asm;
 use core::ffi::c_int;
 use core::ptr;
@@ -103,16 +102,4 @@ pub(crate) fn until(deadline: Option<Deadline>) {
             return;
         }
     }
-}
-
-/// For a mutex that nobody will release: says so, and waits, as glibc's does.
-#[cold]
-pub(crate) fn wait_in_vain(mutex: &Mutex, me: u32, why: &str, deadline: Option<Deadline>) {
-    if deadline.is_none() {
-        latchwork_interpose::say::line(format_args!(
-            "task {me} waits for the mutex at {:#x}, which {why}",
-            ptr::from_ref(mutex).addr()
-        ));
-    }
-    until(deadline);
 }

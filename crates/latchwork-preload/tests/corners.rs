@@ -20,6 +20,13 @@ fn goes_well(case: &str) {
 
 /// The same, with a library that is loaded behind the interposer.
 fn goes_well_before(case: &str, behind: Option<&str>) {
+    goes_well_and_says(case, behind, |mutex, errors| {
+        assert!(errors.is_empty(), "{mutex}: {errors}");
+    });
+}
+
+/// The same, with a look at what is said with each lock.
+fn goes_well_and_says(case: &str, behind: Option<&str>, look: impl Fn(&str, &str)) {
     let Some((program, _leftover)) = compile("corners.c", case, &["-rdynamic"]) else {
         return;
     };
@@ -55,7 +62,7 @@ fn goes_well_before(case: &str, behind: Option<&str>) {
             "{mutex}: {}: {errors}",
             output.status
         );
-        assert!(errors.is_empty(), "{mutex}: {errors}");
+        look(mutex, &errors);
     }
 }
 
@@ -72,6 +79,45 @@ fn the_first_call_does_not_wait_for_a_constructor_that_waits_for_it() {
 #[test]
 fn what_is_said_goes_to_no_file_of_the_programs() {
     goes_well("replaced");
+}
+
+#[test]
+fn a_program_has_as_many_keys_as_without() {
+    goes_well("keys");
+}
+
+#[test]
+fn each_mutex_is_counted_however_it_was_made() {
+    goes_well("counted");
+}
+
+/// An inheriting lock is its owner's alone; so what is in such a mutex from then on inherits nothing, which is said, with
+/// the place, as soon as it happens.
+#[test]
+fn a_normal_mutex_is_released_by_any_thread() {
+    goes_well_and_says("passed", None, |mutex, errors| {
+        let said = |what: &str| errors.lines().filter(|line| line.contains(what)).count();
+        // One whose owner has ended goes on as it was.
+        let released = if mutex == "pi" { 3 } else { 0 };
+        assert_eq!(
+            said("inherits no priority from now on"),
+            released,
+            "{mutex}: {errors}"
+        );
+        assert_eq!(said(" (unlock_it)"), released, "{mutex}: {errors}");
+        // Who waits for itself, or for a thread that has ended.
+        let in_vain = said("which only another thread can release");
+        assert_eq!(
+            in_vain,
+            if mutex == "pi" { 2 } else { 0 },
+            "{mutex}: {errors}"
+        );
+        assert_eq!(
+            errors.lines().count(),
+            released + in_vain,
+            "{mutex}: {errors}"
+        );
+    });
 }
 
 #[test]

@@ -132,3 +132,26 @@ fn a_wait_that_is_wrong_when_cancelled_is_found_out() {
         assert!(!status(case, fault).success(), "{case} misses a fault");
     }
 }
+
+/// The loader holds its lock while it runs constructors and destructors, which start and join threads.
+#[test]
+fn threads_begin_lock_and_end_while_a_library_is_being_loaded() {
+    let shared = ["-shared", "-fPIC"];
+    let Some((library, _library)) = compile("loading_library.c", "loading.so", &shared) else {
+        return;
+    };
+    let Some((program, _leftover)) = compile("loading.c", "loading", &[]) else {
+        return;
+    };
+    for mutex in ["tp", "wait-wake", "pi", "glibc"] {
+        for case in ["joined", "beside"] {
+            let output = run(&program, &[case], mutex, &library);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(
+                output.status.success(),
+                "{mutex}, {case}: {}: {errors}",
+                output.status
+            );
+        }
+    }
+}

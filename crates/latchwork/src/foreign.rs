@@ -48,10 +48,15 @@ impl How {
     }
 }
 
-/// Lends the calling thread's directives a word, until the next call: their waits end, as if time had run out, once
-/// it is not 0. See `region/stop.rs`.
-pub fn lend_stop_word(word: Option<&'static AtomicU32>) {
-    crate::region::stop::lend(word);
+/// The calling thread's word for [`lend_stop_word`], from now on.
+pub fn set_stop_word(word: Option<&'static AtomicU32>) {
+    crate::region::stop::set_own(word);
+}
+
+/// Lends the calling thread's directives its word, or none, until the next call: their waits end, as if time had run
+/// out, once it is not 0. See `region/stop.rs`.
+pub fn lend_stop_word(is_lent: bool) {
+    crate::region::stop::lend(is_lent);
 }
 
 /// Has all who sleep in a region look again.

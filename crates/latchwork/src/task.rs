@@ -12,12 +12,24 @@
 //! 2. A record is only touched by its thread, so its cells need no atomics.
 //! 3. Attachments are undone at thread exit, newest first, before the record goes. (One whose task
 //!    holds something is only forgotten: the kernel ends it, with the thread.)
+//! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no
+//!    memory of the allocator's: four system calls for the record, two for its IDs, and a store that asks
+//!    for the thread's end (`sys/thread_end.rs`).
+//!
+//! *The end of a thread* comes when the destructors of its thread-locals have run, with those of other keys, whose order is
+//! nobody's. One that locks after this one gets a record again, which ends in the next round. In the last round nothing
+//! follows: 4 KiB stay. A thread whose end has begun becomes no task any more.
+//!
+//! *Signals:* a handler that locks between any two lines of [`refresh`] may make a record of its own. Whoever is last
+//! to set one has it; the other one is given back, or stays mapped. What the handler held it has released.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, Ordering};
+use crate::sys::each_thread::each_thread;
 use crate::sys::robust_list::{self, Head, KERNEL_LIMIT, OwnHead, Unavailable};
-use crate::sys::{own_record, thread};
+use crate::sys::{own_record, thread, thread_end};
 use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_void;
 use core::ptr::NonNull;
 
 mod ceiling;
@@ -68,8 +80,6 @@ pub(crate) struct Record {
     /// Where the list ends for them: at the first tail, or at the head.
     end: Cell<usize>,
     own_head: UnsafeCell<OwnHead>,
-    /// The thread is past the destructor that ends attachments.
-    is_ending: Cell<bool>,
     /// Where the checker keeps what it knows of this thread; 0: nowhere.
     checked: Cell<usize>,
     /// Operations under way that rely on an attachment.
@@ -105,12 +115,20 @@ pub enum TaskError {
     ForeignLayout(isize),
 }
 
-thread_local! {
+each_thread! {
     /// Survives a fork, unlike the record: a raw clone leaves no other trace of libc's head.
-    static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = const { Cell::new(None) };
-    /// Nothing but its destructor, which the first access registers.
-    static AT_EXIT: AtExit = const { AtExit };
+    static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = Cell::new(None);
 }
+
+each_thread! {
+    /// One of those below.
+    static END: Cell<u8> = Cell::new(AHEAD);
+}
+const AHEAD: u8 = 0;
+/// The loader knows of the thread's end: there is no key.
+const ASKED_FOR: u8 = 1;
+/// Attachments have ended.
+const BEGUN: u8 = 2;
 
 #[inline(always)]
 fn record() -> &'static Record {
@@ -179,7 +197,7 @@ impl Me {
     /// Whether the thread is running its last destructors: nobody would end an attachment in good
     /// order.
     pub(crate) fn is_ending(self) -> bool {
-        self.record.is_ending.get()
+        END.with(Cell::get) == BEGUN
     }
 
     /// How many more robust locks this thread can take, for the kernel walks only so many entries of
@@ -347,22 +365,28 @@ fn refresh() -> Result<Me, TaskError> {
     let mut record = record();
     if !is_own(record) {
         let page = thread::map_wipe_on_fork().map_err(TaskError::Memory)?;
-        // SAFETY: fresh zeroed memory, large enough, page-aligned; all-zero is a valid record, and
-        // it stays mapped until `AtExit` runs, after which nothing leads to it any more.
-        record = unsafe { page.cast::<Record>().as_ref() };
-        own_record::set(page.cast());
+        record = self::record();
+        if is_own(record) {
+            // A handler's, of just now.
+            // SAFETY: mapped above, and nobody knows it.
+            unsafe { thread::unmap_record(page) };
+        } else {
+            // SAFETY: fresh zeroed memory, large enough, page-aligned; all-zero is a valid record, and
+            // it stays mapped until the thread's end, after which nothing leads to it any more.
+            record = unsafe { page.cast::<Record>().as_ref() };
+            own_record::set(page.cast());
+        }
     }
-    // Past its destructors a thread leaks the page, and cannot become a task.
-    record.is_ending.set(AT_EXIT.try_with(|_| ()).is_err());
+    ask_for_end();
     // SAFETY: only this thread touches its record, and nothing else borrows the field.
     let own = unsafe { &mut *record.own_head.get() };
-    let head = robust_list::find(KNOWN_HEAD.get(), own).map_err(|error| match error {
+    let head = robust_list::find(KNOWN_HEAD.with(Cell::get), own).map_err(|error| match error {
         Unavailable::Refused(error) => TaskError::RobustList(error),
         Unavailable::ForeignLayout(offset) => TaskError::ForeignLayout(offset),
     })?;
     // A head inside the wiped record would be found empty by the child; it is never a libc one.
     if !core::ptr::addr_eq(head.as_ptr(), own) {
-        KNOWN_HEAD.set(Some(head));
+        KNOWN_HEAD.with(|known| known.set(Some(head)));
     }
     record.head.set(Some(head));
     // SAFETY: as for `Me::head`.
@@ -377,37 +401,66 @@ fn refresh() -> Result<Me, TaskError> {
     Ok(Me { record })
 }
 
-struct AtExit;
-
-impl Drop for AtExit {
-    fn drop(&mut self) {
-        let record = record();
-        if !is_own(record) {
-            return;
-        }
-        let me = Me { record };
-        let is_watched = crate::hook::task_ends();
-        // A record that was wiped by a fork has nothing attached.
-        while let Some(attachment) = me.attachments().last() {
-            // SAFETY: the attachment was made by this thread and is undone once.
-            unsafe { (attachment.detach)(attachment.context, attachment.slot) };
-        }
-        // Destructors that run after this one may still lock: they get a record of their own, if they do not keep this.
-        if is_watched {
-            record.is_ending.set(true);
-        } else {
-            me.end_record();
-        }
+/// Sees to it that [`ends`] is called.
+fn ask_for_end() {
+    if thread_end::call_at_end(ends) {
+        return;
     }
+    // All keys are taken. (Or there is no memory for this one's value: it is one of many.)
+    END.with(|end| {
+        if end.get() == AHEAD {
+            let is_asked_for = thread_end::call_at_exit(ends);
+            end.set(if is_asked_for { ASKED_FOR } else { BEGUN });
+        }
+    });
 }
 
-/// Ends the calling thread's record, if it has kept it beyond its thread-locals.
-pub(crate) fn end_late_record() {
+/// The thread ends, or the process by this thread's call.
+unsafe extern "C" fn ends(_: *mut c_void) {
     let record = record();
-    if is_own(record) && record.is_ending.get() {
-        Me { record }.end_record();
+    if !is_own(record) {
+        return;
+    }
+    let me = Me { record };
+    let is_watched = crate::hook::task_ends();
+    // A record that was wiped by a fork has nothing attached.
+    while let Some(attachment) = me.attachments().last() {
+        // SAFETY: the attachment was made by this thread and is undone once.
+        unsafe { (attachment.detach)(attachment.context, attachment.slot) };
+    }
+    END.with(|end| end.set(BEGUN));
+    if !is_watched {
+        me.end_record();
     }
 }
+
+/// Has the end of this thread, which has begun, come here once more, after other destructors. Whether it will.
+pub(crate) fn end_again() -> bool {
+    thread_end::call_at_end(ends)
+}
+
+/// The process ends by `exit`, which the calling thread has called.
+pub(crate) extern "C" fn process_ends() {
+    if !Me::whoever().is_ending() {
+        // SAFETY: in the thread that ends the process.
+        unsafe { ends(core::ptr::null_mut()) };
+    }
+}
+
+/// Called when this library is loaded, or the program begins.
+extern "C" fn begins() {
+    thread_end::prepare(ends);
+}
+
+// SAFETY: sections of pointers to such functions.
+#[cfg(not(miri))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGINS: extern "C" fn() = begins;
+#[cfg(not(miri))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static PROCESS_ENDS: extern "C" fn() = process_ends;
 
 impl Me {
     /// The thread is nobody from now on.

@@ -242,40 +242,79 @@ fn no_lock_is_lost_behind_one_in_a_dead_tasks_own_block() {
 
 type Told = mpsc::Sender<Result<(), StorageError>>;
 
-struct Late(RefCell<Option<(Region, Told)>>);
+/// Allocates in the region when it is dropped.
+struct Late(Region, Told);
 
 impl Drop for Late {
     fn drop(&mut self) {
-        if let Some((region, tell)) = self.0.take() {
-            let made = Box::new_in(7u64, &region).map(core::mem::forget);
-            let _ = tell.send(made.map_err(StorageError::from));
-        }
+        let made = Box::new_in(7u64, &self.0).map(core::mem::forget);
+        let _ = self.1.send(made.map_err(StorageError::from));
     }
 }
 
 thread_local! {
-    static LATE: Late = const { Late(RefCell::new(None)) };
+    static LATE: RefCell<Option<Late>> = const { RefCell::new(None) };
+}
+
+/// A value of a thread whose destructor runs after those of all thread-locals, and after that of what was made when the
+/// program began.
+fn drop_at_the_end(late: Late) {
+    unsafe extern "C" fn drop_it(late: *mut libc::c_void) {
+        // SAFETY: made below.
+        drop(unsafe { std::boxed::Box::from_raw(late.cast::<Late>()) });
+    }
+    let mut key = 0;
+    let late = std::boxed::Box::into_raw(std::boxed::Box::new(late));
+    // SAFETY: a place for the key; a function that takes such a value.
+    unsafe {
+        assert_eq!(libc::pthread_key_create(&raw mut key, Some(drop_it)), 0);
+        assert_eq!(libc::pthread_setspecific(key, late.cast()), 0);
+    }
 }
 
 /// Its end would look like a kill, and free what it gave to others.
 #[test]
-fn a_thread_in_its_last_destructors_becomes_no_task() {
-    let _trial = Trial::begin("a_thread_in_its_last_destructors_becomes_no_task");
+fn a_thread_whose_end_has_begun_becomes_no_task() {
+    let _trial = Trial::begin("a_thread_whose_end_has_begun_becomes_no_task");
     let region = region();
     region.join("first").unwrap();
     let (tell, told) = mpsc::channel();
-    let late = (region.clone(), tell);
+    let (first, second) = (
+        Late(region.clone(), tell.clone()),
+        Late(region.clone(), tell),
+    );
     let user = region.clone();
     std::thread::spawn(move || {
-        // Destructors run in the reverse order of first use.
-        LATE.with(|cell| *cell.0.borrow_mut() = Some(late));
+        drop_at_the_end(second);
+        // Destructors of thread-locals run in the reverse order of first use; whichever it is, they come before.
+        LATE.set(Some(first));
         user.join("thread").unwrap();
     })
     .join()
     .unwrap();
+    told.recv().unwrap().unwrap();
     assert!(matches!(
         told.recv().unwrap(),
         Err(StorageError::Attach(AttachError::ThreadEnding))
     ));
+    assert_eq!(region.sweep().unwrap().dead, [""; 0]);
+}
+
+/// `exit` ends the regions of the thread that calls it, whichever it is.
+#[test]
+fn a_process_that_exits_leaves_its_regions_in_good_order() {
+    let _trial = Trial::begin("a_process_that_exits_leaves_its_regions_in_good_order");
+    let region = region();
+    region.join("first").unwrap();
+    let exit = |region: &Region| {
+        region.join("who exits").unwrap();
+        std::process::exit(0)
+    };
+    Child::fork(|| exit(&region)).succeed();
+    assert_eq!(region.sweep().unwrap().dead, [""; 0]);
+    Child::fork(|| {
+        std::thread::scope(|scope| scope.spawn(|| exit(&region)).join()).unwrap();
+    })
+    .succeed();
     assert_eq!(region.sweep().unwrap().dead, [""; 0]);
 }

@@ -223,4 +223,64 @@ static void passed_on(void) {
     }
 }
 
-USES({"conds", conds}, {"many", many}, {"clocks", clocks}, {"cancel", cancel}, {"passed_on", passed_on})
+/* A mutex is in use as long as a wait will take it again. */
+struct awaited { pthread_mutex_t mutex; pthread_cond_t cond; int here, go, result; };
+static void *wait_for_it(void *argument) {
+    struct awaited *it = argument;
+    CHECK(pthread_mutex_lock(&it->mutex) == 0);
+    it->here = 1;
+    while (!it->go) it->result |= pthread_cond_wait(&it->cond, &it->mutex);
+    CHECK(pthread_mutex_unlock(&it->mutex) == 0);
+    return NULL;
+}
+static void *wait_and_be_cancelled(void *argument) {
+    struct awaited *it = argument;
+    CHECK(pthread_mutex_lock(&it->mutex) == 0);
+    pthread_cleanup_push((void (*)(void *))pthread_mutex_unlock, &it->mutex);
+    it->here = 1;
+    for (;;) pthread_cond_wait(&it->cond, &it->mutex);
+    pthread_cleanup_pop(1);
+    return NULL;
+}
+static void is_waited_with(struct awaited *it) {
+    for (int here = 0; !here;) {
+        CHECK(pthread_mutex_lock(&it->mutex) == 0);
+        here = it->here;
+        CHECK(pthread_mutex_unlock(&it->mutex) == 0);
+        if (!here) sched_yield();
+    }
+    CHECK(pthread_mutex_destroy(&it->mutex) == EBUSY);
+}
+static void awaited(void) {
+    for (int kind = 0; kind < 6; kind++) {
+        struct awaited it = {.cond = PTHREAD_COND_INITIALIZER};
+        pthread_mutexattr_t attributes;
+        pthread_t thread;
+        pthread_mutexattr_init(&attributes);
+        pthread_mutexattr_settype(&attributes, kind & 3);
+        pthread_mutexattr_setprotocol(&attributes, kind == 4 ? PTHREAD_PRIO_INHERIT : PTHREAD_PRIO_NONE);
+        pthread_mutexattr_setpshared(&attributes, kind == 5 ? PTHREAD_PROCESS_SHARED : PTHREAD_PROCESS_PRIVATE);
+        if (pthread_mutex_init(&it.mutex, &attributes) != 0) continue;
+        start(&thread, wait_for_it, &it);
+        is_waited_with(&it);
+        CHECK(pthread_mutex_lock(&it.mutex) == 0);
+        it.go = 1;
+        CHECK(pthread_cond_signal(&it.cond) == 0);
+        CHECK(pthread_mutex_unlock(&it.mutex) == 0);
+        join(thread);
+        CHECK(it.result == 0);
+        /* Nor is it in use once a wait has ended otherwise. */
+        struct timespec past = {.tv_sec = 1};
+        CHECK(pthread_mutex_lock(&it.mutex) == 0);
+        CHECK(pthread_cond_timedwait(&it.cond, &it.mutex, &past) == ETIMEDOUT);
+        CHECK(pthread_mutex_unlock(&it.mutex) == 0);
+        it.here = 0;
+        start(&thread, wait_and_be_cancelled, &it);
+        is_waited_with(&it);
+        CHECK(pthread_cancel(thread) == 0);
+        join(thread);
+        CHECK(pthread_mutex_destroy(&it.mutex) == 0);
+    }
+}
+
+USES({"conds", conds}, {"many", many}, {"clocks", clocks}, {"cancel", cancel}, {"passed_on", passed_on}, {"awaited", awaited})

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/futex.h>
 #include <linux/seccomp.h>
@@ -17,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -66,6 +68,21 @@ static void constructed(void) {
     CHECK(pthread_create(&thread, NULL, call_first, NULL) == 0);
     CHECK(dlopen(getenv("CORNERS_LIBRARY"), RTLD_NOW) != NULL);
     CHECK(pthread_join(thread, NULL) == 0);
+}
+
+/* Returns when a thread sleeps in a futex call. */
+static void sleep_in_a_futex(int thread) {
+    char path[64], text[128];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", thread);
+    for (int number = -1; number != SYS_futex; sched_yield()) {
+        int file = open(path, O_RDONLY);
+        ssize_t length = read(file, text, sizeof text - 1);
+        CHECK(file >= 0 && length >= 0);
+        text[length] = 0;
+        /* "running" */
+        if (sscanf(text, "%d", &number) != 1) number = -1;
+        close(file);
+    }
 }
 
 /* A child of ours that has something to say at its end, with a standard error of its own. */
@@ -125,6 +142,117 @@ static void many(void) {
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, enter, NULL) == 0);
     for (int i = 0; i < 4; i++) CHECK(pthread_join(threads[i], NULL) == 0);
 }
+/* Each mutex is counted, however it was made. */
+enum { COUNTED = 7 };
+static void lock_each(void) {
+    pthread_mutex_t mutexes[COUNTED - 2] = {PTHREAD_MUTEX_INITIALIZER};
+    int kinds[COUNTED - 2] = {-1, PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK,
+        PTHREAD_MUTEX_ADAPTIVE_NP};
+    mtx_t c11[2];
+    for (int i = 0; i < COUNTED - 2; i++) {
+        pthread_mutexattr_t attributes;
+        pthread_mutexattr_init(&attributes);
+        if (kinds[i] >= 0) {
+            CHECK(pthread_mutexattr_settype(&attributes, kinds[i]) == 0);
+            CHECK(pthread_mutex_init(&mutexes[i], &attributes) == 0);
+        }
+        for (int round = 0; round < 3; round++)
+            CHECK(pthread_mutex_lock(&mutexes[i]) == 0 && pthread_mutex_unlock(&mutexes[i]) == 0);
+        CHECK(pthread_mutex_destroy(&mutexes[i]) == 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(mtx_init(&c11[i], i == 0 ? mtx_plain : mtx_timed) == thrd_success);
+        CHECK(mtx_lock(&c11[i]) == thrd_success && mtx_unlock(&c11[i]) == thrd_success);
+    }
+}
+static void counted(void) {
+    char text[256] = "", expected[64];
+    int ends[2];
+    const char *mutex = getenv("LATCHWORK_MUTEX");
+    CHECK(pipe(ends) == 0 && end_of("lock_each", ends[1]) == 0 && close(ends[1]) == 0);
+    CHECK(read(ends[0], text, sizeof text - 1) > 0);
+    snprintf(expected, sizeof expected, "latchwork: %d mutexes replaced by", COUNTED);
+    CHECK(strstr(text, strcmp(mutex, "glibc") == 0 ? "no mutex was replaced" : expected) != NULL);
+}
+
+/* All keys are the program's. */
+static void keys(void) {
+    pthread_key_t key;
+    for (int i = 0; i < PTHREAD_KEYS_MAX; i++) CHECK(pthread_key_create(&key, NULL) == 0);
+    CHECK(pthread_key_create(&key, NULL) == EAGAIN);
+    many();
+}
+
+/* A normal mutex may be released by another thread than has taken it. (POSIX does not say what comes of it; with glibc
+ * it is released.) */
+static void *unlock_it(void *released) {
+    CHECK(pthread_mutex_unlock(released) == 0);
+    return released;
+}
+static void unlock_elsewhere(pthread_mutex_t *it) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, unlock_it, it) == 0 && pthread_join(thread, NULL) == 0);
+}
+static void *unlock_when_awaited(void *released) {
+    sleep_in_a_futex(getpid());
+    return unlock_it(released);
+}
+static _Atomic int waiter;
+static void *wait_for_it(void *released) {
+    waiter = (int)syscall(SYS_gettid);
+    CHECK(pthread_mutex_lock(released) == 0);
+    CHECK(pthread_mutex_unlock(released) == 0);
+    return released;
+}
+static void *lock_it(void *released) {
+    CHECK(pthread_mutex_lock(released) == 0);
+    return released;
+}
+static void goes_on(pthread_mutex_t *it) {
+    struct timespec past = {.tv_sec = 1};
+    CHECK(pthread_mutex_trylock(it) == 0);
+    CHECK(pthread_mutex_trylock(it) == EBUSY);
+    CHECK(pthread_mutex_timedlock(it, &past) == ETIMEDOUT);
+    CHECK(pthread_mutex_destroy(it) == EBUSY);
+    CHECK(pthread_mutex_unlock(it) == 0);
+    CHECK(pthread_mutex_timedlock(it, &past) == 0);
+    CHECK(pthread_mutex_unlock(it) == 0);
+    inside = 0;
+    many();
+}
+static void passed(void) {
+    pthread_t thread, other;
+    /* Nobody waits. */
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    unlock_elsewhere(&mutex);
+    goes_on(&mutex);
+    /* Somebody does. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_create(&thread, NULL, wait_for_it, &mutex) == 0);
+    while (waiter == 0) sched_yield();
+    sleep_in_a_futex(waiter);
+    unlock_elsewhere(&mutex);
+    CHECK(pthread_join(thread, NULL) == 0);
+    goes_on(&mutex);
+    /* Its own thread does. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_create(&other, NULL, unlock_when_awaited, &mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    goes_on(&mutex);
+    /* The thread has ended that had taken it. */
+    memset(&mutex, 0, sizeof mutex);
+    CHECK(pthread_create(&thread, NULL, lock_it, &mutex) == 0 && pthread_join(thread, NULL) == 0);
+    CHECK(pthread_create(&other, NULL, unlock_when_awaited, &mutex) == 0);
+    CHECK(pthread_mutex_lock(&mutex) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(pthread_mutex_unlock(&mutex) == 0);
+    goes_on(&mutex);
+}
+
 static void refused(void) {
     struct sock_filter program[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -150,6 +278,7 @@ static void told(void) { CHECK(tell(PTHREAD_PROCESS_PRIVATE) == 0 && tell(PTHREA
 int main(int count, char **names) {
     static const struct { const char *name; void (*run)(void); } cases[] = {
         {"destroyed", destroyed}, {"constructed", constructed}, {"replace", replace}, {"replaced", replaced}, {"end", end}, {"unread", unread}, {"many", many}, {"refused", refused}, {"told", told},
+        {"lock_each", lock_each}, {"counted", counted}, {"passed", passed}, {"keys", keys},
     };
     for (size_t i = 0; count == 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(names[1], cases[i].name) == 0) return cases[i].run(), 0;

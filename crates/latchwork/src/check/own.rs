@@ -18,6 +18,7 @@ use crate::atomic::{AtomicU32, Ordering, compiler_fence};
 use crate::hook::record::{DEEPER, READS, pack, unpack};
 use crate::hook::{HELD, HeldLock, Kind, Lock, Mode, Site, TaskRecord, Traits};
 use crate::region;
+use crate::sys::each_thread::each_thread;
 use crate::sys::{board as sys, clock, scheduling, thread};
 use crate::task::Me;
 use core::cell::Cell;
@@ -115,9 +116,9 @@ static TASKS: AtomicU32 = AtomicU32::new(0);
 /// Stands for a thread for which there was no room.
 const UNWATCHED: NonNull<Own> = NonNull::dangling();
 
-thread_local! {
+each_thread! {
     /// Survives a fork, unlike what leads to it otherwise.
-    static KNOWN: Cell<Option<NonNull<Own>>> = const { Cell::new(None) };
+    static KNOWN: Cell<Option<NonNull<Own>>> = Cell::new(None);
 }
 
 /// The calling thread at work in the checker; until it is dropped the thread is not watched.
@@ -185,12 +186,12 @@ impl Own {
         }
         super::begin();
         // What follows may itself lock, in an allocator for instance.
-        let own = match KNOWN.get() {
+        let own = match KNOWN.with(Cell::get) {
             Some(own) if own == UNWATCHED => return None,
             Some(own) => own,
             None => {
                 let own = sys::arena(BYTES).ok()?.cast();
-                KNOWN.set(Some(own));
+                KNOWN.with(|known| known.set(Some(own)));
                 own
             }
         };
@@ -227,7 +228,7 @@ impl Own {
 
     /// For the rest of the thread's life: what it takes from now on is not known later.
     fn stay_unwatched(&'static self) {
-        KNOWN.set(Some(UNWATCHED));
+        KNOWN.with(|known| known.set(Some(UNWATCHED)));
         // A parent's may be in use further up the stack, if it was forked in a signal handler.
         if self.place.get().is_none() {
             // SAFETY: nothing leads to it any more.
@@ -513,7 +514,7 @@ impl Own {
         // Release: pairs with the claim of the next one.
         place.taken.store(0, Ordering::Release);
         Me::whoever().set_checked(0);
-        KNOWN.set(None);
+        KNOWN.with(|known| known.set(None));
         core::mem::forget(busy);
         // SAFETY: nothing leads to it any more.
         unsafe { sys::leave_arena(NonNull::from(own).cast(), BYTES) };

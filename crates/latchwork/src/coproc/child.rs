@@ -295,7 +295,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     }
     if snapshot {
         // It may allocate.
-        process::cut_exit_handlers();
+        process::cut_exit_handlers(crate::task::process_ends);
     }
     let ended = catch_unwind(AssertUnwindSafe(|| match call {
         Some(call) => {

@@ -274,7 +274,7 @@ fn prepare(plan: &Plan<'_>) -> Result<OwnedFd, Errno> {
         process::exit(0);
     }
     process::forget_c_output();
-    process::cut_exit_handlers();
+    process::cut_exit_handlers(crate::task::process_ends);
     if plan.prove {
         process::touch_libc_locks();
         let thread = std::thread::Builder::new()

@@ -27,8 +27,8 @@ pub(crate) struct Hooks {
     pub(crate) misused: fn(Lock, Misuse, Site),
     /// Memory is about to be given back.
     pub(crate) freed: fn(Range<usize>),
-    /// The end of the calling thread has begun, and it leaves its regions; whether the listener is to know it until it
-    /// ends the thread's record itself.
+    /// The end of the calling thread has begun, and it leaves its regions; whether it will come here again, and the
+    /// listener is to know the thread until then.
     pub(crate) task_ends: fn() -> bool,
 }
 

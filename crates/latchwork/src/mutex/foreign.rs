@@ -100,6 +100,15 @@ impl Inherit<'_> {
         Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
     }
 
+    /// The task that has the lock, if that is another thread of this process than `me`. (One that has ended is none.)
+    #[cold]
+    #[must_use]
+    pub fn other_owner(self, me: u32) -> Option<u32> {
+        // Relaxed: whoever it is does not release it meanwhile, says the caller.
+        let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
+        (owner != me && owner != 0 && owner != TID_MASK && !is_outside(owner)).then_some(owner)
+    }
+
     /// Releases the lock if it was not found to be the task's and without waiters; false if it is not
     /// the calling task's, and somebody waits for it: only its owner can pass it on. (In the child of a
     /// fork, who waits for what a thread of the parent had finds out when its nap ends.)
@@ -130,4 +139,17 @@ impl Inherit<'_> {
             }
         }
     }
+}
+
+/// Writes where an instruction is that a call of this process returns to, for a message: the file and the offset in it, and
+/// the function.
+#[cold]
+pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> core::fmt::Result {
+    crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
+}
+
+/// The locks in here need no record of their thread: none of the keys that a program can have (`pthread_key_create`) is
+/// taken for it. Before there is a second thread.
+pub fn take_no_key() {
+    crate::sys::thread_end::make_no_key_yet();
 }

@@ -44,6 +44,7 @@
 use super::{Arrival, Interruptible, Queue, RawLock, Unfinished};
 use crate::atomic::{Ordering, compiler_fence};
 use crate::hook::Traits;
+use crate::sys::each_thread::each_thread;
 use crate::sys::rseq::{self, Control};
 use crate::time::Deadline;
 use core::cell::Cell;
@@ -103,8 +104,8 @@ pub fn enable_for_this_thread() -> Result<(), SliceError> {
     Ok(())
 }
 
-std::thread_local! {
-    static SECTIONS: Sections = const { Sections::new() };
+each_thread! {
+    static SECTIONS: Sections = Sections::new();
 }
 
 /// The sections that a thread is in.

@@ -127,8 +127,8 @@ pub enum AttachError {
         /// Slots in the table.
         tasks: usize,
     },
-    /// The thread runs its last destructors, after that in which it left its regions: it would end
-    /// like a killed one, and what it allocated would be freed.
+    /// The thread runs its last destructors, those of `pthread_key_create`, after that in which it left its regions: it
+    /// would end like a killed one, and what it allocated would be freed. (Those of thread-locals come before.)
     #[error("the calling thread is ending")]
     ThreadEnding,
     /// The thread cannot own robust locks.

@@ -10,24 +10,41 @@
 
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
+use crate::sys::each_thread::each_thread;
 #[cfg(feature = "foreign")]
 use crate::sys::futex::{self, Sharing};
 use crate::time::Deadline;
 use core::cell::Cell;
 
-thread_local! {
-    static WORD: Cell<Option<&'static AtomicU32>> = const { Cell::new(None) };
+each_thread! {
+    static WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
 }
 
-/// Lends a word, until the next call.
+/// The word that a task has for this.
 #[cfg(feature = "foreign")]
-pub(crate) fn lend(word: Option<&'static AtomicU32>) {
-    WORD.set(word);
+mod own {
+    use super::{AtomicU32, Cell, each_thread};
+    each_thread! {
+        pub(super) static OWN: Cell<Option<&'static AtomicU32>> = Cell::new(None);
+    }
+}
+
+/// The calling task's word, from now on.
+#[cfg(feature = "foreign")]
+pub(crate) fn set_own(word: Option<&'static AtomicU32>) {
+    own::OWN.with(|own| own.set(word));
+}
+
+/// Lends the task's word, if it is to be lent, until the next call.
+#[cfg(feature = "foreign")]
+pub(crate) fn lend(is_lent: bool) {
+    let word = own::OWN.with(Cell::get).filter(|_| is_lent);
+    WORD.with(|lent| lent.set(word));
 }
 
 fn is_requested() -> bool {
     // Relaxed: nothing else is read because of it.
-    WORD.get()
+    WORD.with(Cell::get)
         .is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 

@@ -1,30 +1,39 @@
 //! Clocks, in nanoseconds.
+//!
+//! libc knows the kernel's function for them from its start. (rustix looks it up at the first call, under the loader's lock,
+//! which another thread may hold and wait for the caller.)
+#![allow(unsafe_code)]
 
-use rustix::time::{ClockId, clock_gettime};
+use libc::clockid_t;
 
 /// The time on `CLOCK_MONOTONIC`.
 pub(crate) fn monotonic() -> u64 {
-    read(ClockId::Monotonic)
+    read(libc::CLOCK_MONOTONIC)
 }
 
 /// The time on `CLOCK_MONOTONIC` at the kernel's last tick: a few milliseconds old, and cheap.
 #[inline]
 pub(crate) fn coarse() -> u64 {
-    read(ClockId::MonotonicCoarse)
+    read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
 /// Time since boot, suspended time included: the clock of `/proc`'s start times.
 pub(crate) fn since_boot() -> u64 {
-    read(ClockId::Boottime)
+    read(libc::CLOCK_BOOTTIME)
 }
 
 /// The wall clock's time, which may be set.
 pub(super) fn wall() -> u64 {
-    read(ClockId::Realtime)
+    read(libc::CLOCK_REALTIME)
 }
 
 #[inline]
-fn read(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
+fn read(clock: clockid_t) -> u64 {
+    let mut now = core::mem::MaybeUninit::<libc::timespec>::zeroed();
+    // SAFETY: the time is written, or, of a clock that there is not, stays zero.
+    let now = unsafe {
+        libc::clock_gettime(clock, now.as_mut_ptr());
+        now.assume_init()
+    };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

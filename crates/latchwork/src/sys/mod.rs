@@ -11,6 +11,8 @@ pub(crate) mod bpf;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
+pub(crate) mod each_thread;
+#[cfg(not(loom))]
 mod errno;
 #[cfg(not(loom))]
 pub(crate) mod event_fd;
@@ -59,6 +61,8 @@ mod stacks_loom;
 mod symbol;
 #[cfg(not(loom))]
 pub(crate) mod thread;
+#[cfg(not(loom))]
+pub(crate) mod thread_end;
 
 pub(crate) use abort::fatal;
 

@@ -9,25 +9,33 @@
 //!
 //! | where | how |
 //! | --- | --- |
-//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes 16 bytes of the room that glibc keeps for that |
-//! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
+//! | x86-64 and aarch64 with glibc | by hand |
+//! | elsewhere, and for Miri | `thread_local!` |
 //!
-//! The variable's name holds this crate's version, for two of them may be in one program. It is hidden,
-//! as each shared object has its own. (A Rust `dylib` around this crate does not link: its users would
-//! have to see the variable. Use `rlib`, `staticlib` or `cdylib`.)
+//! What `each_thread.rs` says of its variables holds for this one, which does not begin with zeros.
 #![allow(unsafe_code)]
 
+use super::each_thread::each_thread;
 use super::thread::RECORD_BYTES;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
-/// What a thread's latest waits for locks have come to, whatever locks these were. It begins with zeros.
-#[repr(C)]
+/// What a thread's latest waits for locks have come to, whatever locks these were.
 pub(crate) struct Habits {
     /// Of 256 first looks that found a lock free, a moving average.
     pub(crate) at_once: Cell<u32>,
     /// Locks stolen since the thread last queued up.
     pub(crate) steals: Cell<u32>,
+}
+
+each_thread! {
+    static HABITS: Habits = Habits { at_once: Cell::new(0), steals: Cell::new(0) };
+}
+
+/// The calling thread's.
+#[inline]
+pub(crate) fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
+    HABITS.with(use_them)
 }
 
 /// The record of a thread that has none: zeros.
@@ -49,19 +57,12 @@ pub(crate) fn nobody() -> NonNull<u8> {
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod variable {
-    use super::{Habits, NOBODY, NonNull};
+    use super::{NOBODY, NonNull};
     use core::arch::{asm, global_asm};
 
     macro_rules! name {
         () => {
-            concat!(
-                "latchwork_record_",
-                env!("CARGO_PKG_VERSION_MAJOR"),
-                "_",
-                env!("CARGO_PKG_VERSION_MINOR"),
-                "_",
-                env!("CARGO_PKG_VERSION_PATCH")
-            )
+            crate::sys::each_thread::symbol!(record)
         };
     }
 
@@ -91,9 +92,9 @@ mod variable {
         concat!(".globl ", name!()),
         concat!(".hidden ", name!()),
         concat!(".type ", name!(), ",%object"),
-        concat!(".size ", name!(), ",16"),
+        concat!(".size ", name!(), ",8"),
         name_for_c!(),
-        concat!(name!(), ": .quad {nobody}, 0"),
+        concat!(name!(), ": .quad {nobody}"),
         ".popsection",
         nobody = sym NOBODY,
     );
@@ -124,33 +125,6 @@ mod variable {
             );
             // SAFETY: `NOBODY`, or what `set` was given.
             NonNull::new_unchecked(record)
-        }
-    }
-
-    #[inline]
-    pub(crate) fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
-        let variable: *const u8;
-        // SAFETY: the address of the calling thread's copy of the variable; the habits stand behind the pointer, and
-        // are this thread's alone.
-        unsafe {
-            #[cfg(target_arch = "x86_64")]
-            asm!(
-                "mov {variable}, qword ptr fs:[0]",
-                concat!("add {variable}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
-                variable = out(reg) variable,
-                options(pure, readonly, nostack),
-            );
-            #[cfg(target_arch = "aarch64")]
-            asm!(
-                concat!("adrp {variable}, :gottprel:", name!()),
-                concat!("ldr {variable}, [{variable}, :gottprel_lo12:", name!(), "]"),
-                "mrs {pointer}, tpidr_el0",
-                "add {variable}, {variable}, {pointer}",
-                variable = out(reg) variable,
-                pointer = out(reg) _,
-                options(pure, readonly, nostack),
-            );
-            use_them(&*variable.add(8).cast())
         }
     }
 
@@ -186,22 +160,11 @@ mod variable {
     any(target_arch = "x86_64", target_arch = "aarch64")
 )))]
 mod variable {
-    use super::{Habits, NonNull, nobody};
+    use super::{NonNull, nobody};
     use core::cell::Cell;
 
     thread_local! {
         static RECORD: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
-        static HABITS: Habits = const {
-            Habits {
-                at_once: Cell::new(0),
-                steals: Cell::new(0),
-            }
-        };
-    }
-
-    #[inline]
-    pub(crate) fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
-        HABITS.with(use_them)
     }
 
     #[inline]
@@ -214,4 +177,4 @@ mod variable {
     }
 }
 
-pub(crate) use variable::{get, set, with_habits};
+pub(crate) use variable::{get, set};

@@ -286,24 +286,27 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// From now on `exit` runs the handlers that are registered after this call, and none of those
+/// From now on `exit` runs the handlers that are registered after this call, then `last`, and none of those
 /// registered before it.
 #[cfg(target_env = "gnu")]
-pub(crate) fn cut_exit_handlers() {
+pub(crate) fn cut_exit_handlers(last: extern "C" fn()) {
     unsafe extern "C" {
         fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
-    extern "C" fn cut(status: c_int, _: *mut c_void) {
+    extern "C" fn cut(status: c_int, last: *mut c_void) {
+        // SAFETY: what was given below.
+        let last: extern "C" fn() = unsafe { core::mem::transmute(last) };
+        last();
         flush_c_output();
         exit(status)
     }
     // SAFETY: handlers run newest first; this one ends the process.
-    let _ = unsafe { on_exit(cut, ptr::null_mut()) };
+    let _ = unsafe { on_exit(cut, last as *mut c_void) };
 }
 
 /// Other C libraries do not tell a handler the exit status.
 #[cfg(not(target_env = "gnu"))]
-pub(crate) fn cut_exit_handlers() {}
+pub(crate) fn cut_exit_handlers(_: extern "C" fn()) {}
 
 unsafe extern "C" {
     #[link_name = "stdout"]

@@ -65,42 +65,10 @@ pub(crate) fn sleep_until(deadline: Deadline) {
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
 }
 
-/// A value of each thread, for which a function is called as the thread ends, after the destructors of its
-/// thread-locals, with those of other such values.
-#[derive(Clone, Copy)]
-pub(crate) struct LateKey(u32);
-
-impl LateKey {
-    /// The rounds that there are at least: a value that is set again in one is there in the next.
-    pub(crate) const ROUNDS: u32 = 4;
-
-    /// `None` if there are too many.
-    pub(crate) fn new(at_end: unsafe extern "C" fn(*mut c_void)) -> Option<Self> {
-        let mut key = 0;
-        // SAFETY: a place for the key, and a function that stays.
-        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) };
-        (made == 0).then_some(Self(key))
-    }
-
-    pub(crate) const fn number(self) -> u32 {
-        self.0
-    }
-
-    /// What [`Self::number`] gave.
-    pub(crate) const fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// Sets the calling thread's value, which is not null; false if there is no memory for it.
-    pub(crate) fn set(self, value: NonNull<c_void>) -> bool {
-        // SAFETY: a key that stays; the value is not looked at.
-        unsafe { libc::pthread_setspecific(self.0, value.as_ptr()) == 0 }
-    }
-}
-
 /// The processor that the calling thread runs on, at this moment.
 pub(crate) fn processor() -> u32 {
-    rustix::thread::sched_getcpu() as u32
+    // SAFETY: takes nothing. (libc's: see `clock.rs`.)
+    unsafe { libc::sched_getcpu() as u32 }
 }
 
 /// Size of the record that [`map_wipe_on_fork`] returns, in bytes.

@@ -32,6 +32,7 @@
 //! [`lower`](Ceilings::lower): 0.03.
 
 use super::{Me, TaskError};
+use crate::sys::each_thread::each_thread;
 use crate::sys::scheduling::{self, Scheduling};
 use core::cell::Cell;
 use rustix::io::Errno;
@@ -105,10 +106,8 @@ struct Told {
     known: bool,
 }
 
-thread_local! {
-    static TOLD: Cell<Told> = const {
-        Cell::new(Told { own: Scheduling::ORDINARY, boost: 0, known: false })
-    };
+each_thread! {
+    static TOLD: Cell<Told> = Cell::new(Told { own: Scheduling::ORDINARY, boost: 0, known: false });
 }
 
 impl Ceilings {
@@ -168,7 +167,7 @@ impl Ceilings {
     /// Takes the caller's word that nobody else changes this task's priority from now on.
     pub(crate) fn declare() -> Result<(), ProtectFault> {
         let here = &Me::get()?.record.ceilings;
-        here.see(TOLD.get().look().map_err(ProtectFault::System)?);
+        here.see(TOLD.with(Cell::get).look().map_err(ProtectFault::System)?);
         here.declared.set(here.declared.get() + 1);
         Ok(())
     }
@@ -183,10 +182,12 @@ impl Ceilings {
 
     /// What is known of the calling task's priority is not to be relied upon.
     pub(crate) fn forget() {
-        let (here, told) = (Self::here(), TOLD.get());
-        TOLD.set(Told {
-            known: false,
-            ..told
+        let (here, told) = (Self::here(), TOLD.with(Cell::get));
+        TOLD.with(|known| {
+            known.set(Told {
+                known: false,
+                ..told
+            });
         });
         // The end of a boost looks in any case. And a record of nobody is zero already.
         if told.boost == 0 && here.effective.get() > 0 {
@@ -279,7 +280,7 @@ impl Ceilings {
     /// What the kernel was told, or has been told meanwhile by others.
     #[inline(always)]
     fn told(&self) -> Result<Told, Errno> {
-        let told = TOLD.get();
+        let told = TOLD.with(Cell::get);
         if self.declared.get() > 0 && told.known {
             return Ok(told);
         }
@@ -288,7 +289,7 @@ impl Ceilings {
 
     #[inline]
     fn see(&self, told: Told) -> Told {
-        TOLD.set(told);
+        TOLD.with(|known| known.set(told));
         self.own.set(told.own.priority());
         self.effective.set(told.priority());
         told
@@ -385,14 +386,15 @@ impl Told {
 /// Gives back the boost that a process had when it forked the calling one, unless it is gone already.
 #[cold]
 pub(super) fn drop_inherited_boost() {
-    let told = TOLD.get();
+    let told = TOLD.with(Cell::get);
     if told.boost > 0 {
         // If the kernel refuses, what the process began with is its own.
         let unboosted = told.look().and_then(|told| told.bring(0));
-        TOLD.set(unboosted.unwrap_or(Told {
+        let told = unboosted.unwrap_or(Told {
             known: false,
             boost: 0,
             ..told
-        }));
+        });
+        TOLD.with(|known| known.set(told));
     }
 }

@@ -4,6 +4,7 @@
 //! the function's body.
 
 /// Defines functions that a program calls by these names, with the number of their arguments, and their bodies.
+#[macro_export]
 macro_rules! entry {
     ($($name:ident $count:tt $body:path;)*) => {
         $(
@@ -18,7 +19,7 @@ macro_rules! entry {
             pub unsafe extern "C" fn $name() {
                 #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
-                    concat!("mov ", $crate::entry::register!($count), ", qword ptr [rsp]"),
+                    concat!("mov ", $crate::__register!($count), ", qword ptr [rsp]"),
                     "jmp {body}",
                     body = sym $body,
                 );
@@ -32,11 +33,12 @@ macro_rules! entry {
         )*
     };
 }
-pub(crate) use entry;
 
 /// The register of the argument that follows so many.
 #[cfg(target_arch = "x86_64")]
-macro_rules! register {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __register {
     (1) => {
         "rsi"
     };
@@ -50,5 +52,3 @@ macro_rules! register {
         "r8"
     };
 }
-#[cfg(target_arch = "x86_64")]
-pub(crate) use register;
