@@ -9,7 +9,7 @@
 //!
 //! | where | how |
 //! | --- | --- |
-//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes 16 bytes of the room that glibc keeps for that |
+//! | x86-64 and aarch64 with glibc | by hand; a program that is loaded with `dlopen` takes 40 bytes of the room that glibc keeps for that |
 //! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
 //!
 //! The variable's name holds this crate's version, for two of them may be in one program. It is hidden,
@@ -28,7 +28,16 @@ pub(crate) struct Habits {
     pub(crate) at_once: Cell<u32>,
     /// Locks stolen since the thread last queued up.
     pub(crate) steals: Cell<u32>,
+    /// Yields to be left out, since one has lasted for long.
+    pub(crate) yields_left_out: Cell<u32>,
+    /// Waits at locks where polls do not pay.
+    pub(crate) dear_waits: Cell<u32>,
+    /// For locks by their addresses: eight times the average number of looks of a wait.
+    pub(crate) looks: [Cell<u16>; PLACES],
 }
+
+/// Locks that a thread remembers apart.
+pub(crate) const PLACES: usize = 8;
 
 /// The record of a thread that has none: zeros.
 #[repr(C, align(64))]
@@ -91,9 +100,9 @@ mod variable {
         concat!(".globl ", name!()),
         concat!(".hidden ", name!()),
         concat!(".type ", name!(), ",%object"),
-        concat!(".size ", name!(), ",16"),
+        concat!(".size ", name!(), ",40"),
         name_for_c!(),
-        concat!(name!(), ": .quad {nobody}, 0"),
+        concat!(name!(), ": .quad {nobody}, 0, 0, 0, 0"),
         ".popsection",
         nobody = sym NOBODY,
     );
@@ -195,6 +204,9 @@ mod variable {
             Habits {
                 at_once: Cell::new(0),
                 steals: Cell::new(0),
+                yields_left_out: Cell::new(0),
+                dear_waits: Cell::new(0),
+                looks: [const { Cell::new(0) }; super::PLACES],
             }
         };
     }
