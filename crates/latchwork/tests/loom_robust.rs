@@ -6,6 +6,9 @@
 //! ends as loom's deadlock), two are never inside at once, and whoever finds the data torn was told.
 //! Every model has a negative twin.
 //!
+//! A sleeper's nap ends when a task has died whose wake-up nobody else passes on, and at no other time: all else must
+//! not depend on naps.
+//!
 //! Left out: the links of the list (`tests/robust.rs`, and the kill tests with the real kernel), the
 //! spin before the sleep, a victim that is killed asleep (which is a victim that never slept, or one
 //! that was woken), more than two survivors.
@@ -99,6 +102,13 @@ twin!(
 twin!(
     twin_unlock_that_forgets_the_sleepers_is_found,
     RobustUnlockForgetsSleepers,
+    "deadlock",
+    2,
+    Shared::<WaitWake>::enter
+);
+twin!(
+    twin_sleepers_that_wait_to_be_woken_are_found,
+    RobustSleepersNeverLook,
     "deadlock",
     2,
     Shared::<WaitWake>::enter

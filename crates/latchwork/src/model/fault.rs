@@ -91,9 +91,11 @@ pub enum Fault {
     RobustUnlockRelaxed,
     /// Who takes a robust lock forgets that others may sleep.
     RobustTakerForgetsSleepers,
-    /// A robust lock's unlock that wakes one of several forgets the others.
+    /// A robust lock's unlock clears `WAITERS` and wakes nobody.
     RobustUnlockForgetsSleepers,
-    /// The kernel passes on the wake-up of a dead task only if the word is 0 (as before Linux 6.2).
+    /// A task that sleeps for a robust lock checks the word only when it is woken.
+    RobustSleepersNeverLook,
+    /// The kernel does not pass on the wake-up of a dead task.
     KernelSwallowsWake,
     /// The state does not tell of the death.
     RobustHidesDeath,

@@ -108,12 +108,18 @@ unsafe fn bury(node: usize, tid: u32, announced: bool) {
     loop {
         if announced
             && !inherits
-            && value & unless_fault!(KernelSwallowsWake, TID_MASK, u32::MAX) == 0
+            && value & TID_MASK == 0
+            && !crate::model::has(crate::model::Fault::KernelSwallowsWake)
         {
             futex::wake(word, 1, Sharing::Shared);
             return;
         }
         if value & TID_MASK != tid {
+            // The dead task may have been woken, or about to wake, and another task took the word meanwhile, which
+            // knows of no sleeper. The kernel passes nothing on; the sleepers' naps end.
+            if announced && !inherits && value & TID_MASK != 0 && value & WAITERS == 0 {
+                unless_fault!(RobustSleepersNeverLook, futex::end_naps(word), ());
+            }
             return;
         }
         match word.for_kernel().compare_exchange(

@@ -30,7 +30,8 @@
 //! 4. A word becomes `GONE` while its owner is dead or its heir does so; it stays.
 //!
 //! *A lock:* CAS 0→TID. Else some 200 polls; give way to others of the same priority up to 16 times,
-//! for a millisecond at most, with some polls in between; pass the gate; some 200 polls, until
+//! for a millisecond at most, with some polls in between (20 polls in place of all these if the thread's latest waits
+//! for this lock have polled for longer than a sleep costs); pass the gate; some 200 polls, until
 //! somebody sleeps on the word; sleep on the word; release the gate. ([`InheritPlain`]: the first
 //! polls, until somebody sleeps on the word; sleep on the word.) *An unlock:* CAS TID→0, else the
 //! kernel passes the word on.

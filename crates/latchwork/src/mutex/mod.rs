@@ -83,6 +83,7 @@ pub(crate) use implement_lock_api;
 #[doc(hidden)]
 pub mod foreign;
 mod inherit;
+mod nap;
 mod patience;
 pub(crate) mod pause;
 #[cfg(not(loom))]

@@ -15,10 +15,9 @@
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free, nobody sleeps | unlock: CAS TID→0, Release; or the kernel, as it wakes all |
-//! | `WAITERS` | free, somebody may sleep | unlock: store, Release |
-//! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
-//! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps |
+//! | 0 | free | unlock: CAS TID→0, Release; or swap 0, Release, and one sleeper is woken |
+//! | TID | held; nobody sleeps, or a sleeper was woken that will set `WAITERS` | lock: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps, and takes the lock with it after a sleep |
 //! | `OWNER_DIED` (+ `WAITERS`) | free, the data is not whole | the kernel, as the owner dies; unlock of such data |
 //!
 //! | state | name | meaning |
@@ -32,31 +31,31 @@
 //! 2. While a task waits for, takes or releases the lock, it is *announced* in its robust list
 //!    head; while a task holds it, it is on the task's list. Announce, take, link, settle; and
 //!    announce, unlink, release, wake, settle.
-//! 3. While a task sleeps, the word has `WAITERS`. Whoever takes the lock keeps the bit, and only an
-//!    unlock removes it: together with a wake-up of *all* sleepers, in one system call.
+//! 3. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way: an unlock that has removed
+//!    the bit is about to wake one sleeper, or has woken one. A task that has slept takes the lock with `WAITERS`,
+//!    since others may still sleep. No sleep lasts longer than a second.
 //! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
 //! 5. While the lock is free without `OWNER_DIED`, the state is `CONSISTENT`: the fast path need not
 //!    look at it.
 //!
 //! *A kill between any two lines.* Before the CAS: the announced word is not ours; if it is free
 //! (no TID) the kernel wakes one sleeper, so that a wake-up that we have consumed is passed on
-//! (Linux 6.2, and the stable releases since; older ones do so for a word of exactly 0 only). After the CAS and before the link: the kernel finds our TID through the announcement.
+//! (older kernels than Linux 6.2 and its stable releases do so for a word of exactly 0 only: not if the owner died). After the CAS and before the link: the kernel finds our TID through the announcement.
 //! Linked: through the list; between unlink and release: through the announcement again. After
 //! the release and before the wake: the word is free and announced: the kernel wakes one. Between
 //! taking a dead owner's word and storing the state (4): our own death sets `OWNER_DIED` anew.
 //!
 //! *No wake-up is lost:* as for the wait-wake mutex, with `WAITERS` for 2; and a dead owner's word
-//! keeps `WAITERS`, so that each of several sleepers is freed in turn. Invariant 3 is stricter than
-//! in a mutex that is not robust: there an unlock may clear the bit, since the sleeper that it
-//! wakes sets it again. Here that sleeper may be killed before it does, while a newcomer has taken
-//! the lock: nobody would know of the other sleepers. Nor could the kernel, which passes the dead
-//! one's wake-up on only if the lock is free. The kernel's wake is never private, so no wait here is.
+//! keeps `WAITERS`, so that each of several sleepers is freed in turn. The kernel's wake is never private, so no wait
+//! here is. Two deaths need more: an unlocker that is killed between its swap and its wake, and a sleeper that is
+//! killed after it was woken. If the lock is free then, the kernel passes the wake-up on. If a newcomer has taken it in
+//! between, the word has no `WAITERS`, the kernel does nothing, and the newcomer's unlock wakes nobody. So every
+//! sleep is a nap: after 50 ms, then 100, 200, 400, 800 and 1,000, the waiter checks the word and sets `WAITERS` if it
+//! is missing. Such a death costs the waiters as long again as they have waited, and a second at most.
 //!
-//! *Wake one, or all?* Either is safe. The count of sleepers (`queue`) says which is cheap: with more than
-//! one, one is woken and the bit stays; else all (that is, one or none) are, and the bit goes. The
-//! count is a guess: a task adds itself before each sleep, an unlock takes one off. Sleepers that
-//! were killed or gave up make it too high, for as many unlocks, each of which makes a needless
-//! system call; too low, it makes some wake up for nothing.
+//! *Rejected:* to keep `WAITERS` in the word while anybody sleeps, which needs no naps. Each unlock then makes a system
+//! call, also while the waiter that the last one woke has not run yet: with 16 tasks whose sections take 10 µs, each
+//! operation took more than one context switch and twice the processor time.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by
 //! the kernel, which changes the word after the task's last instruction.
@@ -67,7 +66,8 @@
 //! its low 30 bits (another robust word that this task took there, or plain data that happens to be
 //! that number) gets `OWNER_DIED`, bit 30, set. One with 0 there at most wakes somebody for nothing.
 //!
-//! *Progress:* barging; at most 200 polls; the kernel's wake order.
+//! *Progress:* barging, so an unlucky waiter has no bound. A waiter polls at most 200 times, and only while no other
+//! task sleeps. Sleepers wake in the kernel's order.
 //!
 //! *Hostile events:* EINTR re-waits. exec counts as death of all threads of the process, but for one
 //! that calls exec and is not the first: the kernel gives it the first one's ID before it looks at

@@ -50,7 +50,8 @@
 //!
 //! *A lock:* CAS 0→TID. Else, after a rest where sections are short (`pause.rs`), some 1,000 polls, each of which steals
 //! a word that is 0. Then the gate; as
-//! top waiter some 500 polls for each look at the owner, until it does not run; ask for the lock, if that took
+//! top waiter some 500 polls for each look at the owner, until it does not run. (A thread whose latest waits for this
+//! lock have polled for longer than a sleep costs makes 20 polls in place of either.) Ask for the lock, if that took
 //! longer than the threshold; set `WAITERS`, sleep. Once it has slept an eighth of the threshold is enough:
 //! where holders sleep, those who steal from a task that was just woken win always, and save little. Having the word, leave the gate. A task that has stolen
 //! 2,000 times since it last queued up does not poll first, if there is a queue.
@@ -100,7 +101,6 @@
 
 mod contended;
 mod gate;
-mod nap;
 #[cfg(all(feature = "bpf", not(loom)))]
 pub mod oracle;
 mod owner;

@@ -66,7 +66,7 @@ pub(crate) fn obtain<G: Ground>(
     me: Me<'_>,
     patience: Patience,
 ) -> Result<(), Refusal> {
-    let mut approach = Approach::new(patience);
+    let mut approach = Approach::new(core, patience);
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {

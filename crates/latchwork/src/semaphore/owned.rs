@@ -163,7 +163,7 @@ fn take<G: Ground>(
     me: Me<'_>,
     patience: Patience,
 ) -> Result<Told, Refusal> {
-    let mut approach = Approach::new(patience);
+    let mut approach = Approach::new(core, patience);
     loop {
         let word = core.word.load(Relaxed);
         if !is_of(word, key) {

@@ -16,7 +16,7 @@ use super::wait_queue::Locked;
 use super::{Refusal, Wake, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::mutex::pause;
+use crate::mutex::pause::{Polls, pause};
 use crate::region::Parked;
 use crate::region::wait_record::{
     BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
@@ -44,6 +44,8 @@ const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
 /// The time before the queue.
 pub(crate) struct Approach {
     looks: u32,
+    /// How long it pays.
+    polls: Polls,
     /// That of the whole wait; some looks later also that of this part of it.
     #[cfg(not(loom))]
     end: Option<Deadline>,
@@ -51,9 +53,10 @@ pub(crate) struct Approach {
 
 impl Approach {
     #[cfg_attr(loom, expect(unused_variables, reason = "models have no clock"))]
-    pub(crate) fn new(patience: Patience) -> Self {
+    pub(crate) fn new(core: &Core, patience: Patience) -> Self {
         Self {
             looks: 0,
+            polls: Polls::at(core::ptr::from_ref(core).addr(), LOOKS_AHEAD),
             #[cfg(not(loom))]
             end: patience.deadline(),
         }
@@ -61,7 +64,7 @@ impl Approach {
 
     /// Passes the time until the next look; false if that was enough, of at most so many.
     pub(crate) fn goes_on(&mut self, most: u32) -> bool {
-        if self.looks >= most {
+        if self.looks >= most.min(self.polls.most()) {
             return false;
         }
         #[cfg(not(loom))]
@@ -77,6 +80,14 @@ impl Approach {
         pause(self.looks);
         self.looks += 1;
         true
+    }
+}
+
+impl Drop for Approach {
+    fn drop(&mut self) {
+        if self.looks > 0 {
+            self.polls.made(self.looks);
+        }
     }
 }
 

@@ -17,6 +17,8 @@ struct Waiter {
     mask: u32,
     id: usize,
     condvar: Arc<Condvar>,
+    /// Whether the sleep ends when a wake-up has gone to a dead task: see [`end_naps`].
+    naps: bool,
 }
 
 #[derive(Default)]
@@ -44,6 +46,28 @@ pub(crate) fn wait(
     _: Sharing,
     deadline: Option<Deadline>,
 ) -> Wait {
+    wait_or_nap(word, expected, deadline, false)
+}
+
+/// A wait that the waiter ends by itself after a while.
+pub(crate) fn nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+    wait_or_nap(word, expected, deadline, true)
+}
+
+/// Time passes: whoever naps on the word checks it.
+pub(crate) fn end_naps(word: &AtomicU32) {
+    let address = core::ptr::from_ref(word) as usize;
+    let mut kernel = kernel();
+    kernel.waiters.retain(|waiter| {
+        let ends = waiter.naps && waiter.address == address;
+        if ends {
+            waiter.condvar.notify_one();
+        }
+        !ends
+    });
+}
+
+fn wait_or_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>, naps: bool) -> Wait {
     step();
     let mut kernel = kernel();
     // The kernel has a full barrier between counting the waiter in and the comparison.
@@ -60,6 +84,7 @@ pub(crate) fn wait(
         core::ptr::from_ref(word) as usize,
         u32::MAX,
         deadline,
+        naps,
     )
 }
 
@@ -82,7 +107,8 @@ pub(crate) fn wait_high(
         kernel.spurious += 1;
         return (Wait::Interrupted, false);
     }
-    let ended = sleep(kernel, core::ptr::from_ref(word) as usize, mask, deadline);
+    let address = core::ptr::from_ref(word) as usize;
+    let ended = sleep(kernel, address, mask, deadline, false);
     (ended, ended == Wait::Again)
 }
 
@@ -92,6 +118,7 @@ fn sleep(
     address: usize,
     mask: u32,
     deadline: Option<Deadline>,
+    naps: bool,
 ) -> Wait {
     let id = kernel.next_id;
     kernel.next_id += 1;
@@ -101,6 +128,7 @@ fn sleep(
         mask,
         id,
         condvar: Arc::clone(&condvar),
+        naps,
     });
     if deadline.is_some() {
         // The time passes: whoever runs now finds this waiter asleep, and may wake it.

@@ -199,9 +199,6 @@ pub(crate) fn is_real_time() -> bool {
     [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
-/// Lets others of the same priority run.
-pub(crate) use super::thread::yield_cpu;
-
 /// Lets others run, of whatever priority, before the kernel is asked again. (By no function of libc's, for
 /// a thread can be cancelled in that.)
 pub(crate) fn stand_back() {

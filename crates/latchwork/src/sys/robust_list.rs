@@ -57,7 +57,7 @@ pub struct Node {
     pub(crate) word: AtomicU32,
     /// For the lock's own use.
     pub(crate) state: AtomicU32,
-    /// For its protocol: how many sleep, or the queue that they stand in.
+    /// For its protocol: the queue in front of the word, if there is one.
     pub(crate) queue: AtomicU32,
     /// As above: a ceiling, or a request.
     pub(crate) extra: AtomicU32,

@@ -5,6 +5,9 @@ use super::gate::Gate;
 use super::word::Word;
 use crate::atomic::unless_fault;
 use crate::mutex::WAITERS;
+use crate::mutex::pause::Polls;
+#[cfg(not(loom))]
+use crate::mutex::pause::yield_if_brief;
 use crate::sharing::Sharing;
 use crate::sys::futex_pi;
 use crate::time::Deadline;
@@ -56,8 +59,16 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         if futex_pi::is_real_time() {
             return self.word.sleep::<S>(deadline);
         }
+        let polls = Polls::at(core::ptr::from_ref(self.word).addr(), POLLS);
+        let mut looks = 0;
         // Also while somebody sleeps on the word: the kernel passes it on once, and then it is free.
-        if self.word.poll(me, FIRST_POLLS..POLLS, 0)? || self.give_way(me, deadline)? {
+        let taken = !polls.is_short()
+            && (self
+                .word
+                .poll_counted(me, FIRST_POLLS..POLLS, 0, &mut looks)?
+                || self.give_way(me, deadline, &mut looks)?);
+        polls.made(looks);
+        if taken {
             return Ok(true);
         }
         self.wait_in_turn(me, deadline)
@@ -66,12 +77,17 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
     /// Lets others of the same priority run, and looks at the word in between; whether it was taken.
     /// (Left out of the models: they have no clock.)
     #[cfg(not(loom))]
-    fn give_way(&self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
+    fn give_way(
+        &self,
+        me: u32,
+        deadline: Option<Deadline>,
+        looks: &mut u32,
+    ) -> Result<bool, InheritFault> {
         let end = Deadline::after(GIVING_WAY);
         let end = deadline.map_or(end, |deadline| deadline.min(end));
         for _ in 0..WAYS_GIVEN {
-            futex_pi::yield_cpu();
-            if self.word.poll(me, 0..POLLS_AFTER, 0)? {
+            yield_if_brief();
+            if self.word.poll_counted(me, 0..POLLS_AFTER, 0, looks)? {
                 return Ok(true);
             }
             if end.has_passed() {
@@ -83,7 +99,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
 
     #[cfg(loom)]
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)]
-    fn give_way(&self, _: u32, _: Option<Deadline>) -> Result<bool, InheritFault> {
+    fn give_way(&self, _: u32, _: Option<Deadline>, _: &mut u32) -> Result<bool, InheritFault> {
         Ok(false)
     }
 

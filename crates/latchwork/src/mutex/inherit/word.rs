@@ -138,7 +138,19 @@ impl<const ROBUST: bool> Word<ROBUST> {
         polls: Range<u32>,
         until: u32,
     ) -> Result<bool, InheritFault> {
+        self.poll_counted(me, polls, until, &mut 0)
+    }
+
+    /// As [`Self::poll`]; adds the looks to `made`.
+    pub(super) fn poll_counted(
+        &self,
+        me: u32,
+        polls: Range<u32>,
+        until: u32,
+        made: &mut u32,
+    ) -> Result<bool, InheritFault> {
         for looks in polls {
+            *made += 1;
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {

@@ -1,25 +1,23 @@
 //! The robust form of the wait-wake protocol. See the [parent](super) for words and arguments.
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
-use crate::atomic::{Ordering, unless_fault};
-use crate::mutex::pause::pause;
-use crate::mutex::{Patience, WaitWake};
+use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::mutex::nap::{Nap, sleep};
+use crate::mutex::pause::{has_looked, pause, rest};
+use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
-use crate::sys::futex::{self, Sharing as Flag};
+use crate::sys::futex::{self, Sharing as Flag, Wait};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 /// As for the wait-wake mutex.
 const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
-/// Where the count of sleepers ends, so that it cannot stray far from the truth.
-const MOST_SLEEPERS: u32 = 64;
-
 impl<S: Sharing> Slow for WaitWake<S> {
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
+        let mut naps = Naps::default();
         take_by(node, me, patience, |expected| {
-            let ended = futex::wait(&node.word, expected, Flag::Shared, patience.deadline());
-            Ok(patience.check(ended)?)
+            Ok(naps.sleep(&node.word, expected, patience)?)
         })
     }
 
@@ -27,21 +25,12 @@ impl<S: Sharing> Slow for WaitWake<S> {
     #[cold]
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
-        // Relaxed: a guess.
-        if node.queue.load(Ordering::Relaxed) > 1 {
-            node.queue.fetch_sub(1, Ordering::Relaxed);
-            let address = &raw const node.word;
-            // Release: pairs with the Acquire of the next taker. (A store would do; but each release is a
-            // read-modify-write, so that what follows it can count on the barrier.)
-            node.word.swap(
-                unless_fault!(RobustUnlockForgetsSleepers, WAITERS, 0),
-                Ordering::Release,
-            );
-            futex::wake(address, 1, Flag::Shared);
-        } else {
-            node.queue.store(0, Ordering::Relaxed);
-            futex::clear_and_wake_all(&node.word, Flag::Shared);
-        }
+        let address = &raw const node.word;
+        // Release: pairs with the Acquire of the next taker. (A store would do; but each release is a
+        // read-modify-write, so that what follows it can count on the barrier.)
+        node.word.swap(0, Ordering::Release);
+        let count = unless_fault!(RobustUnlockForgetsSleepers, 1, 0);
+        futex::wake(address, count, Flag::Shared);
         head.settle(before);
     }
 
@@ -59,6 +48,30 @@ pub(super) fn pass_on(node: &Node) {
     futex::wake(address, 1, Flag::Shared);
 }
 
+/// The sleeps of one lock call.
+#[derive(Default)]
+pub(super) struct Naps {
+    /// How many have ended by time since the last wake-up.
+    ended: u32,
+}
+
+impl Naps {
+    /// Sleeps while the word has a value, for one nap at most.
+    pub(super) fn sleep(
+        &mut self,
+        word: &AtomicU32,
+        expected: u32,
+        patience: Patience,
+    ) -> Result<(), Unfinished> {
+        let nap = Nap::OnWord(self.ended).end();
+        match sleep(word, expected, Flag::Shared, patience, nap)? {
+            Wait::TimedOut => self.ended = self.ended.saturating_add(1),
+            _ => self.ended = 0,
+        }
+        Ok(())
+    }
+}
+
 /// Takes the word. `sleep` sleeps while the word has the value that it is given, or gives up.
 #[inline]
 pub(super) fn take_by<F>(
@@ -67,12 +80,19 @@ pub(super) fn take_by<F>(
     patience: Patience,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
+    if !patience.is_none() {
+        rest();
+    }
     // Relaxed: only a compare-and-swap takes the lock.
     let mut word = node.word.load(Ordering::Relaxed);
+    has_looked(word & TID_MASK == 0);
     let mut spins = SPINS;
+    // By invariant 3, what a task that has slept adds to the word that it takes.
+    let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
-            let taken = me.tid() | (word & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
+            let kept = (word & WAITERS) | others;
+            let taken = me.tid() | (kept & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
             // Acquire: pairs with the Release of the last holder.
             match node
                 .word
@@ -93,8 +113,8 @@ pub(super) fn take_by<F>(
         if patience.is_none() {
             return Err(RawError::WouldBlock);
         }
-        // Even if others sleep: the bit outlives their sleep.
-        if spins > 0 {
+        // Where others sleep already, the lock is held for longer than a poll lasts.
+        if spins > 0 && word & WAITERS == 0 {
             pause(SPINS - spins);
             spins -= 1;
             word = node.word.load(Ordering::Relaxed);
@@ -113,10 +133,8 @@ pub(super) fn take_by<F>(
             }
             word |= WAITERS;
         }
-        if node.queue.load(Ordering::Relaxed) < MOST_SLEEPERS {
-            node.queue.fetch_add(1, Ordering::Relaxed);
-        }
         sleep(word)?;
+        others = WAITERS;
         spins = SPINS;
         word = node.word.load(Ordering::Relaxed);
     }

@@ -1,11 +1,11 @@
 //! The slow path of a throughput lock. The argument stands in [the parent](super).
 
 use super::gate::Gate;
-use super::nap::{Nap, sleep};
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::mutex::pause::{has_looked, pause, rest};
+use crate::mutex::nap::{Nap, sleep};
+use crate::mutex::pause::{Polls, has_looked, pause, rest};
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
@@ -73,6 +73,33 @@ pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
         .is_ok()
 }
 
+/// The looks of one wait: what the lock knows of them if it stands in for another library's, else what the thread
+/// knows.
+enum Budget {
+    OfLock(u32),
+    OfThread(Polls),
+}
+
+impl Budget {
+    fn most(&self) -> u32 {
+        match self {
+            Self::OfLock(most) => *most,
+            Self::OfThread(polls) => polls.most(),
+        }
+    }
+
+    fn is_short(&self) -> bool {
+        matches!(self, Self::OfThread(polls) if polls.is_short())
+    }
+
+    fn made<C: Counting>(&self, looks: u32, taken: bool, counts: &C) {
+        match self {
+            Self::OfLock(_) => counts.polled(taken),
+            Self::OfThread(polls) => polls.made(looks),
+        }
+    }
+}
+
 impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Takes the lock for the task `me`.
     pub(in crate::mutex) fn lock(
@@ -133,7 +160,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Polls for a moment, and takes the lock past all who wait. What is reserved for the top waiter is
     /// left alone while there may be one.
     fn steal(&self, me: u32) -> bool {
-        let polls = self.counts.polls(POLLS);
+        let budget = self.budget(core::ptr::from_ref(self.word).addr(), POLLS);
+        let polls = budget.most();
         rest();
         for left in (0..=polls).rev() {
             // Relaxed: only a compare-and-swap takes the lock.
@@ -144,7 +172,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             }
             if is_taken {
                 if left < polls {
-                    self.counts.polled(true);
+                    budget.made(polls - left, true, self.counts);
                 }
                 return true;
             }
@@ -152,8 +180,18 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 pause(polls - left);
             }
         }
-        self.counts.polled(false);
+        budget.made(polls, false, self.counts);
         false
+    }
+
+    /// How long to poll for the lock, at most `most` looks. `part` is an address that stands for the newcomers or for
+    /// the top waiter, whose waits differ.
+    fn budget(&self, part: usize, most: u32) -> Budget {
+        if C::FOREIGN {
+            Budget::OfLock(self.counts.polls(most))
+        } else {
+            Budget::OfThread(Polls::at(part, most))
+        }
     }
 
     /// Whether a newcomer may take a word: what is reserved is free if nobody is to get it.
@@ -198,7 +236,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             *sleeps = sleeps.saturating_add(1);
             let seen = word | WAITERS;
             let end = *nap.get_or_insert_with(|| Nap::OnTop.end());
-            match sleep::<S>(self.word, seen, patience, end) {
+            match sleep(self.word, seen, S::FLAG, patience, end) {
                 Ok(Wait::Interrupted) => {}
                 Ok(ended) => {
                     nap = None;
@@ -218,17 +256,19 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         }
     }
 
-    /// Polls as long as the owner runs, up to where the top waiter asks for the lock.
+    /// Polls as long as the owner runs and polling pays, up to where the top waiter asks for the lock.
     fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
         let mut watch = Watch::default();
         let mut blind = 0;
+        let is_tired = self.counts.is_tired();
+        let budget = self.budget(core::ptr::from_ref(self.gate).addr(), POLLS_A_LOOK);
+        let polls = budget.most();
+        let mut made = 0;
         loop {
-            let is_tired = self.counts.is_tired();
-            let polls = self.counts.polls(POLLS_A_LOOK);
             for left in (0..=polls).rev() {
                 if let Some(entry) = self.look(me) {
-                    if left < polls {
-                        self.counts.polled(true);
+                    if made > 0 || left < polls {
+                        budget.made(made + polls - left, true, self.counts);
                     }
                     return Some(entry);
                 }
@@ -236,18 +276,23 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     pause(polls - left);
                 }
             }
-            if is_tired {
-                return None;
-            }
+            made += polls;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-            match watch.look(owner) {
-                Runs::No => return None,
-                Runs::Unknown if blind + 1 >= BLIND_LOOKS => return None,
-                Runs::Unknown => blind += 1,
-                Runs::Yes => {}
-            }
+            let goes_on = !is_tired
+                && !budget.is_short()
+                && match watch.look(owner) {
+                    Runs::No => false,
+                    Runs::Unknown => {
+                        blind += 1;
+                        blind < BLIND_LOOKS
+                    }
+                    Runs::Yes => true,
+                };
             // The sleep finds out that a deadline has passed.
-            if clock.has_polled_enough() || is_over(patience) {
+            if !goes_on || clock.has_polled_enough() || is_over(patience) {
+                if let Budget::OfThread(polls) = budget {
+                    polls.made(made);
+                }
                 return None;
             }
         }

@@ -2,8 +2,8 @@
 //! [the parent](super).
 #![allow(unsafe_code)]
 
-use super::nap::{Nap, sleep};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::mutex::nap::{Nap, sleep};
 use crate::mutex::{Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Wait};
@@ -74,7 +74,7 @@ impl Gate {
             before_sleep();
             let seen = gate | WAITERS;
             let end = *nap.get_or_insert_with(|| Nap::InQueue.end());
-            match sleep::<S>(&self.0, seen, patience, end)? {
+            match sleep(&self.0, seen, S::FLAG, patience, end)? {
                 Wait::TimedOut => {
                     // The top waiter is the same as before: it may be dead, or stopped. If it is
                     // neither, there are two now.

@@ -1,0 +1,99 @@
+//! Bounded sleeps: a waiter whose wake-up may have gone to a task that died checks the word for itself.
+
+use super::{Patience, Unfinished};
+use crate::atomic::AtomicU32;
+use crate::sys::futex::{self, Sharing, Wait};
+#[cfg(not(loom))]
+use crate::time::Deadline;
+#[cfg(not(loom))]
+use core::time::Duration;
+
+/// What a waiter sleeps for, and so for how long at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nap {
+    /// A throughput lock's gate. Longer than a round of 36 tasks on 2 processors as a rule: a waiter that wakes up
+    /// by itself does so out of turn.
+    InQueue,
+    /// A throughput lock's word.
+    OnTop,
+    /// A robust lock's word, after so many naps that nothing but time has ended.
+    OnWord(u32),
+}
+
+#[cfg(not(loom))]
+impl Nap {
+    const fn length(self) -> Duration {
+        match self {
+            // As long as the caller has waited so far, but a second at most: a lost wake-up at most doubles a short
+            // wait, and a long wait costs one wake-up a second.
+            Self::OnWord(naps) if naps >= 4 => Duration::from_secs(1),
+            Self::OnWord(naps) => Duration::from_millis(50 << naps),
+            Self::InQueue => Duration::from_millis(50),
+            Self::OnTop => Duration::from_millis(100),
+        }
+    }
+
+    /// When a nap ends that begins now. One that a signal interrupts keeps its end.
+    pub(super) fn end(self) -> Deadline {
+        Deadline::after(self.length())
+    }
+}
+
+/// Sleeps while `word` is `expected`, as long as the caller's patience and the nap last.
+/// [`Wait::TimedOut`] is the end of the nap.
+#[cfg(not(loom))]
+pub(super) fn sleep(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    patience: Patience,
+    end: Deadline,
+) -> Result<Wait, Unfinished> {
+    let deadline = patience.deadline();
+    let ended = futex::wait(
+        word,
+        expected,
+        sharing,
+        Some(deadline.map_or(end, |deadline| deadline.min(end))),
+    );
+    match ended {
+        Wait::TimedOut if !deadline.is_some_and(Deadline::has_passed) => {}
+        ended => patience.check(ended)?,
+    }
+    Ok(ended)
+}
+
+#[cfg(loom)]
+impl Nap {
+    pub(super) fn end(self) -> Self {
+        self
+    }
+}
+
+/// In a model the naps at a gate end at any moment, or none does; a nap on a robust lock's word ends when a task
+/// dies whose wake-up nobody else passes on (`model/mortal.rs`).
+#[cfg(loom)]
+pub(super) fn sleep(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    patience: Patience,
+    nap: Nap,
+) -> Result<Wait, Unfinished> {
+    let deadline = patience.deadline();
+    let ended = if matches!(nap, Nap::OnWord(_)) {
+        futex::nap(word, expected, deadline)
+    } else {
+        let ends = nap == Nap::InQueue && crate::model::scene().naps_end;
+        futex::wait(
+            word,
+            expected,
+            sharing,
+            deadline.or(ends.then_some(crate::model::SOON)),
+        )
+    };
+    if ended != Wait::TimedOut || deadline.is_some() {
+        patience.check(ended)?;
+    }
+    Ok(ended)
+}
