@@ -56,6 +56,8 @@ enum Verb {
 enum Failure {
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+    #[error("top: there is no terminal: try --once")]
+    NoTerminal,
     #[error("cannot list /dev/shm: {0}")]
     Directory(rustix::io::Errno),
     #[error("cannot read the order of locks: {0}")]
@@ -101,7 +103,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Doctor(args)) => Ok(doctor::run(&args, out)?),
         Some(Verb::Ps(args)) => Ok(ps::run(&args, out)?),
         Some(Verb::Locks(args)) => Ok(locks::run(&args, out)?),
-        Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
+        Some(Verb::Top(args)) => top::run(&args, out),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Run(args)) => Ok(run::run(&args)?),
         Some(Verb::Order(args)) => order::run(&args, out),
