@@ -13,6 +13,7 @@ mod process;
 mod program;
 mod ps;
 mod run;
+mod status;
 mod style;
 mod top;
 mod tour;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 /// Locks, queues and shared regions for tasks that may be threads or processes
 #[derive(Parser)]
-#[command(name = "latchwork", version)]
+#[command(name = "latchwork", version, after_long_help = status::RULE)]
 struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -60,7 +61,7 @@ enum Failure {
     NoTerminal,
     #[error("cannot list /dev/shm: {0}")]
     Directory(rustix::io::Errno),
-    #[error("cannot read the order of locks: {0}")]
+    #[error("order: {0}")]
     Order(#[from] order::Unreadable),
     #[error("the tour came to no end: {0}")]
     Tour(Box<dyn std::error::Error>),
@@ -89,7 +90,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(io::stderr(), "latchwork: {failure}");
+            // Names of files may be any text.
+            let text = failure.to_string();
+            let lines: Vec<String> = text.lines().map(style::printable).collect();
+            let _ = writeln!(io::stderr(), "latchwork: {}", lines.join("\n"));
             match failure {
                 Failure::Run(error) => error.code(),
                 _ => ExitCode::FAILURE,
