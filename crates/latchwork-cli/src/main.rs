@@ -8,6 +8,8 @@ mod doctor;
 mod gc;
 mod live;
 mod locks;
+#[cfg(test)]
+mod manual;
 mod order;
 mod process;
 mod program;

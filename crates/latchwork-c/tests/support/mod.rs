@@ -1,5 +1,7 @@
 //! Programs in C and C++, compiled against an installation of the library that was just built.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -71,7 +73,7 @@ pub fn source(name: &str) -> PathBuf {
 pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         path
@@ -187,4 +189,18 @@ pub fn check(name: &str, hows: &[How], defines: &[&str], says: &str) {
         let program = compile(&source(name), *how, defines);
         assert_eq!(run(Command::new(program)).trim(), says, "{}", how.compiler);
     }
+}
+
+/// The files below a folder.
+pub fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(walk(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
 }
