@@ -14,7 +14,9 @@ use libc::c_int;
 use super::process::Child;
 
 /// Programs that spin until this is dropped.
-pub(crate) struct Spinners(Vec<Child>);
+pub(crate) struct Spinners {
+    _children: Vec<Child>,
+}
 
 impl Spinners {
     /// So many of them, on any processors that this thread may run on.
@@ -24,15 +26,14 @@ impl Spinners {
                 std::hint::spin_loop();
             }
         };
-        (0..count)
-            .map(|_| Child::fork(spin))
-            .collect::<io::Result<_>>()
-            .map(Self)
+        let children = (0..count).map(|_| Child::fork(spin));
+        let _children = children.collect::<io::Result<_>>()?;
+        Ok(Self { _children })
     }
 
     #[cfg(test)]
     pub(crate) fn ids(&self) -> Vec<i32> {
-        self.0.iter().map(Child::id).collect()
+        self._children.iter().map(Child::id).collect()
     }
 }
 
@@ -112,7 +113,7 @@ fn home() -> io::Result<(PathBuf, bool)> {
 }
 
 fn find_home(groups: &str, is_there: &dyn Fn(&Path) -> bool) -> Option<(PathBuf, bool)> {
-    let found = groups.lines().find_map(|line| {
+    groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
         let path = path.trim_start_matches('/');
         let is_first_version = controllers.split(',').any(|name| name == "cpu");
@@ -126,8 +127,7 @@ fn find_home(groups: &str, is_there: &dyn Fn(&Path) -> bool) -> Option<(PathBuf,
             .into_iter()
             .find(|path| is_there(path))?;
         Some((own, is_first_version))
-    });
-    found
+    })
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
             let ids = spinners.ids();
             let _ = writer.write_all(format!("{} {}\n", ids[0], ids[1]).as_bytes());
             loop {
-                std::thread::park();
+                thread::park();
             }
         });
         let benchmark = benchmark.unwrap();
@@ -182,7 +182,7 @@ mod tests {
         let begun = std::time::Instant::now();
         while ids.iter().any(|id| lives(*id)) {
             assert!(begun.elapsed().as_secs() < 120, "they spin on: {ids:?}");
-            std::thread::yield_now();
+            thread::yield_now();
         }
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn yields_to_all(yields: bool) -> io::Result<()> {
         true => libc::SCHED_IDLE,
         false => libc::SCHED_OTHER,
     };
-    let none = libc::sched_param { sched_priority: 0 };
+    let none = sched_param { sched_priority: 0 };
     // SAFETY: 0 is the caller, and the parameters outlive the call.
     super::cvt(unsafe { libc::sched_setscheduler(0, policy, &raw const none) }).map(drop)
 }
