@@ -194,17 +194,19 @@ struct Shift<'a> {
 }
 
 impl Shift<'_> {
-    /// Does it, as soon as all are here, until it is over; takes the time of each.
+    /// Does it, as soon as all are here, until it is over, and once at least; takes the time of each.
     fn work(&mut self, mut once: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         self.start.wait_for(self.everybody)?;
-        // Relaxed: nothing else is handed over.
-        while !self.over.load(Ordering::Relaxed) {
+        loop {
             let begun = Instant::now();
             once()?;
             self.durations.add(begun.elapsed().as_nanos() as u64);
+            // Relaxed: nothing else is handed over.
+            if self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             pause(BETWEEN);
         }
-        Ok(())
     }
 }
 
