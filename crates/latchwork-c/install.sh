@@ -4,9 +4,10 @@
 #     crates/latchwork-c/install.sh [--prefix DIR] [--destdir DIR] [--static-library FILE] [--no-man]
 #     crates/latchwork-c/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
-# Without --static-library it is built, with `cargo build --release`. The shared library is linked from it
-# with $CC, or cc. What was installed stands in PREFIX/share/latchwork/installed, by which it is removed. PREFIX
-# may have spaces: pkg-config then gives flags for a makefile, or a shell's eval.
+# Without --static-library it is built, with `cargo build --release`. The shared library is linked from it with $CC,
+# or cc, and its debug information lies beside it in `.debug`. At the end the script says what is to be set for a
+# PREFIX that the system does not look at. What was installed stands in PREFIX/share/latchwork/installed, by which it
+# is removed. PREFIX may have spaces: pkg-config then gives flags for a makefile, or a shell's eval.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=/usr/local destdir= library= uninstall= man=yes
@@ -17,7 +18,7 @@ while [ $# -gt 0 ]; do
         --static-library) library=$2; shift 2 ;;
         --no-man) man=; shift ;;
         --uninstall) uninstall=yes; shift ;;
-        *) sed -n '2,9p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+        *) sed -n '2,10p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
     esac
 done
 case $prefix in
@@ -29,11 +30,10 @@ case $prefix in
 "*) echo "install.sh: --prefix $prefix: pkg-config's file cannot have this path, for its special characters" >&2
         exit 2 ;;
 esac
+. "$here/../../install/lib.sh"
 list=$destdir$prefix/share/latchwork/installed
 if [ -n "$uninstall" ]; then
-    [ -f "$list" ] || { echo "nothing is installed in $destdir$prefix" >&2; exit 1; }
-    while IFS= read -r file; do rm -f "$destdir$file"; done < "$list"
-    rm -f "$list"
+    remove_installed
     rmdir "$destdir$prefix/include/latchwork" "$destdir$prefix/share/latchwork" 2>/dev/null || true
     exit 0
 fi
@@ -45,12 +45,6 @@ if [ -z "$library" ]; then
 fi
 mkdir -p "$(dirname "$list")"
 : > "$list"
-put() { # mode, from, to
-    mkdir -p "$destdir$(dirname "$3")"
-    rm -f "$destdir$3"
-    install -m "$1" "$2" "$destdir$3"
-    echo "$3" >> "$list"
-}
 for header in "$here"/include/*.h "$here"/include/*.hpp; do
     put 644 "$header" "$prefix/include/$(basename "$header")"
 done
@@ -59,18 +53,19 @@ for header in "$here"/include/latchwork/*; do
 done
 put 644 "$library" "$prefix/lib/liblatchwork.a"
 shared=$(mktemp)
-trap 'rm -f "$shared"' EXIT
+trap 'rm -f "$shared" "$shared.names"' EXIT
 # -Bsymbolic: the library's own calls do not go by way of a program that has a function of the same name.
 ${CC:-cc} -shared -o "$shared" \
     -Wl,--whole-archive "$library" -Wl,--no-whole-archive \
     -Wl,--version-script="$here/latchwork.map" -Wl,-soname,"liblatchwork.so.$soversion" \
-    -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro,-z,now -Wl,--no-undefined \
+    -Wl,--build-id -Wl,--gc-sections -Wl,-Bsymbolic -Wl,-z,relro,-z,now -Wl,--no-undefined \
     -lpthread -ldl -lrt -lm -lgcc_s -lc
-put 755 "$shared" "$prefix/lib/liblatchwork.so.$version"
+put_stripped 755 "$shared" "$prefix/lib/liblatchwork.so.$version"
 for link in "liblatchwork.so.$soversion" liblatchwork.so; do
     ln -sf "liblatchwork.so.$version" "$destdir$prefix/lib/$link"
     echo "$prefix/lib/$link" >> "$list"
 done
+"${NM:-nm}" -D --defined-only "$shared" | sed -n 's/.* [TWi] \([^@]*\).*/\1/p' > "$shared.names"
 sed -e "s|@PREFIX@|$prefix|; s|@LIBDIR@|$prefix/lib|; s|@INCLUDEDIR@|$prefix/include|; s|@VERSION@|$version|" \
     "$here/latchwork.pc.in" > "$shared"
 put 644 "$shared" "$prefix/lib/pkgconfig/latchwork.pc"
@@ -78,5 +73,23 @@ if [ -n "$man" ]; then
     for page in "$here"/../../man/*.3; do
         [ -f "$page" ] && put 644 "$page" "$prefix/share/man/man3/$(basename "$page")"
     done
+    "$here/../../man/links.sh" < "$shared.names" > "$shared" || true
+    while read -r name page; do
+        [ "$name.3" = "$page" ] || put_link 3 "$name" "$page"
+    done < "$shared"
 fi
+# What is staged for a package is found where that is installed.
+[ -z "$destdir" ] || exit 0
+if command -v pkg-config > /dev/null; then
+    has_path "$(pkg-config --variable pc_path pkg-config):${PKG_CONFIG_PATH:-}" "$prefix/lib/pkgconfig" \
+        || must "export PKG_CONFIG_PATH=\"$prefix/lib/pkgconfig:\${PKG_CONFIG_PATH:-}\""
+fi
+directories=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -N -v 2> /dev/null | sed -n 's/^\(\/[^:]*\):.*/\1/p' | tr '\n' ':') || true
+if has_path "$directories" "$prefix/lib"; then
+    must "ldconfig        # as root: the dynamic linker's cache"
+elif ! has_path "${LD_LIBRARY_PATH:-}" "$prefix/lib"; then
+    must "export LD_LIBRARY_PATH=\"$prefix/lib:\${LD_LIBRARY_PATH:-}\""
+    must "    # or link programs with -Wl,-rpath,'$prefix/lib'"
+fi
+[ -z "$man" ] || must_find_manual
 exit 0

@@ -1,44 +1,57 @@
 #!/bin/sh
 # Installs the command with the libraries that `latchwork run` loads into programs, which `cargo install` leaves out.
 #
-#     crates/latchwork-cli/install.sh [--prefix DIR] [--destdir DIR] [--built DIR]
+#     crates/latchwork-cli/install.sh [--prefix DIR] [--destdir DIR] [--built DIR] [--no-man]
 #     crates/latchwork-cli/install.sh --uninstall [--prefix DIR] [--destdir DIR]
 #
-# The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where it looks for them. (So a command from
-# `cargo install` finds them if PREFIX is ~/.cargo.) PREFIX is /usr/local unless given. Without --built, a directory
-# such as target/release, they are built, with `cargo build --release`.
+# The command goes to PREFIX/bin, the libraries to PREFIX/lib/latchwork, where it looks for them, and their debug
+# information beside each into `.debug`. (So a command from `cargo install` finds them if PREFIX is ~/.cargo.) PREFIX is
+# /usr/local unless given. Without --built, a directory such as target/release, they are built, with
+# `cargo build --release`. At the end it says what is to be set for a PREFIX that the system does not look at.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-prefix=/usr/local destdir= built= uninstall=
+prefix=/usr/local destdir= built= uninstall= man=yes
 while [ $# -gt 0 ]; do
     case $1 in
         --prefix) prefix=$2; shift 2 ;;
         --destdir) destdir=$2; shift 2 ;;
         --built) built=$2; shift 2 ;;
+        --no-man) man=; shift ;;
         --uninstall) uninstall=yes; shift ;;
-        *) sed -n '2,9p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
+        *) sed -n '2,10p' "$0" | sed 's/^# \{0,1\}//'; exit 2 ;;
     esac
 done
-libraries="liblatchwork_preload.so liblatchwork_preload_check.so"
+case $prefix in
+    /*) ;;
+    *) echo "install.sh: --prefix $prefix: not an absolute path" >&2; exit 2 ;;
+esac
+. "$here/../../install/lib.sh"
+list=$destdir$prefix/share/latchwork/installed-command
 if [ -n "$uninstall" ]; then
-    rm -f "$destdir$prefix/bin/latchwork"
-    for library in $libraries; do rm -f "$destdir$prefix/lib/latchwork/$library"; done
-    rmdir "$destdir$prefix/lib/latchwork" 2>/dev/null || true
+    remove_installed
+    rmdir "$destdir$prefix/lib/latchwork" "$destdir$prefix/share/latchwork" 2> /dev/null || true
     exit 0
 fi
 if [ -z "$built" ]; then
     (cd "$here/../.." && cargo build --release --locked -p latchwork-cli)
     built=${CARGO_TARGET_DIR:-$here/../../target}/release
 fi
-mkdir -p "$destdir$prefix/bin" "$destdir$prefix/lib/latchwork"
-# Removed first: what runs, or is loaded, stays as it is.
-put() { # mode, from, to
-    rm -f "$3"
-    install -m "$1" "$2" "$3"
-}
-put 755 "$built/latchwork" "$destdir$prefix/bin/latchwork"
+mkdir -p "$(dirname "$list")"
+: > "$list"
+put_stripped 755 "$built/latchwork" "$prefix/bin/latchwork"
 # As dependencies of the command they lie in `deps`; beside it may be an earlier build.
-for library in $libraries; do
+for library in liblatchwork_preload.so liblatchwork_preload_check.so; do
     for from in "$built/deps/$library" "$built/$library"; do [ -f "$from" ] && break; done
-    put 644 "$from" "$destdir$prefix/lib/latchwork/$library"
+    put_stripped 644 "$from" "$prefix/lib/latchwork/$library"
 done
+if [ -n "$man" ]; then
+    put 644 "$here/../../man/latchwork.1" "$prefix/share/man/man1/latchwork.1"
+    for verb in $(sed -n 's/^\.SH "LATCHWORK \(.*\)"/\1/p' "$here/../../man/latchwork.1"); do
+        put_link 1 "latchwork-$(echo "$verb" | tr '[:upper:]' '[:lower:]')" latchwork.1
+    done
+fi
+# What is staged for a package is found where that is installed.
+[ -z "$destdir" ] || exit 0
+has_path "$PATH" "$prefix/bin" || must "export PATH=\"$prefix/bin:\$PATH\""
+[ -z "$man" ] || must_find_manual
+exit 0

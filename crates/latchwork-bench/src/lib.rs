@@ -22,12 +22,14 @@
 
 mod args;
 mod contestant;
+mod disturbance;
 mod histogram;
 mod machine;
 mod measure;
 mod peers;
 mod plan;
 mod progress;
+mod repeat;
 mod report;
 pub mod result;
 mod scenarios;
@@ -246,7 +248,8 @@ fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioRes
         company,
     } = scenario.prepare(plan);
     warnings.extend(shrunk);
-    let (rows, found) = measure::run_rounds(scenario.name(), cases, plan.rounds);
+    let (rows, found) =
+        measure::run_rounds(scenario.name(), cases, plan.rounds, &mut *plan.watch());
     drop(company);
     warnings.extend(found);
     ScenarioResult {

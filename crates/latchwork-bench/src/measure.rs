@@ -4,12 +4,17 @@
 //! one after another, so that a disturbance of the machine meets them alike and the ratio within a
 //! round keeps its meaning; which of them begins rotates from round to round, so that none profits
 //! from its place.
+//!
+//! A sample during which other programs had the CPUs is taken again, a few times, and the least disturbed one is kept.
+//! A row of which half of the rounds or more stay disturbed is marked, has no ratio, and is not drawn.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::disturbance::{TOLERATED, Watch};
 use crate::progress::Progress;
+use crate::repeat::{DISTURBED_ROUNDS, disturbances, is_disturbed, take};
 use crate::result::{Params, Row, Spread, Unit, Warning};
 
 /// A row is noisy if its rounds lie so many times apart. The token ring's own
@@ -52,7 +57,10 @@ pub(crate) struct Case {
     pub(crate) sampler: Sampler,
 }
 
-/// How long a sample takes, as a number of iterations found at its first use.
+/// After so many doublings there is an end, whatever the clock says.
+const MOST_DOUBLINGS: u32 = 40;
+
+/// How long a sample takes, as a number of iterations found at its first use, and raised when it proves too small.
 pub(crate) struct Pace {
     target: Duration,
     iterations: u64,
@@ -74,7 +82,15 @@ impl Pace {
         if self.iterations == 0 {
             self.iterations = iterations_for(self.target, &mut timed)?;
         }
-        let elapsed = timed(self.iterations)?;
+        let mut elapsed = timed(self.iterations)?;
+        // Far too few were found where the first tries were interrupted: the clock itself would be measured.
+        for _ in 0..MOST_DOUBLINGS {
+            if elapsed * 2 >= self.target {
+                break;
+            }
+            self.iterations = self.iterations.saturating_mul(2);
+            elapsed = timed(self.iterations)?;
+        }
         Ok(elapsed.as_nanos() as f64 / self.iterations as f64)
     }
 
@@ -97,14 +113,18 @@ fn time(iterations: u64, work: &mut impl FnMut() -> io::Result<()>) -> io::Resul
     Ok(started.elapsed())
 }
 
-/// How many iterations take about `target`. Trying warms caches and predictors up as well.
+/// How many iterations take about `target`. Trying warms caches and predictors up as well. Of two tries the shorter one
+/// counts: the other may have been interrupted.
 fn iterations_for<E>(
     target: Duration,
     timed: &mut impl FnMut(u64) -> Result<Duration, E>,
 ) -> Result<u64, E> {
     let mut iterations = 1_u64;
     loop {
-        let elapsed = timed(iterations)?;
+        let mut elapsed = timed(iterations)?;
+        if elapsed * 8 >= target {
+            elapsed = elapsed.min(timed(iterations)?);
+        }
         if elapsed * 8 >= target {
             let per_iteration = elapsed.as_nanos() as f64 / iterations as f64;
             return Ok((target.as_nanos() as f64 / per_iteration).max(1.0) as u64);
@@ -118,6 +138,7 @@ pub(crate) fn run_rounds(
     scenario: &'static str,
     mut cases: Vec<Case>,
     rounds: u32,
+    watch: &mut dyn Watch,
 ) -> (Vec<Row>, Vec<Warning>) {
     let mut groups: Vec<(Params, Vec<usize>)> = Vec::new();
     for (index, case) in cases.iter().enumerate() {
@@ -131,6 +152,9 @@ pub(crate) fn run_rounds(
     let mut warnings = Vec::new();
     let mut taken: Vec<Vec<Sample>> = cases.iter().map(|_| Vec::new()).collect();
     let mut failed = vec![false; cases.len()];
+    // Where the disturbance lasts, there is an end to repeating.
+    let mut spare = cases.len() * rounds as usize / 2;
+    let mut disturbed = vec![0_u32; cases.len()];
     for round in 0..rounds as usize {
         for (_, members) in &groups {
             for turn in 0..members.len() {
@@ -139,8 +163,11 @@ pub(crate) fn run_rounds(
                     continue;
                 }
                 progress.begin(cases[index].contestant);
-                match (cases[index].sampler)() {
-                    Ok(sample) => taken[index].push(sample),
+                match take(&mut cases[index], watch, &mut spare) {
+                    Ok((sample, share)) => {
+                        taken[index].push(sample);
+                        disturbed[index] += u32::from(share > TOLERATED);
+                    }
                     Err(error) => {
                         failed[index] = true;
                         warnings.push(Warning::Failed {
@@ -162,15 +189,21 @@ pub(crate) fn run_rounds(
         let base = members
             .iter()
             .find(|index| cases[**index].is_base && !failed[**index]);
+        let is_sound = |index: &usize| !is_disturbed(disturbed[*index], rounds);
+        let sound_base = base.filter(|base| is_sound(base));
         for index in members.iter().filter(|index| !failed[**index]) {
-            rows.push(row(
-                &cases[*index],
-                &taken[*index],
-                base.map(|base| &taken[*base]),
-            ));
+            let base = sound_base.filter(|_| is_sound(index));
+            let base = base.map(|base| &taken[*base]);
+            let mut row = row(&cases[*index], &taken[*index], base);
+            if disturbed[*index] > 0 {
+                let count = f64::from(disturbed[*index]);
+                row.extra.insert(DISTURBED_ROUNDS.to_owned(), count);
+            }
+            rows.push(row);
         }
     }
     warnings.extend(noise(&rows));
+    warnings.extend(disturbances(&rows, rounds));
     (rows, warnings)
 }
 
@@ -283,14 +316,20 @@ fn noise(rows: &[Row]) -> Option<Warning> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::cell::RefCell;
     use std::convert::Infallible;
     use std::rc::Rc;
 
     use super::*;
+    use crate::disturbance::Blind;
 
-    fn case(contestant: &'static str, tasks: u32, is_base: bool, sampler: Sampler) -> Case {
+    pub(crate) fn case(
+        contestant: &'static str,
+        tasks: u32,
+        is_base: bool,
+        sampler: Sampler,
+    ) -> Case {
         let params = Params {
             tasks: Some(tasks),
             ..Params::default()
@@ -331,7 +370,7 @@ mod tests {
             case("base", 1, true, sampler(10.0)),
             case("rival", 1, false, sampler(5.0)),
         ];
-        let (rows, warnings) = run_rounds("test", cases, 3);
+        let (rows, warnings) = run_rounds("test", cases, 3, &mut Blind);
         let ratio = rows[1].ratio.unwrap();
         assert_eq!((ratio.median, ratio.min, ratio.max), (0.5, 0.5, 0.5));
         assert_eq!(rows[1].figure.max, 50.0);
@@ -346,7 +385,7 @@ mod tests {
             let extra = each.map(|figure| (EACH, figure)).to_vec();
             Ok(Sample { figure, extra })
         });
-        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 3);
+        let (rows, _) = run_rounds("test", vec![case("a", 2, true, sampler)], 3, &mut Blind);
         assert_eq!(rows[0].each, [1.0, 2.0]);
         assert!(rows[0].extra.is_empty());
     }
@@ -367,7 +406,7 @@ mod tests {
             case("b", 1, false, logged("b1")),
             case("b", 2, false, logged("b2")),
         ];
-        let (rows, _) = run_rounds("test", cases, 2);
+        let (rows, _) = run_rounds("test", cases, 2, &mut Blind);
         assert_eq!(
             *log.borrow(),
             ["a1", "b1", "a2", "b2", "b1", "a1", "b2", "a2"]
@@ -389,7 +428,7 @@ mod tests {
             case("base", 1, true, failing),
             case("rival", 1, false, Box::new(|| Ok(Sample::from(1.0)))),
         ];
-        let (rows, warnings) = run_rounds("test", cases, 3);
+        let (rows, warnings) = run_rounds("test", cases, 3, &mut Blind);
         assert_eq!(rows.len(), 1);
         assert_eq!(rows[0].ratio, None);
         assert_eq!(warnings[0].text(), "base failed (tasks 1): out of luck");
@@ -408,5 +447,32 @@ mod tests {
         slow.ns(|iterations| Ok::<_, Infallible>(Duration::from_secs(iterations)))
             .unwrap();
         assert_eq!(slow.iterations, 1);
+    }
+
+    /// One of the first calls is interrupted for a second: of that nothing stays.
+    #[test]
+    fn an_interruption_while_calibrating_leaves_no_tiny_sample() {
+        for interrupted in 0..20 {
+            let mut pace = Pace::new(Duration::from_millis(30));
+            let (mut calls, mut last) = (0, 0);
+            for round in 0..2 {
+                let ns = pace.ns(|iterations| {
+                    let stop = Duration::from_secs(u64::from(calls == interrupted));
+                    (calls, last) = (calls + 1, iterations);
+                    Ok::<_, Infallible>(Duration::from_nanos(iterations * 20) + stop)
+                });
+                assert!(calls > interrupted, "it is one of the first sample's calls");
+                assert!(last >= 750_000, "{interrupted}: {last} in round {round}");
+                assert_eq!(ns.unwrap(), 20.0, "{interrupted}, round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stands_still_is_no_endless_loop() {
+        let mut pace = Pace::new(Duration::from_millis(30));
+        pace.iterations = 1;
+        let ns = pace.ns(|_| Ok::<_, Infallible>(Duration::ZERO)).unwrap();
+        assert_eq!(ns, 0.0);
     }
 }

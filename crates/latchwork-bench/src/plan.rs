@@ -6,6 +6,7 @@ use latchwork::mutex::throughput::oracle;
 
 use crate::Error;
 use crate::args::Options;
+use crate::disturbance::{Blind, Others, Watch};
 
 /// Rounds below which a median and a range mean little.
 const FEWEST_ROUNDS: u32 = 5;
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     only: Vec<String>,
     /// Throughput locks ask the scheduler who runs.
     pub(crate) bpf_oracle: bool,
+    /// Other programs are watched.
+    watches: bool,
 }
 
 impl Plan {
@@ -51,6 +54,7 @@ impl Plan {
             },
             only: options.only.clone(),
             bpf_oracle: options.bpf_oracle,
+            watches: true,
         })
     }
 
@@ -59,6 +63,19 @@ impl Plan {
         self.only.is_empty()
             || contestant == base
             || self.only.iter().any(|name| name == contestant)
+    }
+
+    /// Whether this process may be put under a quota: not where other tests run in it.
+    pub(crate) fn may_be_confined(&self) -> bool {
+        self.watches
+    }
+
+    /// Who watches what other programs do meanwhile.
+    pub(crate) fn watch(&self) -> Box<dyn Watch> {
+        match self.watches {
+            true => Box::new(Others::new()),
+            false => Box::new(Blind),
+        }
     }
 
     /// Whether `contestant` was asked for by its name, or nobody was.
@@ -78,6 +95,7 @@ impl Plan {
             parents_mib: &[1, 2],
             only: Vec::new(),
             bpf_oracle: false,
+            watches: false,
         }
     }
 }

@@ -64,7 +64,8 @@ pub struct Row {
     /// Further figures of the row: counters, and published figures to compare with. Each name ends
     /// in its unit where it has one. A figure is the median over the rounds; where the name begins
     /// with `longest_`, it is the largest. `histogram_N` is how many lay up to N and above the bound
-    /// before, for instance `histogram_500_us` and `histogram_200_us`.
+    /// before, for instance `histogram_500_us` and `histogram_200_us`. `disturbed_rounds` is in how many rounds
+    /// other programs had the CPUs, however often the sample was taken again; left out if in none.
     #[serde(default)]
     pub extra: BTreeMap<String, f64>,
     /// The figure of each task, in their order, in the round whose figure is the median (of an even number
@@ -123,6 +124,12 @@ pub struct Params {
     /// Whether lock checking was on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<Switch>,
+    /// Programs beside that do nothing but spin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<u32>,
+    /// Of one processor, what a control group left to all tasks together, in per cent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_pct: Option<u32>,
 }
 
 /// Implements `Display` with the word that the JSON uses.

@@ -57,7 +57,7 @@ pub(crate) fn cells(result: &ScenarioResult) -> Vec<Vec<String>> {
                 .iter()
                 .map(|(_, value)| value(&row.params).unwrap_or_default()),
         );
-        line.extend(figures(row));
+        line.extend(figures(row, row.is_disturbed(result.rounds)));
         line.extend(extras.iter().map(|name| {
             row.extra
                 .get(*name)
@@ -124,9 +124,16 @@ pub(crate) const PARAMS: &[Param] = &[
     ("check", |params| {
         params.check.map(|value| value.to_string())
     }),
+    ("beside", |params| {
+        params.beside.map(|value| value.to_string())
+    }),
+    ("quota %", |params| {
+        params.quota_pct.map(|value| value.to_string())
+    }),
 ];
 
-fn figures(row: &Row) -> [String; 5] {
+fn figures(row: &Row, is_disturbed: bool) -> [String; 5] {
+    let mark = if is_disturbed { "! " } else { "" };
     let range = |min: f64, max: f64| format!("{} – {}", short(min), short(max));
     let (ratio, its_range) = row.ratio.map_or((String::new(), String::new()), |ratio| {
         (
@@ -136,7 +143,7 @@ fn figures(row: &Row) -> [String; 5] {
     });
     [
         row.unit.to_string(),
-        short(row.figure.median),
+        format!("{mark}{}", short(row.figure.median)),
         range(row.figure.min, row.figure.max),
         ratio,
         its_range,

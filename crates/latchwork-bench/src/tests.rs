@@ -73,6 +73,28 @@ fn call_overhead_accounts_for_everybody() {
 }
 
 #[test]
+fn busy_accounts_for_everybody() {
+    let result = everybody_is_accounted_for("busy");
+    for row in &result.rows {
+        let extra = |name: &str| row.extra[name];
+        assert!(
+            extra("ops_per_cpu_second") > 0.0 && extra("median_ns") > 0.0,
+            "{row:?}"
+        );
+        assert!(extra("median_ns") <= row.figure.max, "{row:?}");
+        assert!(row.params.beside.is_some() != row.params.quota_pct.is_some());
+    }
+    let beside = |count| {
+        result
+            .rows
+            .iter()
+            .any(|row| row.params.beside == Some(count))
+    };
+    let cpus = u32::try_from(machine::cpus().len()).unwrap();
+    assert!(beside(0) && beside(cpus) && beside(2 * cpus));
+}
+
+#[test]
 fn check_overhead_accounts_for_everybody() {
     everybody_is_accounted_for("check-overhead");
 }

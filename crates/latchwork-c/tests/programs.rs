@@ -8,9 +8,9 @@ mod support;
 use latchwork as _;
 use latchwork_c as _;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use support::{How, by, check, compile, compiler, has, installed, run, scratch, source};
+use support::{How, by, check, compile, compiler, has, installed, run, scratch, source, walk};
 
 const GCC: How = by("gcc", &["-std=c11"]);
 const GCC_OPTIMISED: How = by("gcc", &["-std=c17", "-O2"]);
@@ -450,106 +450,6 @@ fn each_inline_function_is_a_versioned_symbol_and_nothing_else_is() {
         assert!(
             ours.iter().any(|start| name.starts_with(start)),
             "{name} is exported"
-        );
-    }
-}
-
-#[test]
-fn an_installation_is_found_by_pkg_config_and_can_be_removed() {
-    let destination = scratch().join("removed");
-    let library = support::static_library();
-    // As careful as it must be, a shell finds its way through a space.
-    let prefix = [
-        "--prefix",
-        "/opt/latch work",
-        "--destdir",
-        destination.to_str().unwrap(),
-    ];
-    let with_library = [
-        &prefix[..],
-        &["--static-library", library.to_str().unwrap()],
-    ]
-    .concat();
-    support::install(&with_library);
-    let root = destination.join("opt/latch work");
-    assert!(root.join("lib/liblatchwork.so.0.1").exists());
-    assert!(root.join("include/latchwork/mutex.h").exists());
-    if has("pkg-config") && GCC.is_there() {
-        let build = "eval \"gcc -o '$PROGRAM' '$SOURCE' $(pkg-config --cflags --libs latchwork)\" && \"$PROGRAM\"";
-        let mut command = Command::new("sh");
-        command.args(["-c", build]);
-        command.env("PROGRAM", scratch().join("by-pkg-config"));
-        command.env(
-            "SOURCE",
-            support::repository().join("examples/locks/queue.c"),
-        );
-        command.env("PKG_CONFIG_PATH", root.join("lib/pkgconfig"));
-        command.env("PKG_CONFIG_SYSROOT_DIR", &destination);
-        command.env("LD_LIBRARY_PATH", root.join("lib"));
-        assert!(!run(command).is_empty());
-    } else {
-        eprintln!("skipped: pkg-config or gcc is not installed");
-    }
-    support::install(&[&["--uninstall"], &prefix[..]].concat());
-    let left: Vec<_> = walk(&destination);
-    assert!(left.is_empty(), "{left:?}");
-}
-
-#[test]
-fn a_prefix_that_pkg_config_cannot_say_is_refused() {
-    for (prefix, reason) in [
-        ("latchwork", "not an absolute path"),
-        ("/tmp/latch\"work", "special characters"),
-        ("/tmp/$latchwork", "special characters"),
-        ("/tmp/latch\nwork", "special characters"),
-        ("/tmp/latch&work", "special characters"),
-        ("/tmp/latch\\work", "special characters"),
-    ] {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
-        let output = Command::new(script)
-            .args(["--prefix", prefix, "--static-library", "/none"])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{prefix}: {said}");
-        assert!(said.contains(reason), "{prefix}: {said}");
-    }
-}
-
-/// The files below a folder.
-fn walk(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            files.extend(walk(&path));
-        } else {
-            files.push(path);
-        }
-    }
-    files
-}
-
-#[test]
-fn the_manual_is_sound() {
-    if !has("man") {
-        eprintln!("skipped: man is not installed");
-        return;
-    }
-    let pages = walk(&support::repository().join("man"));
-    assert!(!pages.is_empty());
-    for page in pages {
-        let mut command = Command::new("man");
-        command
-            .args(["--warnings", "-l"])
-            .arg(&page)
-            .env("MANWIDTH", "80");
-        let output = command.output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            said.is_empty() && output.status.success(),
-            "{}: {said}",
-            page.display()
         );
     }
 }

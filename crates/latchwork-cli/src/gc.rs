@@ -1,8 +1,10 @@
 //! `latchwork gc`: removing the named regions that no process has any more.
 
 use crate::Failure;
+use crate::status::Trouble;
 use crate::style::{self, Align, Cell, Table};
 use latchwork::region::leftovers::{Caution, Leftover, Outcome, remove_unused};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
@@ -41,18 +43,25 @@ struct File {
 /// Fails if a file could not be looked at, or not be removed.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let leftovers = remove_unused(&args.names, args.dry_run).map_err(Failure::Directory)?;
-    let failed = leftovers
-        .iter()
-        .any(|leftover| matches!(leftover.outcome, Outcome::Failed { .. }));
+    let mut trouble = Trouble::of("gc");
+    for (index, leftover) in leftovers.iter().enumerate() {
+        if is_missing(leftover) {
+            trouble.no_region(&args.names[index]);
+        } else if let Some(error) = error(&leftover.outcome) {
+            trouble.say(format_args!("{:?}: {error}", leftover.path));
+        }
+    }
     match args.json {
         true => print_json(args, &leftovers, out)?,
         false => print_table(&leftovers, out)?,
     }
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    Ok(trouble.code())
+}
+
+/// It was named, and there is none.
+fn is_missing(leftover: &Leftover) -> bool {
+    let missing = |error| error == Errno::NOENT || error == Errno::INVAL;
+    matches!(leftover.outcome, Outcome::Failed { call: "open", error } if missing(error))
 }
 
 fn word(outcome: &Outcome) -> &'static str {
@@ -109,7 +118,7 @@ fn print_table(leftovers: &[Leftover], out: &mut impl Write) -> std::io::Result<
         ("", Align::Left),
     ]);
     let (mut gone, mut freed) = (0, 0);
-    for leftover in leftovers {
+    for leftover in leftovers.iter().filter(|leftover| !is_missing(leftover)) {
         let style = match leftover.outcome {
             Outcome::Removed | Outcome::Removable => style::GOOD,
             Outcome::InUse | Outcome::Foreign => style::FAINT,

@@ -4,6 +4,8 @@ mod json;
 pub(crate) mod text;
 
 use crate::live::{self, Picture, Symbols};
+use crate::ps::seek_regions;
+use crate::status::Trouble;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,16 +44,13 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
-/// Shows what can be seen; that some cannot be is no failure, but that a named process cannot be is one.
+/// Shows what can be seen; that some cannot be is no failure, but for what was named. With `--watch` it ends as soon
+/// as something that was named is gone.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let mut symbols = Symbols::default();
     loop {
-        let missing = args.pid.iter().find(|pid| !exists(**pid));
-        if let Some(pid) = missing {
-            writeln!(io::stderr(), "latchwork: there is no process {pid}")?;
-            return Ok(ExitCode::FAILURE);
-        }
-        let picture = chosen(args, &mut symbols);
+        let mut trouble = Trouble::of("locks");
+        let picture = chosen(args, &mut symbols, &mut trouble);
         match (args.json, args.watch) {
             (true, None) => json::print_pretty(&picture, out)?,
             (true, Some(_)) => json::print_line(&picture, out)?,
@@ -64,8 +63,8 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             }
         }
         out.flush()?;
-        let Some(pause) = args.watch else {
-            return Ok(ExitCode::SUCCESS);
+        let Some(pause) = args.watch.filter(|_| trouble.is_none()) else {
+            return Ok(trouble.code());
         };
         std::thread::sleep(pause);
         if !args.json {
@@ -74,12 +73,27 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     }
 }
 
-fn exists(pid: u32) -> bool {
-    std::fs::exists(format!("/proc/{pid}/task/{pid}")).unwrap_or(true)
+/// Says which processes are not there, or may not be looked at.
+fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
+    for pid in pids {
+        if !std::fs::exists(format!("/proc/{pid}/task/{pid}")).unwrap_or(true) {
+            trouble.say(format_args!("there is no process {pid}"));
+            continue;
+        }
+        // What is needed of it, and refused by the same rule.
+        let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
+        if let Err(error) = memory
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            trouble.say(format_args!("process {pid}: {error}"));
+        }
+    }
 }
 
-fn chosen(args: &Args, symbols: &mut Symbols) -> Picture {
+fn chosen(args: &Args, symbols: &mut Symbols, trouble: &mut Trouble) -> Picture {
     let mut picture = live::look();
+    seek_processes(&args.pid, trouble);
+    seek_regions(&picture, &args.region, trouble);
     if !args.pid.is_empty() {
         picture.narrow_to(&args.pid);
     }

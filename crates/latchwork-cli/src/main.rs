@@ -8,11 +8,14 @@ mod doctor;
 mod gc;
 mod live;
 mod locks;
+#[cfg(test)]
+mod manual;
 mod order;
 mod process;
 mod program;
 mod ps;
 mod run;
+mod status;
 mod style;
 mod symbolise;
 mod top;
@@ -24,7 +27,7 @@ use std::process::ExitCode;
 
 /// Locks, queues and shared regions for tasks that may be threads or processes
 #[derive(Parser)]
-#[command(name = "latchwork", version)]
+#[command(name = "latchwork", version, after_long_help = status::RULE)]
 struct Cli {
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -60,9 +63,11 @@ enum Verb {
 enum Failure {
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
+    #[error("top: there is no terminal: try --once")]
+    NoTerminal,
     #[error("cannot list /dev/shm: {0}")]
     Directory(rustix::io::Errno),
-    #[error("cannot read the order of locks: {0}")]
+    #[error("order: {0}")]
     Order(#[from] order::Unreadable),
     #[error("the tour came to no end: {0}")]
     Tour(Box<dyn std::error::Error>),
@@ -91,7 +96,10 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) if failure.is_closed_pipe() => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(io::stderr(), "latchwork: {failure}");
+            // Names of files may be any text.
+            let text = failure.to_string();
+            let lines: Vec<String> = text.lines().map(style::printable).collect();
+            let _ = writeln!(io::stderr(), "latchwork: {}", lines.join("\n"));
             match failure {
                 Failure::Run(error) => error.code(),
                 _ => ExitCode::FAILURE,
@@ -105,7 +113,7 @@ fn run(verb: Option<Verb>, out: &mut impl Write) -> Result<ExitCode, Failure> {
         Some(Verb::Doctor(args)) => Ok(doctor::run(&args, out)?),
         Some(Verb::Ps(args)) => Ok(ps::run(&args, out)?),
         Some(Verb::Locks(args)) => Ok(locks::run(&args, out)?),
-        Some(Verb::Top(args)) => Ok(top::run(&args, out)?),
+        Some(Verb::Top(args)) => top::run(&args, out),
         Some(Verb::Gc(args)) => gc::run(&args, out),
         Some(Verb::Run(args)) => Ok(run::run(&args)?),
         Some(Verb::Symbolise(args)) => Ok(symbolise::run(&args)),

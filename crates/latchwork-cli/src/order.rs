@@ -48,7 +48,7 @@ fn read(files: &[PathBuf]) -> Result<Graph, Failure> {
     let graph = Graph::read(files)?;
     for cut_off in &graph.cut_off {
         let text = printable(&cut_off.to_string());
-        writeln!(io::stderr(), "latchwork: {text}")?;
+        writeln!(io::stderr(), "latchwork: order: {text}")?;
     }
     Ok(graph)
 }

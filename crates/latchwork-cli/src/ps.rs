@@ -4,7 +4,9 @@ mod json;
 
 use crate::live::{self, Picture, Symbols};
 use crate::process::{Process, thread_cpu_time};
+use crate::status::Trouble;
 use crate::style::{self, Align, Cell, Table};
+use latchwork::region::AttachError;
 use latchwork::region::inspect::{Contents, LockState, RegionReport, TaskReport, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -32,7 +34,7 @@ struct View<'a> {
     waits: BTreeMap<u16, String>,
 }
 
-/// Shows what can be seen; that some cannot be is no failure.
+/// Shows what can be seen; that some cannot be is no failure, but for what was named.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
     let mut picture = live::look();
     Symbols::default().name_all(&mut picture);
@@ -44,17 +46,14 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
         .filter(|(_, region)| chosen(region))
         .map(|(index, _)| View::new(&picture, index))
         .collect();
+    let mut trouble = Trouble::of("ps");
+    seek_regions(&picture, &args.names, &mut trouble);
     if args.json {
         json::print(&views, picture.hidden_descriptors, out)?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(trouble.code());
     }
-    if views.is_empty() {
-        let nothing = if args.names.is_empty() {
-            "There are no regions."
-        } else {
-            "There is no such region."
-        };
-        writeln!(out, "{nothing}")?;
+    if args.names.is_empty() && views.is_empty() {
+        writeln!(out, "There are no regions.")?;
     }
     for (index, view) in views.iter().enumerate() {
         if index > 0 {
@@ -77,7 +76,21 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             )
         )?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(trouble.code())
+}
+
+/// Says which regions of these names are not there, or may not be read.
+pub(crate) fn seek_regions(picture: &Picture, names: &[String], trouble: &mut Trouble) {
+    for name in names {
+        let mut found = picture.regions.iter().filter(|region| region.name == *name);
+        match found.next().map(|region| &region.contents) {
+            None => trouble.no_region(name),
+            Some(Err(error @ (AttachError::System { .. } | AttachError::Permission))) => {
+                trouble.say(format_args!("region {name:?}: {error}"));
+            }
+            Some(_) => {}
+        }
+    }
 }
 
 impl<'a> View<'a> {

@@ -20,6 +20,7 @@ mod sheet;
 mod terminal;
 mod watch;
 
+use crate::Failure;
 use app::App;
 use panes::Pane;
 use ratatui::Terminal;
@@ -62,23 +63,28 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 }
 
 /// Runs until it is told to end, by a key or a signal.
-pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
+pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut app = App::new(args.pane, args.filter.clone(), args.all);
     if args.once {
         app.show(watch::look(&mut Default::default()));
         write!(out, "{}", frame(&mut app, args.size)?)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if !terminal::is_there() {
+        return Err(Failure::NoTerminal);
+    }
     let watch = Watch::start(args.interval)?;
     let mut keyboard = Keyboard::default();
-    terminal::session(|terminal, ended| {
-        while !app.is_done() && !ended() {
+    terminal::session(|session| {
+        while !app.is_done() && !session.is_ended() {
             while let Some(view) = watch.next()? {
                 app.show(view);
             }
-            terminal::fit(terminal)?;
-            terminal.draw(|frame| draw::screen(frame, &mut app))?;
-            keyboard.keys(|key| app.press(key))?;
+            session.draw(|frame| draw::screen(frame, &mut app))?;
+            keyboard.keys(|key| match keys::suspends(&key) {
+                true => terminal::suspend(),
+                false => app.press(key),
+            })?;
         }
         Ok(())
     })?;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Holder, Named, command, gc, json, region_bytes, run, run_as_nobody, stdout, unique};
+use common::{Holder, Named, command, gc, json, region_bytes, run, run_as_nobody, unique};
 use latchwork::region::{AttachError, RegionOptions};
 use latchwork_testkit::output_of;
 use std::os::unix::fs::PermissionsExt;
@@ -176,6 +176,7 @@ fn a_name_that_nobody_has_is_a_failure() {
     for name in [unique("nobody"), "../escape".into(), String::new()] {
         let output = run(&["gc", &name]);
         assert_eq!(output.status.code(), Some(1), "{name:?}");
-        assert!(stdout(&output).contains("failed"), "{name:?}");
+        let said = format!("latchwork: gc: there is no region {name:?}\n");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ANONYMOUS, Holder, Named, json, region, run, stdout, unique};
+use common::{ANONYMOUS, Holder, Named, region, run, stdout, unique};
 use latchwork::region::RegionOptions;
 
 fn tasks(region: &serde_json::Value) -> Vec<(String, String, u64)> {
@@ -149,6 +149,9 @@ fn a_name_cannot_speak_to_the_terminal() {
 #[test]
 fn a_name_that_nobody_has_is_said_so() {
     let name = unique("nobody");
-    assert_eq!(stdout(&run(&["ps", &name])), "There is no such region.\n");
-    assert_eq!(json(&["ps", &name])["regions"].as_array().unwrap().len(), 0);
+    let output = run(&["ps", &name]);
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let output = run(&["ps", &name, "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["regions"].as_array().unwrap().len(), 0);
 }

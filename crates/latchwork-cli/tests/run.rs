@@ -4,8 +4,7 @@ mod common;
 
 use common::{command, unique};
 use latchwork_testkit::{Leftover, output_of};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 fn run(args: &[&str]) -> Output {
     output_of(command().arg("run").args(args).spawn().unwrap())
@@ -89,55 +88,6 @@ fn a_static_program_is_refused() {
         "{}",
         errors(&output)
     );
-}
-
-/// A folder that goes with its files.
-struct Prefix(Leftover);
-
-impl Prefix {
-    fn new() -> Self {
-        Self(Leftover::folder("prefix"))
-    }
-
-    fn run(&self) -> Output {
-        let mut command = Command::new(self.0.path().join("bin/latchwork"));
-        command.args(["run", "--mutex=tp", "--", "getconf", "PAGESIZE"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped());
-        output_of(command.stderr(Stdio::piped()).spawn().unwrap())
-    }
-
-    fn install(&self, arguments: &[&str]) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("install.sh");
-        let mut command = Command::new(script);
-        command.arg("--prefix").arg(self.0.path()).args(arguments);
-        let output = output_of(command.stderr(Stdio::piped()).spawn().unwrap());
-        assert!(output.status.success(), "{}", errors(&output));
-    }
-}
-
-#[test]
-fn an_installed_command_finds_its_libraries_and_a_lone_one_says_how_to_get_them() {
-    let built = Path::new(env!("CARGO_BIN_EXE_latchwork"));
-    let prefix = Prefix::new();
-    prefix.install(&["--built", built.parent().unwrap().to_str().unwrap()]);
-    let output = prefix.run();
-    assert!(output.status.success(), "{}", errors(&output));
-    assert!(
-        errors(&output).contains("replaced by throughput locks"),
-        "{}",
-        errors(&output)
-    );
-    // As `cargo install` leaves it.
-    std::fs::remove_dir_all(prefix.0.path().join("lib")).unwrap();
-    let output = prefix.run();
-    assert_eq!(output.status.code(), Some(125));
-    assert!(
-        errors(&output).contains("crates/latchwork-cli/install.sh brings it"),
-        "{}",
-        errors(&output)
-    );
-    prefix.install(&["--uninstall"]);
-    assert!(!prefix.0.path().join("bin/latchwork").exists());
 }
 
 /// Those that are installed here, as they are, with throughput locks, and under the checker: each run ends as it

@@ -16,8 +16,11 @@ const ENDLESS: u32 = 10_000;
 extern "C" fn latchwork_bench_anchor() {}
 const ANCHOR: &str = "latchwork_bench_anchor";
 
-/// The file that this process runs.
-pub(crate) struct Executable(Vec<u8>);
+/// The file that this process runs, and the one with its symbols if they are elsewhere.
+pub(crate) struct Executable {
+    code: Vec<u8>,
+    symbols: Option<Vec<u8>>,
+}
 
 /// What a function executes where nothing out of the ordinary happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +31,9 @@ pub(crate) struct FastPath {
 
 impl Executable {
     pub(crate) fn this() -> io::Result<Self> {
-        fs::read("/proc/self/exe").map(Self)
+        let code = fs::read("/proc/self/exe")?;
+        let symbols = symbols_beside(&code);
+        Ok(Self { code, symbols })
     }
 
     /// The fast path of the function at this address: from its first instruction to the first return,
@@ -40,25 +45,40 @@ impl Executable {
     /// In words. There is none if the path calls a function, or leaves for one: what that one does is
     /// not in here.
     pub(crate) fn fast_path(&self, function: usize) -> Result<FastPath, String> {
-        let file = object::File::parse(&*self.0).map_err(|error| error.to_string())?;
-        let anchor = file
+        let parsed = |bytes| object::File::parse(bytes).map_err(|error| error.to_string());
+        let file = parsed(&*self.code)?;
+        let named = parsed(self.symbols.as_ref().unwrap_or(&self.code))?;
+        let anchor = named
             .symbols()
             .find(|symbol| symbol.name() == Ok(ANCHOR))
             .ok_or("the executable has no symbols; it may have been stripped")?;
         // Where the file was loaded.
         let base = (latchwork_bench_anchor as *const () as u64).wrapping_sub(anchor.address());
         let address = (function as u64).wrapping_sub(base);
-        let symbol = file
+        let symbol = named
             .symbols()
             .find(|symbol| symbol.address() == address && symbol.size() > 0)
             .ok_or("the function has no symbol")?;
-        let code = symbol
-            .section_index()
-            .and_then(|index| file.section_by_index(index).ok())
-            .and_then(|section| section.data_range(address, symbol.size()).ok().flatten())
+        let code = file
+            .sections()
+            .find_map(|section| section.data_range(address, symbol.size()).ok().flatten())
             .ok_or("the function has no code")?;
         walk(code, address)
     }
+}
+
+/// What `install.sh` puts beside a stripped executable.
+fn symbols_beside(executable: &[u8]) -> Option<Vec<u8>> {
+    let (name, _) = object::File::parse(executable)
+        .ok()?
+        .gnu_debuglink()
+        .ok()??;
+    let path = std::env::current_exe().ok()?;
+    let path = path
+        .parent()?
+        .join(".debug")
+        .join(str::from_utf8(name).ok()?);
+    fs::read(path).ok()
 }
 
 /// What an instruction does to the program counter.

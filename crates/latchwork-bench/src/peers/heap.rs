@@ -60,7 +60,7 @@ fn release(heap: &impl Heap, size: usize, blocks: &[*mut u8]) {
 /// A block whose first byte has been written. The compiler knows malloc and free, and would leave
 /// out a pair whose block nobody sees.
 #[inline]
-fn touched(heap: &impl Heap, size: usize) -> io::Result<*mut u8> {
+pub(crate) fn touched(heap: &impl Heap, size: usize) -> io::Result<*mut u8> {
     let block = black_box(heap.allocate(size));
     if block.is_null() {
         return Err(io::ErrorKind::OutOfMemory.into());

@@ -2,6 +2,7 @@
 
 pub(crate) mod boards;
 pub(crate) mod code;
+pub(crate) mod company;
 pub(crate) mod dynamic;
 pub(crate) mod floor;
 pub(crate) mod heap;
@@ -21,9 +22,11 @@ pub(crate) mod step;
 
 pub(crate) use place::Place;
 pub(crate) use raw::{Raw, RawLock};
+#[cfg(test)]
+pub(crate) use sched::yields_to_all;
 pub(crate) use sched::{
-    BELOW_CEILING, CEILING, burn, enter_fifo, libc_name, minor_faults, on_thread, pin_to,
-    scheduler_class, sleep_until, voluntary_switches,
+    BELOW_CEILING, CEILING, burn, children_cpu_time, cpu_time, enter_fifo, libc_name, minor_faults,
+    on_thread, pin_to, scheduler_class, sleep_until, voluntary_switches,
 };
 
 use std::io;

@@ -66,6 +66,18 @@ pub(crate) fn pin_to(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &cpus)?)
 }
 
+/// Puts the calling thread, and those that it starts, behind all others (SCHED_IDLE), or among them again.
+#[cfg(test)]
+pub(crate) fn yields_to_all(yields: bool) -> io::Result<()> {
+    let policy = match yields {
+        true => libc::SCHED_IDLE,
+        false => libc::SCHED_OTHER,
+    };
+    let none = sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the caller, and the parameters outlive the call.
+    super::cvt(unsafe { libc::sched_setscheduler(0, policy, &raw const none) }).map(drop)
+}
+
 /// The name of the calling thread's scheduling class.
 pub(crate) fn scheduler_class() -> &'static str {
     // SAFETY: 0 is the caller, and no pointers are passed.
@@ -98,6 +110,23 @@ pub(crate) fn minor_faults() -> u64 {
 /// How often the calling thread has gone to sleep.
 pub(crate) fn voluntary_switches() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
+/// The processor time that this process has had.
+pub(crate) fn cpu_time() -> Duration {
+    cpu_time_of(libc::RUSAGE_SELF)
+}
+
+/// That of its children that were waited for.
+pub(crate) fn children_cpu_time() -> Duration {
+    cpu_time_of(libc::RUSAGE_CHILDREN)
+}
+
+fn cpu_time_of(whose: c_int) -> Duration {
+    let usage = usage(whose);
+    let times = [usage.ru_utime, usage.ru_stime];
+    let times = times.map(|time| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000));
+    times.into_iter().sum()
 }
 
 fn usage(whose: c_int) -> libc::rusage {

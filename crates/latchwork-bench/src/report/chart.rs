@@ -64,9 +64,15 @@ const SIDES: [(Side, RGBColor, &str); 4] = [
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
 
-/// The chart of a result, as SVG.
+/// The chart of a result, as SVG, without the rows that were disturbed.
 pub(super) fn draw(result: &ScenarioResult) -> io::Result<String> {
-    let chart = Chart::new(result);
+    let mut sound = result.clone();
+    sound.rows.retain(|row| !row.is_disturbed(result.rounds));
+    let mut chart = Chart::new(&sound);
+    let disturbed = result.rows.len() - sound.rows.len();
+    if disturbed > 0 {
+        chart.subtitle += &format!("; not drawn, since disturbed: {disturbed}");
+    }
     let rows: i32 = chart.lines.iter().map(height).sum();
     let mut svg = String::new();
     let size = (

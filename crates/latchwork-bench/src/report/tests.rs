@@ -274,3 +274,36 @@ fn what_cannot_be_written_is_refused_before_measuring_and_leaves_nothing() {
     assert!(refusal(&taken).contains("taken/report.md"));
     assert_eq!(fs::read_dir(&taken).unwrap().count(), 1);
 }
+
+#[test]
+fn rows_that_were_disturbed_are_marked_and_not_drawn() {
+    let mut rows = vec![
+        row("malloc", 20.0, Some(1.0)),
+        row("latchwork heap", 0.05, None),
+        row("other heap", 30.0, Some(1.5)),
+    ];
+    rows[1].extra.insert("disturbed_rounds".into(), 3.0);
+    rows[2].extra.insert("disturbed_rounds".into(), 2.0);
+    let mut result = result("malloc", rows);
+    let chart = chart::draw(&result).unwrap();
+    assert!(
+        chart.contains("other heap") && chart.contains("malloc"),
+        "{chart}"
+    );
+    assert!(!chart.contains("latchwork heap"), "{chart}");
+    assert!(chart.contains("not drawn, since disturbed: 1"), "{chart}");
+    let cells = table::cells(&result);
+    let marked = |cell: &&Vec<String>| cell.iter().any(|cell| cell.starts_with("! "));
+    let marked: Vec<_> = cells.iter().filter(marked).collect();
+    assert!(
+        marked.len() == 1 && marked[0][0] == "latchwork heap",
+        "{cells:?}"
+    );
+    // All of them: a chart without bars.
+    for row in &mut result.rows {
+        row.extra.insert("disturbed_rounds".into(), 5.0);
+    }
+    let chart = chart::draw(&result).unwrap();
+    assert!(chart.contains("not drawn, since disturbed: 3"), "{chart}");
+    roxmltree::Document::parse(&chart).unwrap();
+}

@@ -20,7 +20,7 @@ use crate::histogram::Durations;
 use crate::machine;
 use crate::measure::Sample;
 use crate::peers::process::{self, Child};
-use crate::peers::{Place, voluntary_switches};
+use crate::peers::{Place, cpu_time, voluntary_switches};
 use crate::plan::Plan;
 use crate::result::{Kind, Warning};
 
@@ -225,6 +225,8 @@ pub(super) fn operations(
 /// What came out of a run.
 struct Counted {
     window: Duration,
+    /// The processor time of all tasks in the window, where it is this process's.
+    cpu: Option<Duration>,
     tasks: Vec<Counts>,
 }
 
@@ -261,7 +263,9 @@ impl Counted {
         };
         let operations: u64 = self.tasks.iter().map(|task| task.operations).sum();
         let sleeps: u64 = self.tasks.iter().map(|task| task.sleeps).sum();
-        Sample {
+        let of_cpu = |cpu: Duration| total * seconds / cpu.as_secs_f64().max(1e-6);
+        let of_cpu = self.cpu.map(|cpu| ("ops_per_cpu_second", of_cpu(cpu)));
+        let mut sample = Sample {
             figure: total,
             extra: vec![
                 ("window_ms", seconds * 1000.0),
@@ -275,7 +279,9 @@ impl Counted {
                     1000.0 * sleeps as f64 / operations.max(1) as f64,
                 ),
             ],
-        }
+        };
+        sample.extra.extend(of_cpu);
+        sample
     }
 }
 
@@ -327,12 +333,13 @@ fn run<W: Watch>(
     let observe = |lost: &dyn Fn() -> bool| {
         times.start.see(tasks, lost)?;
         thread::sleep(window / 8);
-        let (begun, first) = (Instant::now(), operations());
+        let (before, begun, first) = (cpu_time(), Instant::now(), operations());
         thread::sleep(window);
         let (window, last) = (begun.elapsed(), operations());
+        let used = cpu_time().saturating_sub(before);
         // Relaxed: it only ends loops.
         times.over.store(true, Ordering::Relaxed);
-        Ok((window, first, last))
+        Ok((window, used, first, last))
     };
 
     // What a task says of its end comes before what was seen of it.
@@ -359,7 +366,7 @@ fn run<W: Watch>(
             observed
         }
     };
-    let (window, first, last) = observed?;
+    let (window, used, first, last) = observed?;
     let counts = |(tally, (first, last)): (&Place<Tally>, (u64, u64))| Counts {
         in_window: last - first,
         // Relaxed, both: the task has ended.
@@ -369,6 +376,7 @@ fn run<W: Watch>(
     let in_window = first.into_iter().zip(last);
     Ok(Counted {
         window,
+        cpu: (crew.kind == Kind::Threads).then_some(used),
         tasks: tallies.iter().zip(in_window).map(counts).collect(),
     })
 }
@@ -405,6 +413,7 @@ mod tests {
         };
         let sample = Counted {
             window: Duration::from_millis(500),
+            cpu: Some(Duration::from_millis(800)),
             tasks: vec![of(100), of(300)],
         }
         .sample();
@@ -420,6 +429,7 @@ mod tests {
         assert_eq!(extra("slowest_pct"), 50.0);
         assert_eq!(extra("stddev_pct"), 50.0);
         assert_eq!(extra("sleeps_per_1000"), 1.0);
+        assert_eq!(extra("ops_per_cpu_second"), 500.0);
     }
 
     #[test]

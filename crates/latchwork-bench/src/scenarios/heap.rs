@@ -170,32 +170,64 @@ fn measured<H: heap::Heap>(
     }
 }
 
-/// Runs `work` in so many tasks at once, after each has done `first`; the time until the last has
-/// ended.
+/// Runs `work` in so many tasks at once, after each has done `first`; the time from the first one's beginning until the
+/// last one's end. Each takes its own times: who starts them all may be kept from a CPU until they have ended.
 fn together(
     tasks: u32,
     first: impl Fn() -> io::Result<()> + Sync,
     work: impl Fn() -> io::Result<()> + Sync,
 ) -> io::Result<Duration> {
-    let start = Barrier::new(tasks as usize + 1);
+    let start = Barrier::new(tasks as usize);
     thread::scope(|scope| {
         let (start, first, work) = (&start, &first, &work);
         let threads: Vec<_> = (0..tasks)
             .map(|_| {
                 scope.spawn(move || {
-                    let began = first();
+                    let first = first();
                     start.wait();
-                    began.and_then(|()| work())
+                    let begun = Instant::now();
+                    first.and_then(|()| work())?;
+                    Ok((begun, Instant::now()))
                 })
             })
             .collect();
-        start.wait();
-        let started = Instant::now();
+        let mut times = Vec::new();
         for thread in threads {
-            thread
-                .join()
-                .unwrap_or_else(|_| Err(io::Error::other("a task panicked")))?;
+            let ended = thread.join();
+            times.push(ended.unwrap_or_else(|_| Err(io::Error::other("a task panicked")))?);
         }
-        Ok(started.elapsed())
+        let begun = times.iter().map(|(begun, _)| *begun).min();
+        let ended = times.iter().map(|(_, ended)| *ended).max();
+        Ok(begun
+            .zip(ended)
+            .map_or(Duration::ZERO, |(begun, ended)| ended - begun))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peers::{pin_to, yields_to_all};
+    use std::sync::Mutex;
+
+    /// Who starts the tasks runs after them all: on one processor, and only when that has nothing else to do.
+    #[test]
+    fn the_time_together_is_no_shorter_than_one_tasks_own() {
+        pin_to(machine::cpus()[0]).unwrap();
+        yields_to_all(true).unwrap();
+        for _ in 0..10 {
+            let longest = Mutex::new(Duration::ZERO);
+            let work = || {
+                let begun = Instant::now();
+                while begun.elapsed() < Duration::from_millis(5) {}
+                let own = begun.elapsed();
+                let mut longest = longest.lock().unwrap();
+                *longest = own.max(*longest);
+                Ok(())
+            };
+            let elapsed = together(2, || yields_to_all(false), work).unwrap();
+            let own = *longest.lock().unwrap();
+            assert!(elapsed >= own, "{elapsed:?}, and one task took {own:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! The scenarios.
 
 mod broadcast;
+mod busy;
 mod call_overhead;
 mod check_overhead;
 mod contention;
@@ -50,6 +51,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &footprint::Footprint,
     &rt_latency::RtLatency,
     &vfs::Vfs,
+    &busy::Busy,
 ];
 
 /// These peers as contestants of a scenario whose tasks have real-time priorities up to this one.

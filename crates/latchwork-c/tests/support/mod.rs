@@ -191,3 +191,17 @@ pub fn check(name: &str, hows: &[How], defines: &[&str], says: &str) {
         assert_eq!(run(Command::new(program)).trim(), says, "{}", how.compiler);
     }
 }
+
+/// The files below a folder.
+pub fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            files.extend(walk(&path));
+        } else {
+            files.push(path);
+        }
+    }
+    files
+}

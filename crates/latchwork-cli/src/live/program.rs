@@ -1,6 +1,9 @@
 //! A program or library: its statics by address, and the lines of its code.
 //!
 //! What is needed of it is read, never mapped (the file may shrink meanwhile), and no table is trusted.
+//!
+//! A stripped file names another one, with its symbols and lines: by its build ID, or by a link (.gnu_debuglink). That
+//! is looked for where debuggers do, and used if it has the same build ID.
 
 use super::picture::Module;
 use gimli::{EndianRcSlice, RunTimeEndian};
@@ -25,6 +28,8 @@ type Lines = addr2line::Context<EndianRcSlice<RunTimeEndian>>;
 #[derive(Default)]
 pub(crate) struct Program {
     file: Option<ReadCache<File>>,
+    /// Its symbols and lines, if it has none itself.
+    debug: Option<ReadCache<File>>,
     statics: Vec<Symbol>,
     /// Offset in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
@@ -45,7 +50,16 @@ struct Symbol {
     address: u64,
     bytes: u64,
     index: usize,
-    is_dynamic: bool,
+    table: Table,
+}
+
+/// Where a symbol stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Table {
+    Own,
+    Dynamic,
+    /// Of the file beside it.
+    Debug,
 }
 
 type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
@@ -57,8 +71,15 @@ impl Program {
             file: file_of(pid, module),
             ..Self::default()
         };
+        if let Some(elf) = program.elf()
+            && elf
+                .symbol_table()
+                .is_none_or(|table| table.symbols().next().is_none())
+        {
+            program.debug = debug_file(pid, module, &elf);
+        }
         if let Some(elf) = program.elf() {
-            let statics = symbols(&elf, SymbolKind::Data);
+            let statics = symbols(&elf, program.debug().as_ref(), SymbolKind::Data);
             let segments = elf.segments().map(|segment| {
                 let (offset, size) = segment.file_range();
                 (offset, size, segment.address())
@@ -78,6 +99,10 @@ impl Program {
 
     fn elf(&self) -> Option<Elf<'_>> {
         object::File::parse(self.file.as_ref()?).ok()
+    }
+
+    fn debug(&self) -> Option<Elf<'_>> {
+        object::File::parse(self.debug.as_ref()?).ok()
     }
 
     /// Whether an address of the process is behind all of it: what was mapped there next is none of its statics.
@@ -138,7 +163,8 @@ impl Program {
 
     fn code(&mut self) -> Option<&Code> {
         if self.code.is_none() {
-            self.code = self.elf().map(|elf| Code::read(&elf));
+            let debug = self.debug();
+            self.code = self.elf().map(|elf| Code::read(&elf, debug.as_ref()));
         }
         self.code.as_ref()
     }
@@ -149,10 +175,13 @@ impl Program {
         let symbol = symbols.get(behind.checked_sub(1)?)?;
         let within = address - symbol.address;
         (within < symbol.bytes).then_some(())?;
-        let elf = self.elf()?;
-        let table = match symbol.is_dynamic {
-            true => elf.dynamic_symbol_table(),
-            false => elf.symbol_table(),
+        let elf = match symbol.table {
+            Table::Debug => self.debug()?,
+            _ => self.elf()?,
+        };
+        let table = match symbol.table {
+            Table::Dynamic => elf.dynamic_symbol_table(),
+            _ => elf.symbol_table(),
         };
         let found = table?
             .symbol_by_index(object::SymbolIndex(symbol.index))
@@ -174,21 +203,22 @@ impl Program {
 }
 
 impl Code {
-    fn read(elf: &Elf<'_>) -> Self {
+    fn read(elf: &Elf<'_>, debug: Option<&Elf<'_>>) -> Self {
+        let with_lines = debug.unwrap_or(elf);
         let endian = if elf.is_little_endian() {
             RunTimeEndian::Little
         } else {
             RunTimeEndian::Big
         };
         let section = |id: gimli::SectionId| -> Result<_, gimli::Error> {
-            let data = elf.section_by_name(id.name());
+            let data = with_lines.section_by_name(id.name());
             // Compressed ones count as missing.
             let data = data.and_then(|section| section.uncompressed_data().ok());
             let data: Rc<[u8]> = data.as_deref().unwrap_or_default().into();
             Ok(EndianRcSlice::new(data, endian))
         };
         Self {
-            functions: symbols(elf, SymbolKind::Text),
+            functions: symbols(elf, debug, SymbolKind::Text),
             lines: gimli::Dwarf::load(section)
                 .and_then(addr2line::Context::from_dwarf)
                 .ok(),
@@ -198,38 +228,87 @@ impl Code {
 
 /// The file that a process has mapped, if it is still there.
 fn file_of(pid: u32, module: &Module) -> Option<ReadCache<File>> {
-    let path = module
-        .path
-        .strip_suffix(" (deleted)")
-        .unwrap_or(&module.path);
     // Another file may have got its name, or a FIFO, at which to open it would wait, or a device. (A layered file
     // system shows another device in maps.)
+    open_plain(pid, path_of(module), Some(module.inode))
+}
+
+fn path_of(module: &Module) -> &str {
+    let path = module.path.strip_suffix(" (deleted)");
+    path.unwrap_or(&module.path)
+}
+
+/// A file as a process sees it, if it is a regular one of bounded size, and this inode.
+fn open_plain(pid: u32, path: &str, inode: Option<u64>) -> Option<ReadCache<File>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let path = format!("/proc/{pid}/root{path}");
     let place = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
     let found = place.metadata().ok()?;
-    if found.ino() != module.inode || !found.is_file() || found.len() > MOST_BYTES {
+    let is_it = inode.is_none_or(|inode| inode == found.ino());
+    if !is_it || !found.is_file() || found.len() > MOST_BYTES {
         return None;
     }
     let file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
     Some(ReadCache::new(file))
 }
 
-fn symbols(elf: &Elf<'_>, kind: SymbolKind) -> Vec<Symbol> {
-    let all = elf.symbols().map(|symbol| (symbol, false));
-    let dynamic = elf.dynamic_symbols().map(|symbol| (symbol, true));
-    let mut symbols: Vec<_> = all
-        .chain(dynamic)
-        .filter(|(symbol, _)| symbol.kind() == kind && symbol.size() > 0)
-        .map(|(symbol, is_dynamic)| Symbol {
-            address: symbol.address(),
-            bytes: symbol.size(),
-            index: symbol.index().0,
-            is_dynamic,
-        })
-        .collect();
+/// The file with the symbols and lines of a stripped one.
+fn debug_file(pid: u32, module: &Module, elf: &Elf<'_>) -> Option<ReadCache<File>> {
+    let id = elf.build_id().ok()??;
+    let (directory, _) = path_of(module).rsplit_once('/')?;
+    let linked = elf.gnu_debuglink().ok().flatten();
+    let linked = linked.and_then(|(name, _)| str::from_utf8(name).ok());
+    // It names a file, and leads nowhere else.
+    let linked = linked.filter(|name| !name.contains('/'));
+    let beside = linked.into_iter().flat_map(|name| {
+        [
+            format!("{directory}/.debug/{name}"),
+            format!("{directory}/{name}"),
+            format!("/usr/lib/debug{directory}/{name}"),
+        ]
+    });
+    let hex = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+    };
+    let by_id = id.split_first().map(|(first, rest)| {
+        let (first, rest) = (hex(&[*first]), hex(rest));
+        format!("/usr/lib/debug/.build-id/{first}/{rest}.debug")
+    });
+    beside.chain(by_id).find_map(|path| {
+        let file = open_plain(pid, &path, None)?;
+        let found = object::File::parse(&file).ok()?.build_id().ok()??.to_vec();
+        (found == id).then_some(file)
+    })
+}
+
+fn symbols(elf: &Elf<'_>, debug: Option<&Elf<'_>>, kind: SymbolKind) -> Vec<Symbol> {
+    let mut symbols = Vec::new();
+    learn(elf.symbols(), Table::Own, kind, &mut symbols);
+    learn(elf.dynamic_symbols(), Table::Dynamic, kind, &mut symbols);
+    if let Some(debug) = debug {
+        learn(debug.symbols(), Table::Debug, kind, &mut symbols);
+    }
     symbols.sort_unstable();
     symbols
+}
+
+/// Adds the symbols of a kind that a table has.
+fn learn<'a>(
+    from: impl Iterator<Item: ObjectSymbol<'a>>,
+    table: Table,
+    kind: SymbolKind,
+    to: &mut Vec<Symbol>,
+) {
+    let wanted = from.filter(|symbol| symbol.kind() == kind && symbol.size() > 0);
+    to.extend(wanted.map(|symbol| Symbol {
+        address: symbol.address(),
+        bytes: symbol.size(),
+        index: symbol.index().0,
+        table,
+    }));
 }
 
 /// The name as it stands in the program's text.

@@ -27,7 +27,7 @@ const HELP: &[(&str, &str)] = &[
     ("↑ ↓ PgUp PgDn g G", "move"),
     ("Enter", "open a row: all of a finding; Esc goes back"),
     ("Space", "stand still, go on"),
-    ("q", "quit"),
+    ("q, Ctrl-Z", "quit, suspend"),
     ("", ""),
     ("~", "a time that is an estimate"),
     ("FIFO:5^80", "a priority of 5, and 80 lent"),
@@ -55,7 +55,7 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App) {
     }
 }
 
-/// The counts that matter most come first: what does not fit is cut off.
+/// The counts that matter most come first: what does not fit as a whole is left out, with what follows.
 fn summary_line(app: &App, width: u16) -> Line<'static> {
     let Some(view) = &app.view else {
         return Line::from("latchwork top: looking …");
@@ -73,27 +73,39 @@ fn summary_line(app: &App, width: u16) -> Line<'static> {
         };
         vec![
             Span::styled(count.to_string(), number),
-            Span::styled(format!(" {what}{}  ", plural(what, count)), noun),
+            Span::styled(format!(" {what}{}", plural(what, count)), noun),
         ]
     };
-    let mut spans = vec![Span::styled("latchwork top  ", TITLE)];
-    spans.extend(number(picture.cycles.len(), "deadlock", BAD));
-    spans.extend(number(
-        count(&|lock| lock.flags.inversion),
-        "inversion",
-        BAD,
-    ));
-    spans.extend(number(waiting, "waiting", DOUBTFUL));
-    spans.extend(number(contended, "contended", DOUBTFUL));
-    spans.extend(number(picture.regions.len(), "region", TITLE));
-    if width >= 120 {
-        spans.extend(number(picture.locks.len(), "lock", TITLE));
-        spans.extend(number(picture.tasks.len(), "thread", TITLE));
-        spans.extend(number(picture.hidden_processes, "hidden", DOUBTFUL));
-        let cost = format!("a look takes {} ms", view.cost.as_millis());
-        spans.push(Span::styled(cost, FAINT));
+    let inversions = count(&|lock| lock.flags.inversion);
+    let cost = format!("a look takes {} ms", view.cost.as_millis());
+    let parts = vec![
+        vec![Span::styled("latchwork top", TITLE)],
+        number(picture.cycles.len(), "deadlock", BAD),
+        number(inversions, "inversion", BAD),
+        number(waiting, "waiting", DOUBTFUL),
+        number(contended, "contended", DOUBTFUL),
+        number(picture.regions.len(), "region", TITLE),
+        number(picture.locks.len(), "lock", TITLE),
+        number(picture.tasks.len(), "thread", TITLE),
+        number(picture.hidden_processes, "hidden", DOUBTFUL),
+        vec![Span::styled(cost, FAINT)],
+    ];
+    whole(parts, usize::from(width))
+}
+
+/// As many of the parts as fit, two columns apart.
+fn whole(parts: Vec<Vec<Span<'static>>>, width: usize) -> Line<'static> {
+    let mut line = Line::default();
+    for part in parts {
+        let gap = if line.spans.is_empty() { 0 } else { 2 };
+        let more: usize = part.iter().map(Span::width).sum();
+        if line.width() + gap + more > width {
+            break;
+        }
+        line.push_span(Span::raw(" ".repeat(gap)));
+        line.extend(part);
     }
-    Line::from(spans)
+    line
 }
 
 /// Of the nouns of the summary.
@@ -269,4 +281,53 @@ fn help(frame: &mut Frame<'_>) {
         .block(Block::bordered().title(" keys; any key goes back "));
     frame.render_widget(Clear, middle);
     frame.render_widget(text, middle);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::Picture;
+    use crate::top::watch::View;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn the_summary_has_whole_words_at_any_width() {
+        let mut app = App::new(Pane::Locks, String::new(), false);
+        let (processes, taken_at) = (Default::default(), Instant::now());
+        app.show(View {
+            picture: Picture::default(),
+            processes,
+            taken_at,
+            cost: Duration::from_millis(40),
+        });
+        let all = summary_line(&app, u16::MAX).to_string();
+        assert!(
+            all.contains("0 threads  0 hidden  a look takes 40 ms"),
+            "{all}"
+        );
+        for width in 13..120 {
+            let line = summary_line(&app, width);
+            assert!(line.width() <= usize::from(width), "{line}");
+            let text = line.to_string();
+            let rest = all.strip_prefix(text.as_str());
+            assert!(
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("  ")),
+                "{width}: {text:?} of {all:?}"
+            );
+        }
+    }
+
+    /// Each text of the picture is as wide as it says, and lies within the picture.
+    #[test]
+    fn the_picture_of_the_manual_cuts_no_word_of_the_summary() {
+        let picture = include_str!("../../../../docs/top.svg");
+        let line = picture.lines().filter(|line| line.contains("y=\"21.0\""));
+        let texts: Vec<&str> = line
+            .filter_map(|line| line.split_once('>')?.1.strip_suffix("</text>"))
+            .collect();
+        let words = texts.join(" ");
+        assert!(words.starts_with("latchwork top 1 deadlock"), "{words}");
+        let last = texts.last().unwrap();
+        assert!(["regions", "locks", "threads"].contains(last), "{words}");
+    }
 }

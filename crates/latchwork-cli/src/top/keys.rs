@@ -6,6 +6,11 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 const LONGEST: usize = 32;
 const ESCAPE: u8 = 0x1b;
 
+/// What stops a program for the shell to go on.
+pub(super) fn suspends(key: &KeyEvent) -> bool {
+    *key == KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)
+}
+
 /// The first key, if it is one that is known, and how many bytes it took; `None` if there are too few.
 pub(super) fn first(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
     let key = |code: KeyCode| Some(KeyEvent::from(code));

@@ -1,43 +1,178 @@
 //! The terminal: taken over, and given back however this ends: in good order, by a panic, by a signal.
+//!
+//! | moment | what the terminal shows |
+//! | --- | --- |
+//! | `take_over` | the alternate screen, cleared: it may hold another program's text |
+//! | a frame | all of it, or nothing: a frame is written by one call, if the screen is still ours |
+//! | `give_back` | the screen as it was, with its text and its cursor |
+//!
+//! A panic of any thread gives the terminal back before its message is printed. A frame of another thread cannot
+//! follow: `OURS` is locked while a frame is written.
 
 use super::keys;
-use ratatui::backend::Backend;
+use ratatui::backend::{Backend, CrosstermBackend};
+use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::queue;
+use ratatui::crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use ratatui::layout::Rect;
-use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use rustix::process::{Signal, getpid, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGWINCH};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// For a key, before the screen is drawn again: new views and signals are seen as late.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// Runs `body` on the whole screen; it is to end when what it is given says so.
-pub(super) fn session(
-    body: impl FnOnce(&mut DefaultTerminal, &dyn Fn() -> bool) -> io::Result<()>,
-) -> io::Result<()> {
-    if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
-        return Err(io::Error::other("there is no terminal: try --once"));
+/// Whether the screen is this program's to draw on.
+static OURS: Mutex<bool> = Mutex::new(false);
+
+fn ours() -> MutexGuard<'static, bool> {
+    OURS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Writes to the terminal itself: the stream of the standard library is locked by the main thread, for which a
+/// panicking thread would wait, and keeps what could not be written for later.
+fn write(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(rustix::stdio::stdout(), bytes) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(
+                    &mut [PollFd::new(&rustix::stdio::stdout(), PollFlags::OUT)],
+                    None,
+                )?;
+            }
+            result => bytes = &bytes[result?..],
+        }
     }
+    Ok(())
+}
+
+fn take_over() -> io::Result<()> {
+    let mut ours = ours();
+    enable_raw_mode()?;
+    *ours = true;
+    let mut commands = Vec::new();
+    queue!(commands, EnterAlternateScreen, Clear(ClearType::All))?;
+    write(&commands)
+}
+
+/// Does nothing if the screen is not ours.
+fn give_back() -> io::Result<()> {
+    let mut ours = ours();
+    if !std::mem::replace(&mut *ours, false) {
+        return Ok(());
+    }
+    let mut commands = Vec::new();
+    queue!(commands, Show, LeaveAlternateScreen)?;
+    write(&commands).and(disable_raw_mode())
+}
+
+/// What is drawn, until it is whole.
+#[derive(Default)]
+struct Canvas(Vec<u8>);
+
+impl Write for Canvas {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let frame = std::mem::take(&mut self.0);
+        if *ours() { write(&frame) } else { Ok(()) }
+    }
+}
+
+/// The whole screen, and the signals that end or suspend its use.
+pub(super) struct Session {
+    terminal: Terminal<CrosstermBackend<Canvas>>,
+    ended: Arc<AtomicBool>,
+    suspended: Arc<AtomicBool>,
+    resized: Arc<AtomicBool>,
+}
+
+/// Whether there is a terminal to draw on, and to read keys from.
+pub(super) fn is_there() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Runs `body` on the whole screen; it is to end when [`Session::is_ended`] says so.
+pub(super) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
     }
-    // A panic gives the terminal back, too, before it says what happened.
+    let suspended = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGTSTP, Arc::clone(&suspended))?;
+    let resized = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGWINCH, Arc::clone(&resized))?;
     let viewport = Viewport::Fixed(screen()?);
-    let mut terminal = ratatui::try_init_with_options(TerminalOptions { viewport })?;
-    // Relaxed: the flag is all there is to know.
-    let result = body(&mut terminal, &|| ended.load(Ordering::Relaxed));
-    let restored = terminal.show_cursor().and(ratatui::try_restore());
-    if restored.is_err() {
-        // It would complain of the cursor again, on the terminal that is gone, and panic since it cannot.
-        std::mem::forget(terminal);
-    }
+    let backend = CrosstermBackend::new(Canvas::default());
+    let terminal = Terminal::with_options(backend, TerminalOptions { viewport })?;
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let _ = give_back();
+        before(panic);
+    }));
+    let result = take_over().and_then(|()| {
+        body(&mut Session {
+            terminal,
+            ended,
+            suspended,
+            resized,
+        })
+    });
+    let restored = give_back();
     result.and(restored)
+}
+
+impl Session {
+    /// A signal has ended it.
+    pub(super) fn is_ended(&self) -> bool {
+        // Relaxed, here and below: the flag is all there is to know.
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Draws a frame; before that, stops the program if a signal says so.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(super) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        if self.suspended.swap(false, Ordering::Relaxed) {
+            give_back()?;
+            kill_process(getpid(), Signal::STOP)?;
+            take_over()?;
+            self.resized.store(true, Ordering::Relaxed);
+        }
+        self.fit()?;
+        self.terminal.draw(frame)?;
+        Ok(())
+    }
+
+    /// Goes along with a change of the terminal's size, also one that was changed back: the terminal may have cut
+    /// off or moved what it showed.
+    fn fit(&mut self) -> io::Result<()> {
+        let resized = self.resized.swap(false, Ordering::Relaxed);
+        let screen = screen()?;
+        if resized || screen != self.terminal.get_frame().area() {
+            self.terminal.backend_mut().clear()?;
+            self.terminal.resize(screen)?;
+        }
+        Ok(())
+    }
+}
+
+/// Stops the program, as the terminal's key for it does.
+pub(super) fn suspend() {
+    let _ = kill_process(getpid(), Signal::TSTP);
 }
 
 /// Columns and lines that are drawn on: a terminal can claim to have billions of characters.
@@ -47,16 +182,6 @@ pub(super) const MOST: u16 = 1000;
 fn screen() -> io::Result<Rect> {
     let (width, height) = ratatui::crossterm::terminal::size()?;
     Ok(Rect::new(0, 0, width.min(MOST), height.min(MOST)))
-}
-
-/// Goes along with a change of the terminal's size.
-pub(super) fn fit(terminal: &mut DefaultTerminal) -> io::Result<()> {
-    let screen = screen()?;
-    if screen != terminal.get_frame().area() {
-        terminal.backend_mut().clear()?;
-        terminal.resize(screen)?;
-    }
-    Ok(())
 }
 
 /// The keys of the terminal, read by `keys.rs`: the library that draws would, at a terminal that is gone, or gives a
@@ -99,5 +224,90 @@ impl Keyboard {
             key.into_iter().for_each(&mut press);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/locks/emulator.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod emulator;
+
+#[cfg(test)]
+mod tests {
+    use super::emulator::{PROMPT, Screen, assert_given_back, terminal, write_prompt};
+    use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+    use std::thread;
+
+    const ROLE: &str = "LATCHWORK_TEST_PANIC";
+
+    /// No test: what runs on a terminal of its own, and panics.
+    #[test]
+    fn panics_on_a_terminal() {
+        let Ok(role) = std::env::var(ROLE) else {
+            return;
+        };
+        let draw = |session: &mut Session, what: &str| {
+            session.draw(|frame| {
+                frame.render_widget(what, frame.area());
+                assert!(what != "torn", "by intent");
+            })
+        };
+        session(|session| {
+            draw(session, "drawn")?;
+            match &*role {
+                "between frames" => panic!("by intent"),
+                "in a frame" => draw(session, "torn")?,
+                _ => {
+                    let other = thread::spawn(|| panic!("by intent"));
+                    let mut frames = 0;
+                    while !other.is_finished() || frames < 100 {
+                        frames += 1;
+                        draw(session, &frames.to_string())?;
+                    }
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_gives_the_terminal_back_before_it_is_reported() {
+        for role in ["between frames", "in a frame", "in another thread"] {
+            let size = (100, 40);
+            let (mut master, slave) = terminal(size);
+            let end = || Stdio::from(slave.try_clone().unwrap());
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "top::terminal::tests::panics_on_a_terminal"]);
+            child
+                .arg("--nocapture")
+                .env(ROLE, role)
+                .env("RUST_BACKTRACE", "0");
+            child.stdin(end()).stdout(end()).stderr(end());
+            let mut child = child.spawn().unwrap();
+            let reader = thread::spawn(move || {
+                let mut screen = Screen::new(size);
+                while !screen.text().contains(PROMPT) {
+                    let mut bytes = [0; 4096];
+                    let count = master.read(&mut bytes).unwrap();
+                    screen.show(&bytes[..count]);
+                }
+                screen
+            });
+            let status = child.wait().unwrap();
+            assert_given_back(&slave);
+            write_prompt(&slave);
+            let screen = reader.join().unwrap();
+            let text = screen.text();
+            assert_eq!(status.success(), role == "in another thread", "{text}");
+            assert_eq!(screen.switches, ["1049h", "1049l"], "{role}");
+            assert!(!screen.hides_cursor, "{role}");
+            assert!(text.contains("by intent"), "{role}: {text}");
+            assert!(!text.contains("drawn"), "{role}: {text}");
+            let is_number = |line: &str| line.trim().parse::<u32>().is_ok();
+            assert!(!text.lines().any(is_number), "{role}: {text}");
+        }
     }
 }

@@ -1,131 +1,20 @@
 //! `latchwork top` on a terminal: what is on its screen after keys, and how it ends.
 #![allow(unsafe_code)]
 
+#[path = "emulator.rs"]
+mod emulator;
+
 use super::common::{Named, command};
 use super::roles::Actor;
+use emulator::{PROMPT, Screen, assert_given_back, is_old, set_size, terminal, write_prompt};
 use latchwork_testkit::{Seed, Watchdog};
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
-
-/// As much of a terminal as is needed to know what it shows.
-struct Screen {
-    width: usize,
-    cells: Vec<Vec<char>>,
-    at: (usize, usize),
-    /// Of a sequence or a character that has come in part.
-    unread: Vec<u8>,
-    /// How often it was emptied.
-    cleared: usize,
-}
-
-impl Screen {
-    fn new((width, height): (usize, usize)) -> Self {
-        Self {
-            width,
-            cells: vec![vec![' '; width]; height],
-            at: (0, 0),
-            unread: Vec::new(),
-            cleared: 0,
-        }
-    }
-
-    fn text(&self) -> String {
-        let lines = self.cells.iter().map(|line| line.iter().collect());
-        lines.collect::<Vec<String>>().join("\n")
-    }
-
-    /// (Of one beyond all bounds a part is shown.)
-    fn resize(&mut self, (width, height): (usize, usize)) {
-        self.width = width.min(400);
-        self.cells = vec![vec![' '; self.width]; height.min(400)];
-    }
-
-    fn show(&mut self, bytes: &[u8]) {
-        self.unread.extend(bytes);
-        let unread = std::mem::take(&mut self.unread);
-        let mut rest = &unread[..];
-        while let Some(length) = self.step(rest) {
-            rest = &rest[length..];
-        }
-        self.unread = rest.to_vec();
-    }
-
-    /// What the first bytes mean; how many they are.
-    fn step(&mut self, bytes: &[u8]) -> Option<usize> {
-        match *bytes.first()? {
-            0x1b if *bytes.get(1)? == b'[' => {
-                let end = bytes.iter().skip(2).position(|byte| *byte >= 0x40)? + 2;
-                let arguments = str::from_utf8(&bytes[2..end]).unwrap();
-                self.obey(bytes[end], arguments);
-                Some(end + 1)
-            }
-            0x1b => Some(2),
-            b'\r' => {
-                self.at.0 = 0;
-                Some(1)
-            }
-            b'\n' => {
-                self.at.1 += 1;
-                Some(1)
-            }
-            0..0x20 => Some(1),
-            _ => {
-                let character = bytes.utf8_chunks().next()?.valid().chars().next()?;
-                let (column, line) = self.at;
-                if let Some(cell) = self
-                    .cells
-                    .get_mut(line)
-                    .and_then(|line| line.get_mut(column))
-                {
-                    *cell = character;
-                }
-                self.at.0 = (column + 1).min(self.width.saturating_sub(1));
-                Some(character.len_utf8())
-            }
-        }
-    }
-
-    fn obey(&mut self, what: u8, arguments: &str) {
-        let mut numbers = arguments
-            .split(';')
-            .map(|number| number.parse().unwrap_or(0));
-        let mut next = || numbers.next().unwrap_or(0);
-        match (what, arguments) {
-            (b'H' | b'f', _) => {
-                let (line, column) = (next().max(1), next().max(1));
-                self.at = (column - 1, line - 1);
-            }
-            (b'J', "2" | "3") => {
-                self.cells.iter_mut().for_each(|line| line.fill(' '));
-                self.cleared += 1;
-            }
-            // From here to the end.
-            (b'J', "") => {
-                let (column, line) = self.at;
-                let mut lines = self.cells.iter_mut().skip(line);
-                if let Some(line) = lines.next() {
-                    line.iter_mut().skip(column).for_each(|cell| *cell = ' ');
-                }
-                lines.for_each(|line| line.fill(' '));
-            }
-            (b'J', _) => panic!("part of the screen: {arguments:?}"),
-            // What draws does so if the terminal has other lines by then, and the same columns.
-            (b'K', "2") => {
-                if let Some(line) = self.cells.get_mut(self.at.1) {
-                    line.fill(' ');
-                }
-            }
-            // Colours, the cursor's looks, modes.
-            (b'm' | b'h' | b'l' | b'q', _) => {}
-            other => panic!("not understood: {other:?}"),
-        }
-    }
-}
 
 /// `latchwork top` on a terminal of its own, of which this is the other end.
 struct Terminal {
@@ -137,6 +26,8 @@ struct Terminal {
     /// Who reads, until the pipe is closed.
     reader: (PipeWriter, JoinHandle<()>),
     watchdog: Watchdog,
+    /// Unless it was changed: terminals do with their text what they like, then.
+    first_size: Option<(usize, usize)>,
 }
 
 /// Who is told that the terminal is gone.
@@ -150,34 +41,28 @@ enum Control {
 
 impl Terminal {
     fn open(size: (usize, usize), control: Control, args: &[&str]) -> Self {
-        let (mut master, mut slave) = (0, 0);
-        let none = std::ptr::null_mut;
-        // SAFETY: two places for descriptors; the rest is left out.
-        let made = unsafe {
-            libc::openpty(
-                &raw mut master,
-                &raw mut slave,
-                none(),
-                none().cast(),
-                none().cast(),
-            )
+        Self::start(size, control, args, None)
+    }
+
+    /// Without its standard input, or output.
+    fn without(size: (usize, usize), missing: usize) -> Self {
+        Self::start(size, Control::None, &[], Some(missing))
+    }
+
+    fn start(
+        size: (usize, usize),
+        control: Control,
+        args: &[&str],
+        missing: Option<usize>,
+    ) -> Self {
+        let (master, slave) = terminal(size);
+        let end = |number| match missing == Some(number) {
+            true => Stdio::null(),
+            false => Stdio::from(slave.try_clone().unwrap()),
         };
-        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
-        // SAFETY: made just now.
-        let (master, slave) = unsafe { (File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
-        for end in [master.as_raw_fd(), slave.as_raw_fd()] {
-            // SAFETY: open; the command is to have three copies of its end, and nothing else.
-            unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) };
-        }
-        set_size(&slave, size);
-        let end = || Stdio::from(slave.try_clone().unwrap());
         let mut command = command();
-        command
-            .arg("top")
-            .args(args)
-            .stdin(end())
-            .stdout(end())
-            .stderr(end());
+        command.arg("top").args(args);
+        command.stdin(end(0)).stdout(end(1)).stderr(end(2));
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
         // SAFETY: system calls.
         unsafe {
@@ -202,6 +87,7 @@ impl Terminal {
             screen,
             reader: (is_stopped, reader),
             watchdog: Watchdog::start("the screen never shows it".into()),
+            first_size: Some(size),
         }
     }
 
@@ -227,7 +113,8 @@ impl Terminal {
     }
 
     /// Has another size, as soon as that was seen.
-    fn resize(&self, size: (usize, usize)) {
+    fn resize(&mut self, size: (usize, usize)) {
+        self.first_size = None;
         let mut screen = self.screen.0.lock().unwrap();
         let before = screen.cleared;
         screen.resize(size);
@@ -239,15 +126,32 @@ impl Terminal {
     }
 
     /// Its end, with the terminal as it was before.
-    fn end(mut self) -> ExitStatus {
+    fn end(self) -> ExitStatus {
+        self.end_after("")
+    }
+
+    /// Its end, with the terminal as it was before, but for what it says then.
+    fn end_after(mut self, last_words: &str) -> ExitStatus {
         let status = self.top.wait().unwrap();
-        // SAFETY: all zeros is a value; the call fills it.
-        let mut modes: libc::termios = unsafe { std::mem::zeroed() };
-        // SAFETY: an open terminal, and a place for its modes.
-        unsafe { libc::tcgetattr(self.slave.as_raw_fd(), &raw mut modes) };
-        let usual = libc::ICANON | libc::ECHO;
-        assert_eq!(modes.c_lflag & usual, usual, "not given back");
+        self.assert_given_back(last_words);
         status
+    }
+
+    /// Fails unless the whole screen is what a shell's text and then this would leave, and the next text comes
+    /// behind that.
+    fn assert_given_back(&self, last_words: &str) {
+        assert_given_back(&self.slave);
+        write_prompt(&self.slave);
+        let shown = self.until_shown(PROMPT.trim_end());
+        let screen = self.screen.0.lock().unwrap();
+        assert!(!screen.hides_cursor);
+        if let Some(size) = self.first_size {
+            let expected = Screen::after(size, &format!("{last_words}{PROMPT}"));
+            assert_eq!(shown, expected);
+        }
+        for switch in screen.switches.chunks(2) {
+            assert_eq!(switch, ["1049h", "1049l"]);
+        }
     }
 
     /// The end of the terminal, and then its own.
@@ -297,25 +201,6 @@ fn read(from: &File, stop: &PipeReader, (screen, changed): &(Mutex<Screen>, Cond
         screen.lock().unwrap().show(&bytes[..count]);
         changed.notify_all();
     }
-}
-
-#[test]
-fn a_line_that_is_cleared_is_empty() {
-    let mut screen = Screen::new((4, 2));
-    screen.show(b"one\r\ntwo\x1b[1;2H\x1b[2K");
-    assert_eq!(screen.text(), "    \ntwo ");
-}
-
-fn set_size(terminal: &OwnedFd, (width, height): (usize, usize)) {
-    let size = libc::winsize {
-        ws_row: height as u16,
-        ws_col: width as u16,
-        ws_xpixel: 0,
-        ws_ypixel: 0,
-    };
-    // SAFETY: an open terminal, and its size.
-    let set = unsafe { libc::ioctl(terminal.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
-    assert_eq!(set, 0);
 }
 
 /// The title of the column by which the table is sorted, and the arrow.
@@ -437,7 +322,7 @@ fn findings_of_checked_programs_are_listed_newest_first_and_opened() {
 #[test]
 fn a_terminal_of_any_size_that_changes_is_drawn_on() {
     let args = ["--interval", "0.05", "--all"];
-    let terminal = Terminal::open((80, 24), Control::Signal, &args);
+    let mut terminal = Terminal::open((80, 24), Control::Signal, &args);
     terminal.until_shown("pause");
     let mut random = Seed::announced().rng(0);
     for round in 0..40 {
@@ -463,6 +348,73 @@ fn a_terminal_of_any_size_that_changes_is_drawn_on() {
     // It may be the key that ends the help.
     terminal.press(b"q");
     assert!(terminal.end().success());
+}
+
+#[test]
+fn a_terminal_full_of_text_shows_the_frame_alone_and_then_its_text_again() {
+    let named = Named::new("full");
+    let _actor = Actor::role("crowd", &named.0);
+    for size in [(80, 24), (200, 50), (40, 5)] {
+        let args = ["--interval", "0.2", "--filter", &named.0];
+        let mut terminal = Terminal::open(size, Control::Signal, &args);
+        let frame = terminal.until_shown("only “");
+        assert!(!frame.contains(is_old), "{frame}");
+        for keys in ["1", "2", "3", "4", "5", "6", "?", "x2\x1b"] {
+            terminal.press(keys.as_bytes());
+            let frame = terminal.until(|text| text.contains("goes back") == (keys == "?"));
+            assert!(!frame.contains(is_old), "{keys}: {frame}");
+        }
+        if size.0 > 40 {
+            // All that is shown is what is drawn on an empty screen.
+            terminal.press(b" ");
+            let still = terminal.until_shown("stand");
+            terminal.resize((size.0 - 1, size.1 + 1));
+            terminal.resize(size);
+            terminal.until(|text| text == still);
+        }
+        terminal.press(b"q");
+        assert!(terminal.end().success());
+    }
+}
+
+#[test]
+fn the_shell_has_its_text_while_the_program_is_suspended_and_after_it_ends() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    for by_key in [true, false] {
+        let terminal = Terminal::open((80, 24), Control::Signal, &["--interval", "0.05"]);
+        let pid = Pid::from_child(&terminal.top);
+        for _ in 0..3 {
+            terminal.until_shown("pause");
+            match by_key {
+                true => terminal.press(b"\x1a"),
+                false => kill_process(pid, Signal::TSTP).unwrap(),
+            }
+            let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+            assert!(status.stopped(), "{status:?}");
+            let before = Screen::after((80, 24), "");
+            assert_eq!(terminal.until(|text| text == before), before);
+            assert_given_back(&terminal.slave);
+            kill_process(pid, Signal::CONT).unwrap();
+            let frame = terminal.until_shown("pause");
+            assert!(!frame.contains(is_old), "{frame}");
+        }
+        terminal.press(b"q");
+        assert!(terminal.end().success());
+    }
+}
+
+#[test]
+fn without_a_terminal_nothing_is_drawn() {
+    let message = "latchwork: top: there is no terminal: try --once\n";
+    let output = super::common::run(&["top"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), message);
+    assert!(output.stdout.is_empty());
+    // It has one, but for standard input, or but for standard output.
+    for missing in [0, 1] {
+        let terminal = Terminal::without((80, 24), missing);
+        assert_eq!(terminal.end_after(message).code(), Some(1));
+    }
 }
 
 #[test]

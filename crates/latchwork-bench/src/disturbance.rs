@@ -1,0 +1,175 @@
+//! How much of the CPUs other programs had while a sample was taken.
+//!
+//! From `/proc/stat`, which counts what each CPU did in ticks (of 10 ms, as a rule), and the time that this process
+//! and its children have had. What the hypervisor gave to others counts as well. A tick for each CPU may be counted to
+//! the wrong side, so so much is forgiven.
+//!
+//! It cannot tell where a contestant's tasks are processes, which nobody has waited for yet, or coprocs: their
+//! time would look like that of others.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::machine;
+use crate::peers::children_cpu_time;
+use crate::result::{Kind, Params};
+
+/// A sample is disturbed if others had more than this share of the CPUs.
+pub(crate) const TOLERATED: f64 = 0.1;
+
+/// What a sample is watched by.
+pub(crate) trait Watch {
+    /// A sample begins.
+    fn begin(&mut self);
+    /// The share of the CPUs that others have had since.
+    fn end(&mut self) -> f64;
+}
+
+/// Nobody looks: where no figure means anything.
+pub(crate) struct Blind;
+
+impl Watch for Blind {
+    fn begin(&mut self) {}
+
+    fn end(&mut self) -> f64 {
+        0.0
+    }
+}
+
+/// Whether the times of a case's tasks are this process's.
+pub(crate) fn can_tell(params: &Params) -> bool {
+    let apart = matches!(params.kind, Some(Kind::Processes | Kind::Coprocs));
+    // Where a sample has company on purpose, that is the point.
+    let is_alone = params.beside.is_none() && params.quota_pct.is_none();
+    !apart && params.parent_mib.is_none() && is_alone
+}
+
+/// Watches the CPUs that this process may run on.
+pub(crate) struct Others {
+    cpus: Vec<usize>,
+    tick: Duration,
+    begun: Option<Reading>,
+}
+
+struct Reading {
+    at: Instant,
+    busy: Duration,
+    own: Duration,
+}
+
+impl Others {
+    pub(crate) fn new() -> Self {
+        let ticks = u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
+        Self {
+            cpus: machine::cpus(),
+            tick: Duration::from_secs(1) / ticks.max(1),
+            begun: None,
+        }
+    }
+
+    fn read(&self) -> Option<Reading> {
+        let at = Instant::now();
+        let text = fs::read_to_string("/proc/stat").ok()?;
+        let ticks = busy_ticks(&text, &self.cpus)?;
+        let own = clock_gettime(ClockId::ProcessCPUTime);
+        let own = Duration::try_from(own).ok()? + children_cpu_time();
+        Some(Reading {
+            at,
+            busy: self.tick * u32::try_from(ticks).ok()?,
+            own,
+        })
+    }
+
+    fn share(&self, begun: &Reading, ended: &Reading) -> f64 {
+        let cpus = u32::try_from(self.cpus.len()).unwrap_or(1).max(1);
+        let busy = ended.busy.saturating_sub(begun.busy);
+        let own = ended.own.saturating_sub(begun.own);
+        let others = busy.saturating_sub(own).saturating_sub(self.tick * cpus);
+        let room = ended.at.duration_since(begun.at) * cpus;
+        others.as_secs_f64() / room.as_secs_f64().max(1e-9)
+    }
+}
+
+impl Watch for Others {
+    fn begin(&mut self) {
+        self.begun = self.read();
+    }
+
+    fn end(&mut self) -> f64 {
+        match (&self.begun, self.read()) {
+            (Some(begun), Some(ended)) => self.share(begun, &ended),
+            // Without that file nothing is known.
+            _ => 0.0,
+        }
+    }
+}
+
+/// The ticks in which these CPUs were not idle.
+fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
+    let mut busy = 0;
+    for line in stat.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next().and_then(|word| word.strip_prefix("cpu"));
+        let Some(Ok(cpu)) = number.map(str::parse::<usize>) else {
+            continue;
+        };
+        if cpus.contains(&cpu) {
+            // user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of the first two.
+            let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+            let [user, nice, system, _, _, rest @ ..] = ticks.as_slice() else {
+                return None;
+            };
+            busy += user + nice + system + rest.iter().take(3).sum::<u64>();
+        }
+    }
+    Some(busy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_those_of_the_own_cpus() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 100 200 4 5 6 1 1\ncpu1 10 0 0 0 0 0 0 0 0 0\n\
+                    cpu2 1000 0 0 0 0 0 0 0 0 0\nintr 5 5 5\n";
+        assert_eq!(busy_ticks(stat, &[0, 1]), Some(21 + 10));
+        assert_eq!(busy_ticks("cpu0 1 2\n", &[0]), None);
+        assert_eq!(busy_ticks("", &[0]), Some(0));
+    }
+
+    #[test]
+    fn what_others_had_is_what_is_left() {
+        let watch = Others {
+            cpus: vec![0, 1],
+            tick: Duration::from_millis(10),
+            begun: None,
+        };
+        let at = Instant::now();
+        let reading = |after: u64, busy: u64, own: u64| Reading {
+            at: at + Duration::from_millis(after),
+            busy: Duration::from_millis(busy),
+            own: Duration::from_millis(own),
+        };
+        let share = |busy: u64, own: u64| {
+            watch.share(&reading(0, 50, 7), &reading(100, 50 + busy, 7 + own))
+        };
+        // Both CPUs are busy, and all but a tick for each is somebody else's.
+        assert!((share(200, 0) - 0.9).abs() < 1e-9);
+        assert!((share(200, 100) - 0.4).abs() < 1e-9);
+        // All of it is ours; or not all ticks are counted yet.
+        assert_eq!(share(200, 200), 0.0);
+        assert_eq!(share(180, 200), 0.0);
+    }
+
+    #[test]
+    fn other_programs_are_seen_at_work() {
+        let mut watch = Others::new();
+        assert!(watch.read().is_some(), "/proc/stat");
+        watch.begin();
+        let share = watch.end();
+        assert!((0.0..=1.5).contains(&share), "{share}");
+    }
+}

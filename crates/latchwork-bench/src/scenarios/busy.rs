@@ -1,0 +1,318 @@
+//! Operations when something else runs: programs that spin beside, as many as there are processors or twice that, or a
+//! quota of half a processor.
+//!
+//! The figure is what 99 of 100 operations take at most, as one task sees them: a lock taken and released, a block of
+//! 1 KiB allocated and freed. Beside it stand the median, what 9,999 of 10,000 take at most (an operation meets the end
+//! of a time slice that seldom), the longest, operations in a second, and operations for each
+//! second of processor time: what polls is fast on a quiet machine, and takes here what others could have used.
+//!
+//! The programs beside are this one's own children (see `company.rs`), and end with each sample.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::start::Start;
+use super::{Prepared, Scenario};
+use latchwork::region::{Region, RegionOptions};
+
+use crate::contestant::Contestant;
+use crate::histogram::Durations;
+use crate::machine;
+use crate::measure::{Case, Sample, Sampler};
+use crate::peers::company::{Quota, Spinners};
+use crate::peers::heap::{Heap, Malloc, touched};
+use crate::peers::locks::{self, Between, Peer, Visitor};
+use crate::peers::{Lock, cpu_time, placed};
+use crate::plan::Plan;
+use crate::result::{Kind, Params, Unit, Variant, Warning};
+
+pub(super) struct Busy;
+
+const PEERS: &[&Peer] = &[
+    locks::GLIBC,
+    locks::STD,
+    locks::PARKING_LOT,
+    locks::WAIT_WAKE,
+    locks::THROUGHPUT,
+    locks::INHERIT,
+    locks::ROBUST,
+];
+const MALLOC: &str = "malloc";
+const HEAP: &str = "latchwork heap";
+
+/// Programs beside, for each processor.
+const BESIDE: [u32; 3] = [0, 1, 2];
+/// Of one processor, in per cent.
+const QUOTA: u32 = 50;
+/// Pauses in a section, and between two.
+const LOAD: u32 = 20;
+const BETWEEN: u32 = 100;
+const BLOCK: usize = 1024;
+
+impl Scenario for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn about(&self) -> &'static str {
+        "locks and heaps beside programs that spin, or with half a processor; ns that 99 of 100 operations take at most"
+    }
+
+    fn base(&self) -> &'static str {
+        locks::GLIBC.name
+    }
+
+    fn varies_tasks(&self) -> bool {
+        true
+    }
+
+    fn locks(&self) -> &'static [&'static Peer] {
+        PEERS
+    }
+
+    fn contestants(&self) -> Vec<Contestant> {
+        let locks = PEERS.iter().map(|peer| peer.contestant());
+        let heaps = [MALLOC, HEAP].map(Contestant::ready);
+        locks.chain(heaps).collect()
+    }
+
+    fn prepare(&self, plan: &Plan) -> Prepared {
+        let mut prepared = Prepared::default();
+        let cpus = u32::try_from(machine::cpus().len()).unwrap_or(1);
+        let own = [2 * cpus];
+        let tasks: &[u32] = if plan.tasks.is_empty() {
+            &own
+        } else {
+            &plan.tasks
+        };
+        let mut companies: Vec<Company> =
+            BESIDE.map(|times| Company::Beside(times * cpus)).to_vec();
+        if plan.may_be_confined() {
+            match Quota::enter(QUOTA) {
+                Ok(_) => companies.push(Company::Quota),
+                Err(error) => prepared.warnings.push(Warning::Skipped {
+                    text: format!("a quota of half a processor skipped: {error}"),
+                }),
+            }
+        }
+        for company in companies {
+            for &tasks in tasks {
+                let crowd = Crowd {
+                    tasks,
+                    window: plan.window,
+                    company,
+                };
+                for peer in self.available(plan) {
+                    if let Ok(sampler) = peer.visit(Between::Threads, crowd) {
+                        let case = Variant::ContestedMutex;
+                        prepared
+                            .cases
+                            .push(crowd.case(case, peer.name, self.base(), sampler));
+                    }
+                }
+                for (name, sampler) in heaps(plan, crowd, &mut prepared.warnings) {
+                    prepared
+                        .cases
+                        .push(crowd.case(Variant::Pair, name, MALLOC, sampler));
+                }
+            }
+        }
+        prepared
+    }
+}
+
+/// Those that `plan` wants; where it wants one, the other one is what that is compared with.
+fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'static str, Sampler)> {
+    let mut heaps: Vec<(&'static str, Sampler)> = Vec::new();
+    if plan.names(HEAP) {
+        let options = RegionOptions::new().max_bytes(64 << 20);
+        let options = options.max_tasks(u16::try_from(2 * crowd.tasks + 2).unwrap_or(u16::MAX));
+        match options.label("bench").create_anonymous() {
+            Ok(region) => heaps.push((HEAP, crowd.on_heap::<Region>(region))),
+            Err(error) => warnings.push(Warning::Skipped {
+                text: format!("{HEAP} skipped: {error}"),
+            }),
+        }
+    }
+    if plan.names(MALLOC) || !heaps.is_empty() {
+        heaps.push((MALLOC, crowd.on_heap(Malloc)));
+    }
+    heaps
+}
+
+/// What runs beside.
+#[derive(Clone, Copy)]
+enum Company {
+    Beside(u32),
+    Quota,
+}
+
+/// So many tasks, for so long, in such company.
+#[derive(Clone, Copy)]
+struct Crowd {
+    tasks: u32,
+    window: Duration,
+    company: Company,
+}
+
+impl Visitor for Crowd {
+    type Output = Sampler;
+
+    fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
+        Box::new(move || {
+            let lock = placed(make()?)?;
+            self.measure(&|shift: &mut Shift<'_>| {
+                let enlisted = L::enlist().inspect_err(|_| shift.start.give_up())?;
+                shift.work(|| {
+                    let mut held = lock.pin().lock();
+                    *held = held.wrapping_add(1);
+                    pause(LOAD);
+                    Ok(())
+                })?;
+                drop(enlisted);
+                Ok(())
+            })
+        })
+    }
+}
+
+fn pause(times: u32) {
+    for _ in 0..times {
+        std::hint::spin_loop();
+    }
+}
+
+/// A task's time at work.
+struct Shift<'a> {
+    start: &'a Start,
+    everybody: usize,
+    over: &'a AtomicBool,
+    durations: Durations,
+}
+
+impl Shift<'_> {
+    /// Does it, as soon as all are here, until it is over, and once at least; takes the time of each.
+    fn work(&mut self, mut once: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.start.wait_for(self.everybody)?;
+        loop {
+            let begun = Instant::now();
+            once()?;
+            self.durations.add(begun.elapsed().as_nanos() as u64);
+            // Relaxed: nothing else is handed over.
+            if self.over.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            pause(BETWEEN);
+        }
+    }
+}
+
+impl Crowd {
+    fn case(
+        self,
+        case: Variant,
+        contestant: &'static str,
+        base: &'static str,
+        sampler: Sampler,
+    ) -> Case {
+        let (beside, quota_pct) = match self.company {
+            Company::Beside(count) => (Some(count), None),
+            Company::Quota => (None, Some(QUOTA)),
+        };
+        let params = Params {
+            tasks: Some(self.tasks),
+            kind: Some(Kind::Threads),
+            case: Some(case),
+            beside,
+            quota_pct,
+            ..Params::default()
+        };
+        Case {
+            contestant,
+            group: params.clone(),
+            params,
+            is_base: contestant == base,
+            unit: Unit::Ns,
+            beside: Vec::new(),
+            sampler,
+        }
+    }
+
+    fn on_heap<H: Heap>(self, heap: H) -> Sampler {
+        Box::new(move || {
+            self.measure(&|shift: &mut Shift<'_>| {
+                shift.work(|| {
+                    let block = touched(&heap, BLOCK)?;
+                    // SAFETY: from this heap just now, with this size, and nobody else knows it.
+                    unsafe { heap.free(block, BLOCK) };
+                    Ok(())
+                })
+            })
+        })
+    }
+
+    fn measure(
+        self,
+        task: &(dyn Fn(&mut Shift<'_>) -> io::Result<()> + Sync),
+    ) -> io::Result<Sample> {
+        // Both end with the sample, whatever comes of it.
+        let (_spinners, _quota) = match self.company {
+            Company::Beside(count) => (Some(Spinners::start(count)?), None),
+            Company::Quota => (None, Some(Quota::enter(QUOTA)?)),
+        };
+        let (start, over) = (Start::default(), AtomicBool::new(false));
+        let everybody = self.tasks as usize + 1;
+        thread::scope(|scope| {
+            let (start, over) = (&start, &over);
+            let life = move || {
+                let mut shift = Shift {
+                    start,
+                    everybody,
+                    over,
+                    durations: Durations::new().inspect_err(|_| start.give_up())?,
+                };
+                task(&mut shift)?;
+                Ok(shift.durations)
+            };
+            let spawn = |_| {
+                let spawned = thread::Builder::new().spawn_scoped(scope, life);
+                spawned.inspect_err(|_| start.give_up())
+            };
+            let threads: Vec<_> = (0..self.tasks).map(spawn).collect::<io::Result<_>>()?;
+            // They begin when this thread is here, whose clock starts first.
+            let here = start.see(self.tasks as usize, || false);
+            let (before, begun) = (cpu_time(), Instant::now());
+            let began = here.and_then(|()| start.wait_for(everybody));
+            if began.is_ok() {
+                thread::sleep(self.window);
+            }
+            over.store(true, Ordering::Relaxed);
+            let mut all = Durations::new()?;
+            for thread in threads {
+                let ended = thread.join();
+                let panicked = |_| Err(io::Error::other("a task panicked"));
+                all.merge(&ended.unwrap_or_else(panicked)?)?;
+            }
+            let seconds = begun.elapsed().as_secs_f64();
+            let used = cpu_time().saturating_sub(before).as_secs_f64();
+            let operations = all.len() as f64;
+            Ok(Sample {
+                figure: all.percentile(99.0),
+                extra: vec![
+                    ("median_ns", all.percentile(50.0)),
+                    ("p9999_ns", all.percentile(99.99)),
+                    ("longest_us", all.longest() / 1000.0),
+                    ("ops_per_second", operations / seconds),
+                    ("ops_per_cpu_second", operations / used.max(1e-6)),
+                    (
+                        "cpu_percent",
+                        100.0 * used / seconds / machine::cpus().len() as f64,
+                    ),
+                ],
+            })
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! How the command ends: by one rule, whatever verb is told the name of what is not there.
+
+mod common;
+
+use common::{Holder, Named, command, run, run_as_nobody, unique};
+use latchwork_testkit::{Leftover, output_of};
+use std::process::Output;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn shown(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A process that is no more.
+fn no_process() -> String {
+    let child = command().arg("--version").spawn().unwrap();
+    let pid = child.id().to_string();
+    output_of(child);
+    pid
+}
+
+#[test]
+fn what_is_not_there_is_said_in_one_line_and_fails_whatever_the_verb() {
+    let name = unique("nosuch");
+    let pid = no_process();
+    let no_region = format!("there is no region {name:?}");
+    let no_file = format!("{name}: No such file or directory (os error 2)");
+    let no_process = format!("there is no process {pid}");
+    for (args, message) in [
+        (&["ps", &name][..], &no_region),
+        (&["ps", &name, "--json"], &no_region),
+        // What is named twice is missing once.
+        (&["ps", &name, &name], &no_region),
+        (&["gc", &name], &no_region),
+        (&["gc", "--dry-run", &name], &no_region),
+        (&["gc", "--json", &name], &no_region),
+        (&["locks", "--region", &name], &no_region),
+        (&["locks", "--region", &name, "--json"], &no_region),
+        (&["locks", "--region", &name, "--watch=0.05"], &no_region),
+        (&["locks", "--pid", &pid], &no_process),
+        (&["locks", "--pid", &pid, "--json"], &no_process),
+        (&["locks", "--pid", &pid, "--watch=0.05"], &no_process),
+        (&["order", "show", &name], &no_file),
+        (&["order", "merge", &name], &no_file),
+        (&["order", "diff", &name, &name], &no_file),
+        (&["top"], &"there is no terminal: try --once".to_owned()),
+    ] {
+        let output = run(args);
+        let expected = format!("latchwork: {}: {message}\n", args[0]);
+        assert_eq!(said(&output), expected, "{args:?}");
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        // A line of the table would be the name of what is not there.
+        let is_json = args.contains(&"--json");
+        assert!(is_json || !shown(&output).contains(&name), "{output:?}");
+    }
+}
+
+#[test]
+fn what_is_there_is_shown_beside_what_is_not() {
+    let named = Named::new("there");
+    let holder = Holder::of(&named.0);
+    let name = unique("nosuch");
+    let pid = holder.pid().to_string();
+    for args in [
+        &["ps", &name, &named.0][..],
+        &["gc", &name, &named.0],
+        &[
+            "locks", "--all", "--json", "--region", &name, "--region", &named.0,
+        ],
+        &["locks", "--json", "--pid", &no_process(), "--pid", &pid],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        assert_eq!(said(&output).lines().count(), 1, "{args:?}: {output:?}");
+        // A region without contended locks has no line among them.
+        let parts = [named.0.as_str(), &pid, "latchwork-locks/1"];
+        let is_there = parts.iter().any(|part| shown(&output).contains(*part));
+        assert!(is_there, "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn what_is_there_is_no_failure() {
+    let named = Named::new("there");
+    let holder = Holder::of(&named.0);
+    let pid = holder.pid().to_string();
+    for args in [
+        &["ps"][..],
+        &["ps", &named.0],
+        &["gc", &named.0],
+        &["locks", "--region", &named.0],
+        &["locks", "--pid", &pid],
+        &["top", "--once"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}: {output:?}");
+        assert_eq!(said(&output), "", "{args:?}");
+    }
+    assert_eq!(run(&["ps", "--nosuch"]).status.code(), Some(2));
+}
+
+#[test]
+fn what_may_not_be_looked_at_is_said_so() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: needs root, to become somebody else");
+        return;
+    }
+    let named = Named::new("private");
+    let holder = Holder::of(&named.0);
+    let pid = holder.pid().to_string();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(named.path(), mode).unwrap();
+    for args in [
+        &["ps", &named.0][..],
+        &["gc", &named.0],
+        &["locks", "--region", &named.0],
+        &["locks", "--pid", &pid],
+    ] {
+        let Some(output) = run_as_nobody(args) else {
+            return;
+        };
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+        assert_eq!(said(&output).lines().count(), 1, "{args:?}: {output:?}");
+        let reasons = ["ermission denied", "belongs to another user"];
+        let is_said = reasons.iter().any(|reason| said(&output).contains(reason));
+        assert!(is_said, "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_name_cannot_speak_to_the_terminal() {
+    let folder = Leftover::folder("order");
+    let file = folder.path().join("\x1b[31mred");
+    std::fs::write(&file, "nonsense").unwrap();
+    for args in [
+        &["ps", "\x1b[31mred"][..],
+        &["gc", "\x1b[31mred"],
+        &["locks", "--region", "\x1b[31mred"],
+        &["order", "show", file.to_str().unwrap()],
+        &["order", "show", "\x1b[31mred"],
+    ] {
+        let output = run(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(
+            !said(&output).contains('\x1b'),
+            "{args:?}: {:?}",
+            said(&output)
+        );
+    }
+}
+
+#[test]
+fn the_rule_is_in_the_help() {
+    let help = shown(&run(&["--help"]));
+    for part in ["Exit status:", "is not there", "127"] {
+        assert!(help.contains(part), "{help}");
+    }
+}
