@@ -198,7 +198,8 @@ impl<'r> Classic<'r> {
     }
 
     /// `rtems_message_queue_receive`. The buffer is checked: one that is too small for the message gives
-    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever.
+    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever. [`Status::InternalError`] if it has to wait,
+    /// others wait, and the region has no memory for what it may be given.
     pub fn message_queue_receive(
         &self,
         id: Id,

@@ -7,7 +7,7 @@ use super::{Queue, Wait};
 use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
 use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
-use crate::region::{AttachError, Giant, Parked, Task};
+use crate::region::{AllocError, AttachError, Giant, Parked, StorageError, Task};
 
 /// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
 /// another processor cost the two sides about as much.
@@ -31,6 +31,13 @@ pub(super) enum Failure {
     TimedOut,
     Deleted,
     Attach(AttachError),
+    Storage(StorageError),
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Self {
+        Self::Storage(error.into())
+    }
 }
 
 impl From<AttachError> for Failure {

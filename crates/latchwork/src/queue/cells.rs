@@ -2,8 +2,8 @@
 //!
 //! | cell state | meaning | left by |
 //! | --- | --- | --- |
-//! | `FREE` | no message | send: `WRITING`, or `READY` at once for a small message or a block; broadcast: `BOARD` |
-//! | `WRITING` + task | a sender writes into it | commit: `READY` or `BOARD`; given up, or death of the task: `FREE` |
+//! | `FREE` | no message | send: `WRITING`, or `READY` at once for a small message or a block; broadcast: `BOARD`, at once |
+//! | `WRITING` + task | a sender writes into it | commit: `READY`; given up, or death of the task: `FREE` |
 //! | `READY` | a message, in the order of its key | receive, hand-over: `READING`; received in one step, flushed: `FREE` |
 //! | `READING` + task | that task has it, or is about to | done: `FREE`; given back or death of the task: `READY` |
 //! | `BOARD` | a message for those who have it in their inboxes | the last of them: `FREE` |
@@ -26,7 +26,10 @@
 //! message that does not belong behind all others is announced by `ranked`, too, and then a receiver
 //! empties the lane first: so what it takes is the first of all whose send has returned. Who
 //! needs both locks takes the senders' first. Queues that serve their receivers in order, where each
-//! send must look at them, know the receivers' lock only, and no lane of messages.
+//! send must look at them, know the receivers' lock only, and no lanes.
+//!
+//! *Places and cells.* The capacity counts messages that are pending, being written, or kept in flight by a receiver
+//! that reads in place. There are more cells than that, for what is on its way to receivers that wait: see `spares.rs`.
 //!
 //! Invariants
 //! 1. The states and keys of the cells, and the tasks' inboxes (`region/inbox.rs`), are the truth; the

@@ -47,6 +47,7 @@ impl Queue<'_> {
         fixed.life.store(self.life.wrapping_add(1), Relaxed);
         locked.cells.flush(task);
         locked.cells.dismiss_waiters();
+        locked.cells.discard_chunks(task);
         locked.unlock(Wake::EVERYBODY);
         if waiting > 0 {
             self.tell(Misuse::DeleteAwaited { waiting }, Site::caller());

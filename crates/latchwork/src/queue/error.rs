@@ -49,7 +49,8 @@ impl From<AttachError> for QueueError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The queue is full, and the call does not wait.
+    /// All places are taken, by messages that are pending, being written, or [held](super::Queue::receive_held) by
+    /// receivers, and the call does not wait. What was handed or broadcast to receivers that wait takes none.
     #[error("the queue is full")]
     Full,
     /// The deadline passed before there was room.
@@ -77,7 +78,8 @@ pub enum SendError {
 impl From<Failure> for SendError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused => Self::Full,
+            // Senders ask for no memory.
+            Failure::Refused | Failure::Storage(_) => Self::Full,
             Failure::TimedOut => Self::TimedOut,
             Failure::Deleted => Self::Deleted,
             Failure::Attach(error) => Self::Attach(error),
@@ -136,7 +138,8 @@ pub enum ReceiveError {
     /// The queue was deleted, before the call or during it.
     #[error("the queue was deleted")]
     Deleted,
-    /// The region has no room for a block of the caller's own; the message stays in the queue.
+    /// The region has no room for a block of the caller's own, and the message stays in the queue; or none for a cell
+    /// of what a receiver that is about to wait may be given.
     #[error(transparent)]
     Storage(StorageError),
     /// The calling thread cannot become a task of the region, or take its locks.
@@ -148,6 +151,7 @@ impl From<Failure> for ReceiveError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused => Self::Empty,
+            Failure::Storage(error) => Self::Storage(error),
             Failure::TimedOut => Self::TimedOut,
             Failure::Deleted => Self::Deleted,
             Failure::Attach(error) => Self::Attach(error),

@@ -23,7 +23,7 @@ pub struct QueueReport {
     pub max_message: u32,
     /// Messages to be received.
     pub ready: u32,
-    /// Messages that are being written, or that receivers have in hand.
+    /// Messages that are being written, that receivers have in hand, or that are on their way to receivers that wait.
     pub in_flight: u32,
     /// Messages that came back from receivers that died or failed.
     pub redelivered: u64,
@@ -81,6 +81,11 @@ impl Contents {
         let freed = lane(&receiving.freed, &sending.fetched);
         let free = sending.stash_count.load(Relaxed).saturating_add(freed);
         let kept = free.saturating_add(ready);
+        let in_order = core.fixed.discipline != 0;
+        // Cells that are neither free nor ready; spare ones of a racing queue are boards, or of no account.
+        let (spares, given) = (&core.fixed.spares, &core.fixed.given);
+        let others = if in_order { spares } else { given }.load(Relaxed);
+        let most = core.fixed.capacity.saturating_add(others);
         let mut receivers: Vec<_> = self
             .tasks
             .iter()
@@ -98,8 +103,8 @@ impl Contents {
             address,
             capacity: core.fixed.capacity,
             max_message: core.fixed.max_message,
-            ready: ready.min(core.fixed.capacity),
-            in_flight: core.fixed.capacity.saturating_add(1).saturating_sub(kept),
+            ready: ready.min(most),
+            in_flight: most.saturating_sub(kept),
             redelivered: receiving.redelivered.load(Relaxed),
             discipline: Some(Discipline::of_code(core.fixed.discipline)),
             receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),

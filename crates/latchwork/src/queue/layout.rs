@@ -1,11 +1,13 @@
-//! Where a queue's words and bytes lie: one block with a header, rings and lanes of indices, and cells.
-//! What they mean: `cells.rs`.
+//! Where a queue's words and bytes lie: one block with a header, rings and lanes of indices, and cells; and chunks
+//! of more cells. What they mean: `cells.rs`, `spares.rs`.
 #![allow(unsafe_code)]
 
 use super::cells::Cell;
 use super::lane::{Index, Lane};
 use super::sleepers::Sleepers;
-use crate::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use super::spares::{CHUNKS, most_far};
+use super::waiters::Discipline;
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use crate::mutex::Robust;
 use crate::region::Inner;
 use core::alloc::Layout;
@@ -19,6 +21,7 @@ pub(crate) struct Core {
     pub(super) receivers_lock: Line<Robust>,
     pub(super) senders_lock: Line<Robust>,
     pub(super) fixed: Line<Fixed>,
+    pub(super) chunks: Line<[AtomicUsize; CHUNKS]>,
     pub(super) sending: Line<Sending>,
     pub(super) receiving: Line<Receiving>,
 }
@@ -51,8 +54,11 @@ pub(super) struct Fixed {
     pub(super) watchers: Sleepers,
     /// The region's count of deaths at the last recovery.
     pub(super) recovered: AtomicU32,
-    /// Cells in state `BOARD`. More under both locks, fewer under the receivers'.
-    pub(super) boards: AtomicU32,
+    /// Cells that inboxes name: boards, and messages that were handed over. More under all locks, fewer under the
+    /// receivers'.
+    pub(super) given: AtomicU32,
+    /// Cells beyond the capacity. Changes under all locks.
+    pub(super) spares: AtomicU32,
     /// How many messages were sent that do not belong behind all others. Under the senders' lock.
     pub(super) ranked: AtomicU32,
     shape: Shape,
@@ -91,27 +97,69 @@ pub(super) struct Receiving {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Places in a lane.
-    lane: usize,
+    lane: u32,
+    /// Places in a ring.
+    ring: u32,
+    /// Cells in the block.
+    base: u32,
+    /// From a cell to its message's bytes.
+    bytes: u32,
+    stride: u32,
+    /// The most cells in chunks.
+    far: u32,
     messages: usize,
     freed: usize,
     stash: usize,
     ready: usize,
     cells: usize,
-    /// From a cell to its message's bytes.
-    bytes: usize,
-    stride: usize,
 }
 
 /// A cache line.
 const LINE: usize = 64;
+/// The most messages, and the most bytes of one.
+pub(super) const MOST: u32 = 1 << 30;
+/// Spare cells in the block: one for a board.
+const SPARES_RACING: u32 = 1;
+/// One for a message that is handed over, and one for a board.
+const SPARES_IN_ORDER: u32 = 2;
 
 impl Shape {
-    /// `None` if the queue would not fit the address space.
-    pub(super) fn new(capacity: u32, max_message: u32) -> Option<(Self, Layout)> {
-        let total = capacity as usize + 1;
-        let lane = total.next_power_of_two();
-        let lane_bytes = (lane * size_of::<u64>()).next_multiple_of(align_of::<Core>());
-        let ring_bytes = (total * size_of::<u32>()).next_multiple_of(align_of::<Core>());
+    /// Of a queue that is there.
+    pub(super) fn of(core: &Core, inner: &Inner) -> Option<(Self, Layout)> {
+        let fixed = &core.fixed;
+        let discipline = Discipline::of_code(fixed.discipline);
+        // What a mutated file says is no more than that.
+        if discipline.code() != fixed.discipline {
+            return None;
+        }
+        let sizes = (fixed.capacity, fixed.max_message);
+        Self::new(sizes, discipline, inner.slots().len())
+    }
+
+    /// In a region for so many tasks. `None` if the queue would not fit the address space.
+    pub(super) fn new(
+        (capacity, max_message): (u32, u32),
+        discipline: Discipline,
+        tasks: usize,
+    ) -> Option<(Self, Layout)> {
+        if capacity > MOST || max_message > MOST {
+            return None;
+        }
+        let in_order = discipline != Discipline::Racing;
+        let far = most_far(tasks);
+        let base = capacity
+            + if in_order {
+                SPARES_IN_ORDER
+            } else {
+                SPARES_RACING
+            };
+        // In order there are no lanes, and each cell serves for all; else spare ones are boards and no more.
+        let (ring, lane) = match in_order {
+            true => (base + far, 1),
+            false => (capacity, capacity.next_power_of_two()),
+        };
+        let lane_bytes = (lane as usize * size_of::<u64>()).next_multiple_of(align_of::<Core>());
+        let ring_bytes = (ring as usize * size_of::<u32>()).next_multiple_of(align_of::<Core>());
         let messages = size_of::<Core>();
         let freed = messages + lane_bytes;
         let stash = freed + lane_bytes;
@@ -124,16 +172,19 @@ impl Shape {
             _ => size_of::<Cell>().next_multiple_of(LINE),
         };
         let stride = (bytes + max_message).next_multiple_of(LINE);
-        let size = stride.checked_mul(total)?.checked_add(cells)?;
+        let size = stride.checked_mul(base as usize)?.checked_add(cells)?;
         let shape = Self {
             lane,
+            ring,
+            base,
+            bytes: bytes as u32,
+            stride: u32::try_from(stride).ok()?,
+            far,
             messages,
             freed,
             stash,
             ready,
             cells,
-            bytes,
-            stride,
         };
         let layout = Layout::from_size_align(size, align_of::<Core>()).ok()?;
         Some((shape, layout))
@@ -155,8 +206,10 @@ impl<'r> Cells<'r> {
     pub(super) unsafe fn initialise(
         block: NonNull<u8>,
         (shape, layout): (Shape, Layout),
-        (capacity, max_message, discipline): (u32, u32, u32),
+        (capacity, max_message): (u32, u32),
+        discipline: Discipline,
     ) {
+        let stashed = shape.base.min(shape.ring);
         // SAFETY: by the contract; zero is a valid cell (a free one), ring entry, and byte.
         unsafe {
             block.write_bytes(0, layout.size());
@@ -166,21 +219,23 @@ impl<'r> Cells<'r> {
                 fixed: Line(Fixed {
                     capacity,
                     max_message,
-                    discipline,
+                    discipline: discipline.code(),
                     life: AtomicU32::new(0),
                     receivers: Sleepers::new(),
                     senders: Sleepers::new(),
                     watchers: Sleepers::new(),
                     recovered: AtomicU32::new(0),
-                    boards: AtomicU32::new(0),
+                    given: AtomicU32::new(0),
+                    spares: AtomicU32::new(shape.base - capacity),
                     ranked: AtomicU32::new(0),
                     shape,
                 }),
+                chunks: Line([const { AtomicUsize::new(0) }; CHUNKS]),
                 sending: Line(Sending {
                     sent: AtomicU32::new(0),
                     fetched: AtomicU32::new(0),
                     stash_first: AtomicU32::new(0),
-                    stash_count: AtomicU32::new(capacity + 1),
+                    stash_count: AtomicU32::new(stashed),
                     next_number: AtomicU64::new(1),
                 }),
                 receiving: Line(Receiving {
@@ -195,7 +250,7 @@ impl<'r> Cells<'r> {
                 }),
             });
             let stash = block.add(shape.stash).cast::<u32>();
-            for place in 0..=capacity {
+            for place in 0..stashed {
                 stash.add(place as usize).write(place);
             }
         }
@@ -208,7 +263,7 @@ impl<'r> Cells<'r> {
     pub(super) unsafe fn open(block: NonNull<u8>, bytes: usize, inner: &'r Inner) -> Option<Self> {
         // SAFETY: by the contract.
         let core: &'r Core = unsafe { block.cast().as_ref() };
-        let (shape, layout) = Shape::new(core.fixed.capacity, core.fixed.max_message)?;
+        let (shape, layout) = Shape::of(core, inner)?;
         (layout.size() == bytes && core.fixed.shape == shape).then_some(Self { core, inner })
     }
 
@@ -219,10 +274,8 @@ impl<'r> Cells<'r> {
     }
 
     fn ring(self, offset: usize) -> &'r [AtomicU32] {
-        // SAFETY: an entry for each cell lies there.
-        unsafe {
-            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.total() as usize)
-        }
+        // SAFETY: so many entries lie there.
+        unsafe { core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.ring_length()) }
     }
 
     /// The ring of ready cells.
@@ -237,13 +290,27 @@ impl<'r> Cells<'r> {
 
     /// Bytes from one cell to the next.
     pub(super) fn stride(self) -> usize {
-        self.core.fixed.shape.stride
+        self.core.fixed.shape.stride as usize
+    }
+
+    /// Places in a ring of cells.
+    pub(super) fn ring_length(self) -> usize {
+        self.core.fixed.shape.ring as usize
+    }
+
+    /// Cells in the block, and the most in chunks.
+    pub(super) fn parts(self) -> (u32, u32) {
+        let shape = &self.core.fixed.shape;
+        (shape.base, shape.far)
     }
 
     fn lane(self, offset: usize) -> Lane<'r> {
         // SAFETY: so many entries lie there.
         Lane::new(unsafe {
-            core::slice::from_raw_parts(self.at(offset).cast().as_ptr(), self.core.fixed.shape.lane)
+            core::slice::from_raw_parts(
+                self.at(offset).cast().as_ptr(),
+                self.core.fixed.shape.lane as usize,
+            )
         })
     }
 
@@ -259,28 +326,33 @@ impl<'r> Cells<'r> {
 
     /// How many cells there are.
     pub(super) fn total(self) -> u32 {
-        self.core.fixed.capacity + 1
+        self.core.fixed.capacity + self.core.fixed.spares.load(Relaxed)
     }
 
     pub(super) fn all(self) -> impl Iterator<Item = Index> {
         (0..self.total()).map(Index)
     }
 
-    pub(super) fn cell(self, index: Index) -> &'r Cell {
+    #[inline]
+    fn head(self, index: Index) -> NonNull<u8> {
         debug_assert!(index.0 < self.total());
-        // SAFETY: an index below the number of cells.
-        unsafe {
-            self.at(self.core.fixed.shape.cells + index.0 as usize * self.core.fixed.shape.stride)
-                .cast()
-                .as_ref()
+        let shape = &self.core.fixed.shape;
+        match index.0.checked_sub(shape.base) {
+            None => self.at(shape.cells + index.0 as usize * shape.stride as usize),
+            Some(far) => self.far(far),
         }
     }
 
-    /// The bytes of a cell. Outside the lock for a `WRITING` or `READING` cell of the caller.
+    #[inline]
+    pub(super) fn cell(self, index: Index) -> &'r Cell {
+        // SAFETY: a cell lies there.
+        unsafe { self.head(index).cast().as_ref() }
+    }
+
+    /// The bytes of a cell. Outside the lock for a `WRITING`, `READING` or `BOARD` cell that the caller has.
     pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
-        self.at(self.core.fixed.shape.cells
-            + index.0 as usize * self.core.fixed.shape.stride
-            + self.core.fixed.shape.bytes)
+        // SAFETY: the bytes follow the cell.
+        unsafe { self.head(index).add(self.core.fixed.shape.bytes as usize) }
     }
 
     /// Copies a message into a cell that is free, or that the caller writes.

@@ -13,6 +13,7 @@
 //! | send and receive several at once | [`Queue::send_batch`], [`Queue::receive_batch`] |
 //! | tell all who wait, once | [`Queue::broadcast`] |
 //! | wait by epoll | [`Queue::watch`] |
+//! | know that all is done | [`Queue::is_drained`] |
 //! | connect two tasks, as fast as it goes | [`spsc`] |
 //!
 //! | who dies | when | then |
@@ -20,6 +21,7 @@
 //! | a sender | before the commit | nothing of the message is visible, its place is free again |
 //! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its place |
 //! | anybody | holding a lock of the queue | the next one rebuilds the queue from its cells |
+//! | receivers | with messages that they had waited for | those are pending again, perhaps more than the capacity |
 //! | a task that was woken for, or given a message | before it took it | another one is woken, or given it |
 //!
 //! So a message is delivered at least once. To process each exactly once, take it with
@@ -47,7 +49,7 @@
 //! receive of a small message is one robust lock and unlock, and a copy; no system call unless somebody
 //! sleeps. A message whose rank puts it between others costs the shifting of four bytes for each message
 //! behind or before it, whichever are fewer; a broadcast, and each message to a receiver that waits in
-//! order, a look at every task of the region.
+//! order, a look at every task of the region. A broadcast is copied under the locks.
 #![allow(unsafe_code)]
 
 mod attempt;
@@ -60,6 +62,7 @@ pub mod inspect;
 pub(crate) mod lane;
 mod layout;
 mod message;
+pub(crate) mod places;
 mod rank;
 mod ready;
 mod receive;
@@ -68,6 +71,7 @@ mod reserve;
 pub(crate) mod ring;
 mod send;
 pub(crate) mod sleepers;
+mod spares;
 pub mod spsc;
 mod stock;
 mod wait;
@@ -104,8 +108,10 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// A queue for `capacity` messages of at most `max_message` bytes each. All of its memory is
-    /// taken at once.
+    /// A queue for `capacity` messages of at most `max_message` bytes each. Its memory is taken at once, but for what
+    /// is on its way to receivers that wait and have not run yet: where several do, one that begins to wait may take
+    /// memory for one more message (and there is [`ReceiveError::Storage`] if the region has none). It is given back
+    /// when the queue is deleted.
     #[must_use]
     pub const fn new(capacity: u32, max_message: u32) -> Self {
         Self {
@@ -126,14 +132,15 @@ impl QueueOptions {
         (self.capacity, self.max_message)
     }
 
-    fn shape(self) -> Result<(Shape, Layout), QueueError> {
-        let fits = |value: u32| (1..=1 << 30).contains(&value);
+    fn shape(self, region: &Region) -> Result<(Shape, Layout), QueueError> {
+        let fits = |value: u32| (1..=layout::MOST).contains(&value);
         let error = QueueError::Capacity {
             capacity: self.capacity,
             max_message: self.max_message,
         };
         if fits(self.capacity) && fits(self.max_message) {
-            Shape::new(self.capacity, self.max_message).ok_or(error)
+            let tasks = region.inner().slots().len();
+            Shape::new(self.capacities(), self.discipline, tasks).ok_or(error)
         } else {
             Err(error)
         }
@@ -144,7 +151,7 @@ const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<layout::Core>(),
     align_of::<layout::Core>(),
-    &[size_of::<cells::Cell>() as u64, 4],
+    &[size_of::<cells::Cell>() as u64, 5],
 );
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
@@ -174,15 +181,10 @@ impl<'r> Queue<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        let shape = options.shape()?;
-        let parts = (
-            options.capacity,
-            options.max_message,
-            options.discipline.code(),
-        );
+        let shape = options.shape(region)?;
         let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.1, |block| {
             // SAFETY: a fresh block of the layout.
-            unsafe { Cells::initialise(block, shape, parts) }
+            unsafe { Cells::initialise(block, shape, options.capacities(), options.discipline) }
         })?;
         let mut queue = Self::from_block(region, block, bytes)?;
         if queue.options() != *options {
@@ -244,8 +246,7 @@ impl<'r> Queue<'r> {
         let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
         // SAFETY: by the contract a queue's block, which stays as long as the region.
         let cells = unsafe {
-            let fixed = &block.cast::<layout::Core>().as_ref().fixed;
-            let (_, layout) = Shape::new(fixed.capacity, fixed.max_message)?;
+            let (_, layout) = Shape::of(block.cast::<layout::Core>().as_ref(), region.inner())?;
             Cells::open(block, layout.size(), region.inner())?
         };
         Some(Self {
@@ -277,6 +278,7 @@ impl<'r> Queue<'r> {
             locked.cells.flush(task);
             locked.cells.dismiss_waiters();
             locked.cells.disown();
+            locked.cells.discard_chunks(task);
             life.store(
                 life.load(Ordering::Relaxed).wrapping_add(1),
                 Ordering::Relaxed,
@@ -330,7 +332,8 @@ impl<'r> Queue<'r> {
         self.cells.core.fixed.max_message
     }
 
-    /// Messages that are ready to be received at this moment; those in flight are not counted.
+    /// Messages that are ready to be received at this moment; those [in flight](Self::in_flight) are not counted.
+    /// More than the capacity, if messages came back from receivers that had waited for them.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.cells.pending()
@@ -340,6 +343,40 @@ impl<'r> Queue<'r> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Messages that are neither ready nor done with at this moment: that senders are writing or have
+    /// [reserved](Self::reserve), that receivers have in hand, and that were handed or [broadcast](Self::broadcast)
+    /// to receivers which have not returned yet. (A broadcast counts once, until the last of its receivers has read
+    /// it.) What a task had that died is counted here until its death is settled, and then it is ready, or gone.
+    ///
+    /// *Cost:* the queue's locks, and no look at its messages.
+    ///
+    /// # Errors
+    /// If the calling thread cannot become a task of the region.
+    pub fn in_flight(&self) -> Result<u32, AttachError> {
+        Ok(self.ready_and_in_flight()?.1)
+    }
+
+    /// Whether all that was sent is done with: at one moment during the call no message was ready, and none
+    /// [in flight](Self::in_flight). So if nobody sends any more, nothing is left to do, and nothing comes again.
+    ///
+    /// [`Self::receive`] is done with a message when it returns; a task that is not until it has processed it
+    /// receives with [`Self::receive_held`], and drops the [`Message`] then.
+    ///
+    /// # Errors
+    /// As for [`Self::in_flight`].
+    pub fn is_drained(&self) -> Result<bool, AttachError> {
+        Ok(self.ready_and_in_flight()? == (0, 0))
+    }
+
+    /// Both of one moment.
+    fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(self.everybody(), task)?;
+        let counts = locked.cells.ready_and_in_flight();
+        locked.unlock(Wake::NONE);
+        Ok(counts)
     }
 
     /// How many messages were put back so far, because a receiver died or gave them back.

@@ -128,7 +128,7 @@ impl<'r> Spsc<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        options.shape()?;
+        options.shape(region)?;
         let (capacity, max_message) = options.capacities();
         let layout = layout(capacity, max_message).ok_or(QueueError::Capacity {
             capacity,
