@@ -146,12 +146,22 @@ static void *listen_on(void *unused)
 static void broadcasts_in_a_loop_succeed(rtems_attribute attributes)
 {
 	pthread_t listeners[3];
-	uint32_t count;
+	uint32_t count, reached = 0;
 	make(attributes);
+	/* Two have something to read all the while. */
+	for (int i = 0; i < 2; i++) {
+		wait_and_stop(&receivers[i]);
+		CHECK_IS(rtems_message_queue_broadcast(queue, "a", 1, &count), RTEMS_SUCCESSFUL);
+		CHECK_IS(count, 1);
+	}
 	for (int i = 0; i < 3; i++)
 		listeners[i] = start(listen_on, NULL);
-	for (int i = 0; i < 20000; i++)
+	/* Some of them reach somebody. */
+	for (int i = 0; i < 20000 || reached < 100; i++) {
 		CHECK_IS(rtems_message_queue_broadcast(queue, "b", 1, &count), RTEMS_SUCCESSFUL);
+		reached += count;
+	}
+	let_go(2);
 	CHECK_IS(rtems_message_queue_send(queue, "x", 1), RTEMS_SUCCESSFUL);
 	CHECK_IS(rtems_message_queue_delete(queue), RTEMS_SUCCESSFUL);
 	for (int i = 0; i < 3; i++)

@@ -49,8 +49,9 @@ impl From<AttachError> for QueueError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// All places are taken, by messages that are pending, being written, or [held](super::Queue::receive_held) by
-    /// receivers, and the call does not wait. What was handed or broadcast to receivers that wait takes none.
+    /// All places are taken, by messages that are pending, being written, or in the hands of receivers, and the call
+    /// does not wait. What was handed or broadcast to receivers that wait takes none, nor, where receivers are served
+    /// in order, what one is copying; what it [holds](super::Queue::receive_held) does.
     #[error("the queue is full")]
     Full,
     /// The deadline passed before there was room.

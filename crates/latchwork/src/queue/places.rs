@@ -16,13 +16,29 @@ pub(crate) struct Places {
 impl Places {
     /// Whether a message may be sent, by 2.
     pub(crate) fn has_room(self, waiting: u32) -> bool {
-        self.free + self.given + waiting > self.spares
+        self.sendable(waiting) > 0
+    }
+
+    /// How many messages may be sent, by 2.
+    fn sendable(self, waiting: u32) -> u32 {
+        (self.free + self.given + waiting).saturating_sub(self.spares)
+    }
+
+    /// Whether there is a cell for all that may be given, by 3.
+    #[cfg(not(loom))]
+    pub(crate) fn suffice(self, waiting: u32) -> bool {
+        self.free >= self.sendable(waiting) + u32::from(waiting > 0)
     }
 
     /// Whether one more receiver may wait, by 3.
     pub(crate) fn may_wait(self, waiting: u32) -> bool {
-        let sendable = (self.free + self.given + waiting + 1).saturating_sub(self.spares);
-        self.free >= sendable + unless_fault!(QueueNoCellForBoard, 1, 0)
+        let sendable = self.sendable(waiting + 1);
+        // One more is for a broadcast.
+        unless_fault!(
+            QueueNoCellForBoard,
+            self.free > sendable,
+            self.free >= sendable
+        )
     }
 
     /// How many senders learn of a receiver that begins to wait, and is a place by 2.
@@ -203,6 +219,7 @@ mod tests {
             // Nobody is refused while there is a place, nor served without one.
             let has_room = taken < capacity + state.waiting;
             assert_eq!(places.has_room(state.waiting), has_room);
+            assert!(places.suffice(state.waiting), "too few cells");
             most = most.max(places.spares);
             let following = state.next(tasks, may_wait);
             next.extend(following.into_iter().filter(|state| seen.insert(*state)));

@@ -162,6 +162,7 @@ impl Cells<'_> {
             .filter(|index| self.is_for_messages(*index) && self.cell(*index).kind() == FREE);
         free.count() as u32 == sending.stash_count.load(Relaxed)
             && census[READY as usize] == receiving.ready_count.load(Relaxed)
+            && self.has_spares()
             && self.named() == self.core.fixed.given.load(Relaxed)
             && sending.sent.load(Relaxed) == receiving.taken.load(Relaxed)
             && sending.fetched.load(Relaxed) == receiving.freed.load(Relaxed)

@@ -82,6 +82,16 @@ impl<'r> Cells<'r> {
         }
     }
 
+    /// Whether there is a cell for all that may be given to those who wait.
+    pub(super) fn has_spares(self) -> bool {
+        let (places, waiting) = (self.places(), self.waiting());
+        if self.serves_in_order() {
+            places.suffice(waiting)
+        } else {
+            waiting == 0 || places.spares > places.given
+        }
+    }
+
     /// A spare cell for a board, which is not one yet. Under all locks.
     pub(super) fn take_spare(self) -> Option<Index> {
         if self.serves_in_order() {
