@@ -123,6 +123,17 @@ fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
 }
 
 #[test]
+fn a_send_takes_the_events_that_it_satisfies_a_task_with() {
+    check(
+        "events.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "received",
+    );
+    check("events.c", &[GPP], &[], "received");
+}
+
+#[test]
 fn tasks_end_where_they_wait_and_the_kernel_knows_their_priorities() {
     check(
         "tasks.c",
