@@ -35,6 +35,8 @@ impl Queue<'_> {
             locked = self.lock_now(self.everybody(), task)?;
             if let Err(deleted) = self.check_life() {
                 locked.cells.give_up(index);
+                drop(locked);
+                self.after_flight();
                 return Err(deleted.into());
             }
         }

@@ -198,6 +198,7 @@ impl<'r> Queue<'r> {
                 self.end_board(index, task)?;
             }
         }
+        self.after_flight();
         Ok(length)
     }
 
@@ -205,6 +206,7 @@ impl<'r> Queue<'r> {
         let locked = self.lock_now(Side::Receivers, task)?;
         let wake = locked.cells.end_board(index, task);
         locked.unlock(wake);
+        self.after_flight();
         Ok(())
     }
 

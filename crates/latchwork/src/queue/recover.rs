@@ -12,6 +12,9 @@ impl Cells<'_> {
     /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
     /// given goes to others. Idempotent. Under both locks.
     pub(super) fn recover(self, task: Task<'_>) {
+        if !self.core.has_body() {
+            return;
+        }
         for index in self.all() {
             let cell = self.cell(index);
             let state = cell.state.load(Relaxed);

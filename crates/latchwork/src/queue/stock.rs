@@ -1,7 +1,7 @@
 //! How cells go from side to side: what each keeps, and when it empties the other's lane.
 
-use super::lane::{Entry, Index};
-use super::layout::Cells;
+use super::lane::{Entry, Index, Lane};
+use super::layout::{Cells, Way};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,
@@ -85,14 +85,14 @@ impl Cells<'_> {
     #[inline]
     pub(super) fn expect_to_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
-        self.messages().expect(position);
+        prefetch_to_write(self.hint(Way::Messages, position));
     }
 
     /// A cell is about to be freed: the same.
     #[inline]
     pub(super) fn expect_to_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
-        self.free_cells().expect(position);
+        prefetch_to_write(self.hint(Way::FreeCells, position));
     }
 
     /// How many more messages fit, as far as the senders know. One cell more is for broadcasts.
@@ -116,14 +116,15 @@ impl Cells<'_> {
     /// Whether free cells have come, as a guess; without the lock.
     pub(super) fn may_have_room(self) -> bool {
         let position = self.core.sending.fetched.load(Relaxed);
-        self.room() > 0 || self.free_cells().look(position).is_some()
+        let look = |lane: Lane<'_>| lane.look(position).is_some();
+        self.room() > 0 || self.guessed(Way::FreeCells).is_some_and(look)
     }
 
     /// Whether there are messages, as a guess; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
-        side.ready_count.load(Relaxed) > 0
-            || self.messages().look(side.taken.load(Relaxed)).is_some()
+        let look = |lane: Lane<'_>| lane.look(side.taken.load(Relaxed)).is_some();
+        side.ready_count.load(Relaxed) > 0 || self.guessed(Way::Messages).is_some_and(look)
     }
 
     /// Messages that are ready, those in the lane included. Without the lock, and exact if nobody
@@ -138,7 +139,7 @@ impl Cells<'_> {
         let on_lane = on_lane.wrapping_add(1).saturating_sub(1);
         let ready = side.ready_count.load(Relaxed);
         // The sum of looks at different moments may be any.
-        (ready.saturating_add(on_lane)).min(self.core.fixed.capacity)
+        (ready.saturating_add(on_lane)).min(self.core.capacity())
     }
 
     /// Takes over what lies in the lane: all of it, or so many at least as are worth the way. For

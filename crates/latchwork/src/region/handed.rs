@@ -5,12 +5,22 @@
 #![allow(unsafe_code)]
 
 use super::heap::Owner;
-use super::{Inner, Task, boxed::Box};
+use super::{Inner, ObjectError, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 impl Inner {
+    /// A block that is private to the task.
+    pub(crate) fn new_block(
+        &self,
+        task: Task<'_>,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, ObjectError> {
+        Ok(self.heap.alloc(&task.heap_task(), layout)?)
+    }
+
     /// Stores the address of a private block in `word`; it is shared from then on.
     ///
     /// # Safety
