@@ -123,6 +123,17 @@ fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
 }
 
 #[test]
+fn directives_have_the_statuses_of_rtems_and_objects_leave_nothing_behind() {
+    check(
+        "directives.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "answered",
+    );
+    check("directives.c", &[GPP], &[], "answered");
+}
+
+#[test]
 fn a_send_takes_the_events_that_it_satisfies_a_task_with() {
     check(
         "events.c",

@@ -36,18 +36,72 @@ impl Entry {
     }
 }
 
+/// What RTEMS has in front of a message: two links and the size.
+const BUFFER_HEAD: usize = 3 * size_of::<usize>();
+/// The longest message that RTEMS would have a buffer for, if there were such memory.
+const LARGEST: usize = usize::MAX - (BUFFER_HEAD + size_of::<usize>() - 1);
+/// The most messages of a [`Queue`].
+const MOST: u32 = 1 << 30;
+
+/// The size of `RTEMS_MESSAGE_QUEUE_BUFFER`: what a message takes of the memory that is given to
+/// [`Classic::message_queue_construct`].
+#[must_use]
+pub const fn message_queue_buffer_size(max_message_size: usize) -> usize {
+    (max_message_size.next_multiple_of(size_of::<usize>())).saturating_add(BUFFER_HEAD)
+}
+
 fn id_in(queue: &Queue<'_>, index: usize) -> Id {
     id_of(MESSAGE_QUEUE, queue.number(), index)
 }
 
 impl<'r> Classic<'r> {
-    /// `rtems_message_queue_create`.
+    /// `rtems_message_queue_create`. Checks in this order:
+    ///
+    /// | if | then |
+    /// | --- | --- |
+    /// | `name` is 0 | [`Status::InvalidName`] |
+    /// | there is no `id` | [`Status::InvalidAddress`] |
+    /// | `count` is 0 | [`Status::InvalidNumber`] |
+    /// | `max_message_size` is 0 | [`Status::InvalidSize`] |
+    /// | the table is full | [`Status::TooMany`] |
+    /// | no buffer can be so large | [`Status::InvalidSize`] |
+    /// | no memory could hold so many | [`Status::InvalidNumber`]; also if they are more than 2³⁰ |
+    /// | the region has no room for them | [`Status::Unsatisfied`]; also if a message has more than 2³⁰ bytes |
     pub fn message_queue_create(
         &self,
         name: Name,
         count: u32,
         max_message_size: usize,
         attributes: u32,
+        id: Option<&mut Id>,
+    ) -> Status {
+        self.new_queue(name, count, max_message_size, attributes, None, id)
+    }
+
+    /// `rtems_message_queue_construct`: as [`Self::message_queue_create`], for a caller who has memory of `storage_size`
+    /// bytes for the messages. They lie in the region all the same, where all tasks find them; but
+    /// [`Status::Unsatisfied`] if the memory has not the size that RTEMS wants, `count` times
+    /// [`message_queue_buffer_size`].
+    pub fn message_queue_construct(
+        &self,
+        name: Name,
+        count: u32,
+        max_message_size: usize,
+        attributes: u32,
+        storage_size: usize,
+        id: Option<&mut Id>,
+    ) -> Status {
+        let storage = Some(storage_size);
+        self.new_queue(name, count, max_message_size, attributes, storage, id)
+    }
+
+    fn new_queue(
+        &self,
+        name: Name,
+        count: u32,
+        max_message_size: usize,
+        attributes: u32,
+        storage: Option<usize>,
         id: Option<&mut Id>,
     ) -> Status {
         if name == 0 {
@@ -62,7 +116,8 @@ impl<'r> Classic<'r> {
         if max_message_size == 0 {
             return Status::InvalidSize;
         }
-        let made = self.naming(|| self.make_queue(name, count, max_message_size, attributes));
+        let made =
+            self.naming(|| self.make_queue(name, count, max_message_size, attributes, storage));
         match made {
             Ok(Ok(new)) => {
                 *id = new;
@@ -79,12 +134,22 @@ impl<'r> Classic<'r> {
         count: u32,
         max_message_size: usize,
         attributes: u32,
+        storage: Option<usize>,
     ) -> Result<Id, Status> {
         // All are looked at, for what the dead left in them.
         let entries = self.message_queues.iter().enumerate();
         let free = entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.head));
         let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
-        let size = u32::try_from(max_message_size).map_err(|_| Status::InvalidSize)?;
+        if max_message_size > LARGEST {
+            return Err(Status::InvalidSize);
+        }
+        let needed = message_queue_buffer_size(max_message_size).checked_mul(count as usize);
+        let needed = needed.filter(|_| count <= MOST);
+        let needed = needed.ok_or(Status::InvalidNumber)?;
+        if storage.is_some_and(|size| size != needed) {
+            return Err(Status::Unsatisfied);
+        }
+        let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
         let discipline = if attributes & PRIORITY == 0 {
             Discipline::Fifo
         } else {
@@ -95,8 +160,6 @@ impl<'r> Classic<'r> {
         entry.name.store(name, Ordering::Release);
         let begun = Queue::begin_in(self.region, &entry.head, &options);
         let queue = begun.map_err(|error| match error {
-            QueueError::Capacity { .. } if size > 1 << 30 => Status::InvalidSize,
-            QueueError::Capacity { .. } => Status::InvalidNumber,
             QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
             _ => Status::Unsatisfied,
         })?;

@@ -53,6 +53,7 @@ mod status;
 mod task;
 
 pub use event::*;
+pub use message_queue::message_queue_buffer_size;
 pub use status::*;
 
 use crate::mutex::{RawError, Robust};
