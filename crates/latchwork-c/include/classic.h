@@ -224,8 +224,8 @@ rtems_status_code rtems_message_queue_create(rtems_name name, uint32_t count, si
 /*
  * A queue for which the program has memory. The messages lie in the region all the same, where other processes find
  * them: the memory's size is checked (RTEMS_UNSATISFIED), it is kept until the queue is deleted, and storage_free is
- * called with it then, if it is not NULL: by the process that has constructed the queue, if another one has deleted it,
- * when that next constructs one.
+ * called with it then, if it is not NULL: by the process that has constructed the queue; if another one has deleted it,
+ * when that process next constructs or deletes one.
  */
 typedef struct {
 	rtems_name name;

@@ -172,7 +172,8 @@ impl State {
                 ..self
             };
         }
-        if waits && unless_fault!(EventsMerge, false, self.given != 0) {
+        #[cfg(loom)]
+        if waits && self.given != 0 && crate::model::has(crate::model::Fault::EventsMerge) {
             let given = self.given | pending & self.condition.events;
             let pending = pending & !given;
             return Self {
