@@ -13,6 +13,9 @@ const TASKS: u16 = 8;
 /// finds a lock taken waits: they are left alone here.)
 const WORDS: usize = 256;
 const CHUNKS: usize = 384;
+/// The word that leads to the queue's body, of which so many bytes are written into, too.
+const BODY: usize = CHUNKS + 14 * 8;
+const BODY_BYTES: usize = 1600;
 
 const NAME: &str = "LATCHWORK_TEST_HOSTILE_QUEUE";
 
@@ -108,8 +111,8 @@ fn waiters(trial: &Trial, queue: Queue<'_>, count: usize) -> Vec<Child> {
     (0..count).map(wait).collect()
 }
 
-/// A file that nobody has, with messages in a queue; and where that begins and ends.
-fn sound(trial: &Trial, discipline: Discipline) -> (Vec<u8>, std::ops::Range<usize>) {
+/// A file that nobody has, with messages in a queue; where that begins and ends, and its body.
+fn sound(trial: &Trial, discipline: Discipline) -> (Vec<u8>, std::ops::Range<usize>, usize) {
     let (name, file) = Leftover::region("queue");
     let region = RegionOptions::new()
         .max_bytes(8 << 20)
@@ -141,7 +144,8 @@ fn sound(trial: &Trial, discipline: Discipline) -> (Vec<u8>, std::ops::Range<usi
         .unwrap();
     let start = (object.address - contents.base) as usize;
     let bytes = std::fs::read(file.path()).unwrap();
-    (bytes, start..start + object.bytes as usize)
+    let body = (word_at(&bytes, start + BODY) - contents.base) as usize;
+    (bytes, start..start + object.bytes as usize, body)
 }
 
 fn put(bytes: &mut [u8], place: usize, word: u64) {
@@ -158,11 +162,15 @@ fn a_queue_in_a_mutated_file_is_refused_or_works() {
     let trial = Trial::begin("a_queue_in_a_mutated_file_is_refused_or_works");
     let mut random = Seed::announced().rng(0);
     for discipline in [Discipline::Racing, Discipline::Fifo] {
-        let (sound, queue) = sound(&trial, discipline);
+        let (sound, queue, body) = sound(&trial, discipline);
         for round in 0..60 {
             let mut bytes = sound.clone();
             for _ in 0..round {
-                let place = random.usize(queue.start + WORDS..queue.end) & !7;
+                let place = match random.bool() {
+                    true => random.usize(queue.start + WORDS..queue.end),
+                    false => random.usize(body..body + BODY_BYTES),
+                };
+                let place = place & !7;
                 let word = match random.u32(..4) {
                     0 => random.u64(..),
                     1 => u64::MAX,
@@ -181,7 +189,7 @@ fn a_queue_in_a_mutated_file_is_refused_or_works() {
 #[test]
 fn a_word_that_leads_to_no_chunk_is_forgotten() {
     let trial = Trial::begin("a_word_that_leads_to_no_chunk_is_forgotten");
-    let (sound, queue) = sound(&trial, Discipline::Fifo);
+    let (sound, queue, _) = sound(&trial, Discipline::Fifo);
     let chunks = queue.start + CHUNKS;
     let first = word_at(&sound, chunks);
     let own = first & !(8 * (1 << 20) - 1);

@@ -53,8 +53,10 @@ pub enum Fault {
     QueueWaiterUnannounced,
     /// Events are sent without Release.
     EventSendRelaxed,
-    /// A sender's look at what the task waits for may overtake its events.
-    EventSenderLooksUnordered,
+    /// A task goes to sleep without saying so.
+    EventSleepsUntold,
+    /// A send adds to what a task was given already.
+    EventsMerge,
     /// A task goes to sleep on a value of its events that it has not looked at.
     EventSleepsOnUnseen,
     /// A sender looks only at its own events to see whether the task has all that it waits for.

@@ -230,6 +230,11 @@ impl Events {
         Some(needed)
     }
 
+    /// Whether the task waits for events, and was given none.
+    pub fn is_awaited(&self) -> bool {
+        self.0.is_awaited()
+    }
+
     /// The task's pending events.
     pub fn pending(&self) -> u32 {
         self.0.pending()

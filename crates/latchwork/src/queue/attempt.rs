@@ -200,7 +200,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The locks of all.
+    /// The locks of all who may be at work on a queue that lives. What changes a queue's life, or runs whatever the
+    /// life, takes both.
     pub(super) fn everybody(&self) -> Side {
         if self.cells.serves_in_order() {
             Side::Receivers
@@ -239,7 +240,7 @@ impl<'r> Queue<'r> {
         side: Side,
         task: Task<'_>,
     ) -> Result<Locked<'r>, AttachError> {
-        let all = self.everybody();
+        let all = Side::Both;
         let (mut locked, how) = if side == all {
             (locked, how)
         } else {
@@ -257,7 +258,7 @@ impl<'r> Queue<'r> {
         // Unless another one has, meanwhile.
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
             locked.cells.recover(task);
-            if locked.cells.serves_in_order() {
+            if core.is_alive() && locked.cells.serves_in_order() {
                 locked.cells.hand_out().carry_out(core);
             }
             core.fixed.recovered.store(deaths, Relaxed);

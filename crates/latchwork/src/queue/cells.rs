@@ -9,8 +9,8 @@
 //! | `BOARD` | a message for those who have it in their inboxes | the last of them: `FREE` |
 //!
 //! `READY` and `READING` may be marked `BLOCK`: then the message is a block of the heap, whose address
-//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted and made anew since, and a message
-//! that would be `READY` again is dropped, `FREE`.
+//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted since, and a message that would be `READY`
+//! again is dropped, `FREE`.
 //!
 //! *Two locks.* Senders share one, receivers the other, and a stream between two processors takes each
 //! where it lies. A cell goes from side to side by two [lanes](super::lane):
@@ -113,6 +113,11 @@ impl Cell {
 
     pub(super) fn set_length(&self, length: usize) {
         self.length.store(length, Relaxed);
+    }
+
+    /// Whether it holds nothing.
+    pub(super) fn is_free(&self) -> bool {
+        self.kind() == FREE && self.block.load(Relaxed) == 0
     }
 
     pub(super) fn kind(&self) -> u64 {
@@ -270,7 +275,7 @@ impl<'r> Cells<'r> {
         true
     }
 
-    /// The queue is about to be made anew: what is in flight is none of the new one's.
+    /// The queue is deleted: what is in flight does not come again.
     pub(super) fn disown(self) {
         for index in self.all() {
             let state = self.cell(index).state.load(Relaxed);

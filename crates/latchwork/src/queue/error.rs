@@ -18,7 +18,7 @@ pub enum QueueError {
         /// Bytes a message asked for.
         max_message: u32,
     },
-    /// A queue of this name exists (or did, until it was deleted), with other options.
+    /// A queue of this name exists, with other options.
     #[error(
         "the queue of this name holds {capacity} messages of {max_message} bytes, or serves its receivers in another order"
     )]
@@ -28,12 +28,6 @@ pub enum QueueError {
         /// Bytes a message at most.
         max_message: u32,
     },
-    /// The queue of this name was deleted.
-    #[error("the queue of this name was deleted")]
-    Deleted,
-    /// The ring of this name was deleted, but a task still has an end of it.
-    #[error("a task still has an end of the deleted ring of this name")]
-    InUse,
     /// The region refuses.
     #[error(transparent)]
     Object(#[from] ObjectError),

@@ -88,11 +88,10 @@ pub use waiters::Discipline;
 pub use watch::{Watch, WatchError};
 
 use crate::atomic::Ordering;
-use crate::region::{AttachError, Inner, Region, fingerprint};
-use core::alloc::Layout;
+use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
+use attempt::Side;
 use core::fmt;
-use core::ptr::NonNull;
-use layout::{Cells, Shape};
+use layout::Cells;
 use std::sync::Arc;
 use wake::Wake;
 
@@ -132,7 +131,11 @@ impl QueueOptions {
         (self.capacity, self.max_message)
     }
 
-    fn shape(self, region: &Region) -> Result<(Shape, Layout), QueueError> {
+    fn parts(self) -> (u32, u32, u32) {
+        (self.capacity, self.max_message, self.discipline.code())
+    }
+
+    fn check(self, region: &Region) -> Result<(), QueueError> {
         let fits = |value: u32| (1..=layout::MOST).contains(&value);
         let error = QueueError::Capacity {
             capacity: self.capacity,
@@ -140,7 +143,8 @@ impl QueueOptions {
         };
         if fits(self.capacity) && fits(self.max_message) {
             let tasks = region.inner().slots().len();
-            Shape::new(self.capacities(), self.discipline, tasks).ok_or(error)
+            let shape = layout::shape(self.parts(), tasks);
+            shape.map(|_| ()).ok_or(error)
         } else {
             Err(error)
         }
@@ -151,8 +155,30 @@ const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<layout::Core>(),
     align_of::<layout::Core>(),
-    &[size_of::<cells::Cell>() as u64, 5],
+    &[size_of::<cells::Cell>() as u64, 6],
 );
+
+pub(crate) use layout::Core as Head;
+
+impl Reused for Head {
+    const FINGERPRINT: u64 = FINGERPRINT;
+    const KIND: SpareKind = SpareKind {
+        list: 0,
+        link: Self::NEXT_SPARE,
+    };
+
+    fn new() -> Self {
+        Self::new()
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.is_alive()
+    }
+
+    fn is_over(&self, region: &Region) -> bool {
+        Queue::may_begin_in(region, self)
+    }
+}
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
 ///
@@ -172,7 +198,7 @@ unsafe impl Send for Queue<'_> {}
 unsafe impl Sync for Queue<'_> {}
 
 impl<'r> Queue<'r> {
-    /// Makes the queue of this name, or opens it if it exists with the same capacities.
+    /// Makes the queue of this name, or opens it if it exists with the same options.
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -181,111 +207,142 @@ impl<'r> Queue<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        let shape = options.shape(region)?;
-        let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.1, |block| {
-            // SAFETY: a fresh block of the layout.
-            unsafe { Cells::initialise(block, shape, options.capacities(), options.discipline) }
-        })?;
-        let mut queue = Self::from_block(region, block, bytes)?;
-        if queue.options() != *options {
-            return Err(QueueError::OtherOptions {
-                capacity: queue.capacity(),
-                max_message: queue.max_message(),
-            });
-        }
-        if queue.is_deleted() {
-            queue.begin_anew()?;
-        }
-        Ok(queue)
+        options.check(region)?;
+        region.reused(name, |head: &'r Head| {
+            if !head.is_alive() {
+                return Self::begin_in(region, head, options);
+            }
+            let queue = Self::open_in(region, head)?;
+            if queue.options() != *options {
+                return Err(QueueError::OtherOptions {
+                    capacity: queue.capacity(),
+                    max_message: queue.max_message(),
+                });
+            }
+            Ok(queue)
+        })
     }
 
     /// Opens the queue of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), [`QueueError::Deleted`]; see
+    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), also if the queue was deleted; see
     /// [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
-        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        let queue = Self::from_block(region, block, bytes)?;
-        if queue.is_deleted() {
-            return Err(QueueError::Deleted);
-        }
-        Ok(queue)
+        region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
     }
 
-    fn from_block(
+    /// The queue that lives in a head, which may be of a file of anybody's.
+    fn open_in(region: &'r Region, head: &'r Head) -> Result<Self, QueueError> {
+        let queue = Self::at(region, head);
+        let is_sound = Cells::is_sound(head, region.inner());
+        // It may be deleted meanwhile.
+        match queue.check_life() {
+            Ok(()) if !queue.is_deleted() && is_sound => Ok(queue),
+            Ok(()) if !queue.is_deleted() => Err(ObjectError::OtherType.into()),
+            _ => Err(ObjectError::NotFound.into()),
+        }
+    }
+
+    /// Has a queue begin in a head that has none, and is [over](Self::is_over). Under the lock of those who have one
+    /// begin there.
+    pub(crate) fn begin_in(
         region: &'r Region,
-        block: NonNull<u8>,
-        bytes: usize,
+        head: &'r Head,
+        options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        // SAFETY: an object with the queue's fingerprint was written by `initialise`, and stays as
-        // long as the region.
-        match unsafe { Cells::open(block, bytes, region.inner()) } {
-            Some(cells) => Ok(Self {
-                region,
-                cells,
-                life: cells.core.fixed.life.load(Ordering::Relaxed),
-                rank: Rank::default(),
-            }),
-            None => Err(QueueError::Object(crate::region::ObjectError::OtherType)),
+        options.check(region)?;
+        let queue = Self::at(region, head);
+        let task = queue.inner().task()?;
+        let locked = queue.lock_now(Side::Both, task)?;
+        let life = locked.cells.begin(task, options.parts())?;
+        locked.unlock(Wake::NONE);
+        Ok(Self { life, ..queue })
+    }
+
+    /// A handle on the queue that a head has at this moment, if it has one; see [`Self::is_alive`].
+    pub(crate) fn at(region: &'r Region, head: &'r Head) -> Self {
+        Self {
+            region,
+            cells: Cells {
+                core: head,
+                inner: region.inner(),
+            },
+            life: head.fixed.life.load(Ordering::Acquire),
+            rank: Rank::default(),
         }
     }
 
-    /// What [`Self::of_token`] makes the handle of again: where the queue is, and in which life.
-    pub(crate) fn token(&self) -> (usize, u32) {
+    /// What [`Self::of_token`] makes the handle of again.
+    fn token(&self) -> (usize, u32) {
         let address = core::ptr::from_ref(self.cells.core).expose_provenance();
         (address, self.life)
     }
 
     /// # Safety
     /// The token is of a queue in this region.
-    pub(crate) unsafe fn of_token(
-        region: &'r Region,
-        (address, life): (usize, u32),
-    ) -> Option<Self> {
-        let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
-        // SAFETY: by the contract a queue's block, which stays as long as the region.
-        let cells = unsafe {
-            let (_, layout) = Shape::of(block.cast::<layout::Core>().as_ref(), region.inner())?;
-            Cells::open(block, layout.size(), region.inner())?
-        };
-        Some(Self {
-            region,
-            cells,
+    unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
+        // SAFETY: by the contract a head, which stays as long as the region.
+        let head: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
+        Self {
             life,
-            rank: Rank::default(),
-        })
+            ..Self::at(region, head)
+        }
+    }
+
+    /// Whether the queue that a head has, or had, can be used at all: for heads of files.
+    pub(crate) fn is_sound_in(region: &Region, head: &Head) -> bool {
+        !head.is_alive() || Cells::is_sound(head, region.inner())
     }
 
     /// Whether the queue of the handle has not been deleted.
     pub(crate) fn is_alive(&self) -> bool {
-        self.check_life().is_ok()
+        self.check_life().is_ok() && !self.is_deleted()
     }
 
-    /// Whether the handle was made when the queue of the name was deleted.
+    /// The queue's number in its head, which grows by one with each.
+    pub(crate) fn number(&self) -> u32 {
+        self.life / 2
+    }
+
+    /// Whether the handle was made when there was no queue.
     fn is_deleted(&self) -> bool {
         self.life % 2 == 1
     }
 
-    /// Makes a new queue of a deleted one.
-    fn begin_anew(&mut self) -> Result<(), AttachError> {
-        let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
-        let life = &self.cells.core.fixed.life;
-        // Another one may have done it.
-        if life.load(Ordering::Relaxed) % 2 == 1 {
-            // What one left that was killed in the deletion.
-            locked.cells.flush(task);
-            locked.cells.dismiss_waiters();
-            locked.cells.disown();
-            locked.cells.discard_chunks(task);
-            life.store(
-                life.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+    /// Whether a queue may begin in a head, which may be of a file of anybody's. Under the lock of those who have one
+    /// begin there.
+    pub(crate) fn may_begin_in(region: &'r Region, head: &'r Head) -> bool {
+        if !head.is_alive() && head.has_body() && !Cells::is_sound(head, region.inner()) {
+            // Nobody frees what it says, unless that has been done by now.
+            head.forget_body();
         }
-        self.life = life.load(Ordering::Relaxed);
-        Ok(())
+        Self::at(region, head).is_over()
+    }
+
+    /// Whether there is no queue, and nothing is in flight. Settles what the dead left.
+    fn is_over(&self) -> bool {
+        let head = self.cells.core;
+        if head.is_alive() || !head.has_body() {
+            return !head.is_alive();
+        }
+        let Ok(task) = self.inner().task() else {
+            return false;
+        };
+        let Ok(locked) = self.lock_now(Side::Both, task) else {
+            return false;
+        };
+        let is_over = locked.cells.clear_away(task);
+        locked.unlock(Wake::NONE);
+        is_over
+    }
+
+    /// After a flight: should it have been the last of a deleted queue, its memory is freed.
+    #[inline]
+    fn after_flight(&self) {
+        if self.check_life().is_err() {
+            self.is_over();
+        }
     }
 
     /// A handle whose messages go before all others; of several urgent ones, the last sent is received
@@ -323,13 +380,13 @@ impl<'r> Queue<'r> {
     /// The most messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.cells.core.fixed.capacity
+        self.cells.core.capacity()
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_message(&self) -> u32 {
-        self.cells.core.fixed.max_message
+        self.cells.core.max_message()
     }
 
     /// Messages that are ready to be received at this moment; those [in flight](Self::in_flight) are not counted.
@@ -373,8 +430,13 @@ impl<'r> Queue<'r> {
     /// Both of one moment.
     fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
-        let counts = locked.cells.ready_and_in_flight();
+        let locked = self.lock_now(Side::Both, task)?;
+        let ended = self.life.wrapping_add(1);
+        // What was in flight when the queue was deleted is so until it is finished.
+        let counts = match self.cells.core.fixed.life.load(Ordering::Relaxed) {
+            life if life == self.life || life == ended => locked.cells.ready_and_in_flight(),
+            _ => (0, 0),
+        };
         locked.unlock(Wake::NONE);
         Ok(counts)
     }
@@ -395,8 +457,8 @@ impl<'r> Queue<'r> {
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
-        let consistent = locked.cells.is_consistent();
+        let locked = self.lock_now(Side::Both, task)?;
+        let consistent = !locked.cells.core.has_body() || locked.cells.is_consistent();
         locked.unlock(Wake::NONE);
         Ok(consistent)
     }

@@ -202,6 +202,7 @@ impl<'r> Queue<'r> {
                 self.end_given(index, task)?;
             }
         }
+        self.after_flight();
         Ok(length)
     }
 
@@ -209,6 +210,7 @@ impl<'r> Queue<'r> {
         let locked = self.lock_now(Side::Receivers, task)?;
         locked.cells.end_given(index, task);
         locked.unlock(Wake::NONE);
+        self.after_flight();
         Ok(())
     }
 

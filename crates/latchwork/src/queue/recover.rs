@@ -12,6 +12,9 @@ impl Cells<'_> {
     /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
     /// given goes to others. Idempotent. Under both locks.
     pub(super) fn recover(self, task: Task<'_>) {
+        if !self.core.has_body() {
+            return;
+        }
         self.count_spares();
         for index in self.all() {
             let cell = self.cell(index);
@@ -99,7 +102,7 @@ impl Cells<'_> {
 
     /// Whether messages may lie in a cell, and not boards alone.
     fn is_for_messages(self, index: Index) -> bool {
-        self.serves_in_order() || index.0 < self.core.fixed.capacity
+        self.serves_in_order() || index.0 < self.core.capacity()
     }
 
     /// Counts inboxes: those without a cell, and the readers of boards; and the cells that they name. One that names

@@ -38,7 +38,7 @@
 //!
 //! *A kill:* a chunk is allocated by the receiver alone, and goes with it, until one step of the heap makes it the
 //! queue's, under all locks. A kill between that step and the counts leaves a lock with a dead owner, and both are
-//! counted anew. A chunk is given back by a deletion, if all its cells are free: no inbox names them then.
+//! counted anew. Chunks are given back with the queue's body.
 #![allow(unsafe_code)]
 
 use super::Queue;
@@ -55,6 +55,9 @@ use core::ptr::NonNull;
 
 /// So many chunks have twice as many cells as the largest region has places for tasks.
 pub(super) const CHUNKS: usize = 14;
+
+/// A cell begins a line.
+const CHUNK_ALIGN: usize = 64;
 
 /// The most cells in chunks.
 pub(super) fn most_far(tasks: usize) -> u32 {
@@ -97,7 +100,7 @@ impl<'r> Cells<'r> {
         if self.serves_in_order() {
             return self.take_free();
         }
-        (self.core.fixed.capacity..self.total())
+        (self.core.capacity()..self.total())
             .map(Index)
             .find(|index| self.cell(*index).kind() == FREE)
     }
@@ -111,14 +114,14 @@ impl<'r> Cells<'r> {
 
     /// Cells in the chunk of this number.
     fn cells_in(self, chunk: usize) -> u32 {
-        let (_, far) = self.parts();
+        let far = most_far(self.inner.slots().len());
         let before = (1_u32 << chunk) - 1;
         far.saturating_sub(before).min(1 << chunk)
     }
 
     fn layout_of(self, chunk: usize) -> Option<Layout> {
         let bytes = self.stride().checked_mul(self.cells_in(chunk) as usize)?;
-        Layout::from_size_align(bytes, align_of::<Cell>().max(64)).ok()
+        Layout::from_size_align(bytes, CHUNK_ALIGN).ok()
     }
 
     /// Where the cell with so many in chunks before it lies.
@@ -126,7 +129,7 @@ impl<'r> Cells<'r> {
     pub(super) fn far(self, number: u32) -> NonNull<u8> {
         let chunk = (number + 1).ilog2();
         let offset = number + 1 - (1 << chunk);
-        let address = self.core.chunks[chunk as usize].load(Relaxed);
+        let address = self.core.blocks.chunks[chunk as usize].load(Relaxed);
         let start = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
         let Some(start) = start else {
             crate::fatal(format_args!("a queue names a cell that it does not have"));
@@ -138,15 +141,14 @@ impl<'r> Cells<'r> {
     /// How many chunks there are.
     fn chunks(self) -> usize {
         let is_there = |word: &AtomicUsize| word.load(Relaxed) != 0;
-        let words = &self.core.chunks;
+        let words = &self.core.blocks.chunks;
         words.iter().take_while(|word| is_there(word)).count()
     }
 
     /// Counts the spare cells anew; words that lead to no chunk are forgotten: see `cells.rs`, invariant 5.
     pub(super) fn count_spares(self) {
-        let words = &self.core.chunks;
-        let (base, _) = self.parts();
-        let (mut cells, mut ended) = (base, false);
+        let words = &self.core.blocks.chunks;
+        let (mut cells, mut ended) = (self.base(), false);
         for (chunk, word) in words.iter().enumerate() {
             let address = word.load(Relaxed);
             let is_new = || {
@@ -156,7 +158,7 @@ impl<'r> Cells<'r> {
             };
             let is_sound = |layout: Layout| {
                 address.is_multiple_of(layout.align())
-                    && address != self.address()
+                    && ![self.address(), self.body()].contains(&address)
                     && layout.size() > 0
                     && is_new()
                     && self.inner.has_block_at(address, layout.size())
@@ -168,33 +170,21 @@ impl<'r> Cells<'r> {
                 cells += self.cells_in(chunk);
             }
         }
-        let spares = cells - self.core.fixed.capacity;
+        let spares = cells - self.core.capacity();
         self.core.fixed.spares.store(spares, Relaxed);
     }
 
-    /// Gives back the last chunks, as far as all their cells are free, and nobody waits. Under all locks.
+    /// Gives all chunks back, of a queue that was deleted and whose cells are all free. Under both locks.
     pub(super) fn discard_chunks(self, task: Task<'_>) {
-        let chunks = self.chunks();
-        let (base, _) = self.parts();
-        let mut left = chunks;
-        while let Some(chunk) = left.checked_sub(1) {
-            let first = base + (1 << chunk) - 1;
-            let mut cells = (first..first + self.cells_in(chunk)).map(Index);
-            let places = self.places();
-            if !cells.all(|index| self.cell(index).state.load(Relaxed) == FREE)
-                || places.spares - self.cells_in(chunk) < places.given
-            {
-                break;
-            }
-            // SAFETY: the word is the queue's, under its robust locks; nobody has a cell of the chunk, or is
-            // given one while these are held.
-            unsafe { self.inner.discard(task, &self.core.chunks[chunk]) };
-            self.count_spares();
-            left = chunk;
+        // The last one first: those behind a 0 are 0.
+        for word in self.core.blocks.chunks[..self.chunks()].iter().rev() {
+            // SAFETY: the word is the head's, under its robust locks; nobody has a cell of the chunk, or is given one.
+            unsafe { self.inner.discard(task, word) };
         }
-        if left < chunks {
-            self.rebuild();
-        }
+        self.core
+            .fixed
+            .spares
+            .store(self.base() - self.core.capacity(), Relaxed);
     }
 }
 
@@ -204,21 +194,26 @@ impl Queue<'_> {
     pub(super) fn add_spares(&self, task: Task<'_>) -> Result<(), Failure> {
         let exhausted = || Failure::Storage(StorageError::TooLong);
         let cells = self.cells;
-        let chunk = cells.chunks();
-        let layout = cells.layout_of(chunk).filter(|layout| layout.size() > 0);
-        let layout = layout.ok_or_else(exhausted)?;
+        // Without the lock: of this queue, or it is found out below.
+        let (chunk, stride) = (cells.chunks(), cells.stride());
+        let count = cells.cells_in(chunk) as usize;
+        let bytes = stride.checked_mul(count).filter(|bytes| *bytes > 0);
+        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, CHUNK_ALIGN).ok());
+        let Some(layout) = layout else {
+            self.check_life()?;
+            return Err(exhausted());
+        };
         let block = self.inner().alloc_block(task, layout)?;
-        for cell in 0..cells.cells_in(chunk) as usize {
+        for cell in 0..count {
             // SAFETY: it is one of so many in a block of this task's own; zeros are a free cell.
-            unsafe {
-                block
-                    .add(cell * cells.stride())
-                    .cast::<Cell>()
-                    .write_bytes(0, 1)
-            };
+            unsafe { block.add(cell * stride).cast::<Cell>().write_bytes(0, 1) };
         }
         let locked = match self.lock_now(self.everybody(), task) {
-            Ok(locked) if cells.chunks() == chunk && !cells.may_wait() => locked,
+            Ok(locked)
+                if self.check_life().is_ok() && cells.chunks() == chunk && !cells.may_wait() =>
+            {
+                locked
+            }
             other => {
                 let other = other.map(drop);
                 // SAFETY: allocated above; nobody else knows it.
@@ -227,7 +222,10 @@ impl Queue<'_> {
             }
         };
         // SAFETY: the word is the queue's, under its robust locks; the block is this task's.
-        unsafe { self.inner().hand_in(task, block, &cells.core.chunks[chunk]) };
+        unsafe {
+            self.inner()
+                .hand_in(task, block, &cells.core.blocks.chunks[chunk])
+        };
         let before = cells.total();
         cells.count_spares();
         for index in before..cells.total() {

@@ -1,7 +1,7 @@
 //! How cells go from side to side: what each keeps, and when it empties the other's lane.
 
-use super::lane::{Entry, Index};
-use super::layout::Cells;
+use super::lane::{Entry, Index, Lane};
+use super::layout::{Cells, Way};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,
@@ -93,14 +93,14 @@ impl Cells<'_> {
     #[inline]
     pub(super) fn expect_to_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
-        self.messages().expect(position);
+        prefetch_to_write(self.hint(Way::Messages, position));
     }
 
     /// A cell is about to be freed: the same.
     #[inline]
     pub(super) fn expect_to_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
-        self.free_cells().expect(position);
+        prefetch_to_write(self.hint(Way::FreeCells, position));
     }
 
     /// Whether there is room for a message. For senders.
@@ -124,15 +124,16 @@ impl Cells<'_> {
             return self.places().has_room(self.waiting());
         }
         let position = self.core.sending.fetched.load(Relaxed);
+        let look = |lane: Lane<'_>| lane.look(position).is_some();
         self.core.sending.stash_count.load(Relaxed) > 0
-            || self.free_cells().look(position).is_some()
+            || self.guessed(Way::FreeCells).is_some_and(look)
     }
 
     /// Whether there are messages, as a guess; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
-        side.ready_count.load(Relaxed) > 0
-            || self.messages().look(side.taken.load(Relaxed)).is_some()
+        let look = |lane: Lane<'_>| lane.look(side.taken.load(Relaxed)).is_some();
+        side.ready_count.load(Relaxed) > 0 || self.guessed(Way::Messages).is_some_and(look)
     }
 
     /// Messages that are ready, those in the lane included. Without the lock, and exact if nobody
@@ -152,6 +153,9 @@ impl Cells<'_> {
 
     /// Messages that are ready, and that are neither ready nor done with. Under all locks.
     pub(super) fn ready_and_in_flight(self) -> (u32, u32) {
+        if !self.core.has_body() {
+            return (0, 0);
+        }
         self.refill();
         self.take_all_from_lane();
         let fixed = &self.core.fixed;
@@ -163,7 +167,7 @@ impl Cells<'_> {
         } else {
             &fixed.given
         };
-        let cells = fixed.capacity + others.load(Relaxed);
+        let cells = self.core.capacity() + others.load(Relaxed);
         (ready, cells.saturating_sub(free + ready))
     }
 
@@ -190,7 +194,7 @@ impl Cells<'_> {
 
     /// Takes over all that was sent before this moment. For receivers.
     pub(super) fn take_all_from_lane(self) {
-        self.take_from_lane(self.core.fixed.capacity);
+        self.take_from_lane(self.core.capacity());
     }
 
     /// Takes the next message, the one that was looked at if there is one. For receivers.

@@ -63,11 +63,11 @@ pub(super) enum Given {
 
 impl<'r> Cells<'r> {
     pub(super) fn discipline(self) -> Discipline {
-        Discipline::of_code(self.core.fixed.discipline)
+        Discipline::of_code(self.core.discipline())
     }
 
     pub(super) fn serves_in_order(self) -> bool {
-        self.core.fixed.discipline != 0
+        self.core.discipline() != 0
     }
 
     pub(super) fn nobody_waits(self) -> bool {

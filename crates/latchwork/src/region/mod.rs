@@ -71,6 +71,8 @@ pub use hash_map::HashMap;
 pub use heap::{AllocError, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
+pub(crate) use names::SpareKind;
+pub(crate) use objects::Reused;
 pub use shareable::{Shareable, TornSafe, each_pinned, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
