@@ -82,6 +82,9 @@ typedef enum {
 /* Attributes. */
 #define RTEMS_DEFAULT_ATTRIBUTES 0x00000000u
 #define RTEMS_LOCAL 0x00000000u
+/* There is one node: it says nothing. */
+#define RTEMS_GLOBAL 0x00000002u
+#define RTEMS_APPLICATION_TASK 0x00000000u
 #define RTEMS_FIFO 0x00000000u
 #define RTEMS_PRIORITY 0x00000004u
 #define RTEMS_COUNTING_SEMAPHORE 0x00000000u
@@ -113,11 +116,13 @@ typedef enum {
 #define RTEMS_TIMESLICE 0x00000200u
 
 #define RTEMS_SELF ((rtems_id)0)
+#define RTEMS_ID_NONE ((rtems_id)0)
 #define RTEMS_CURRENT_PRIORITY 0u
 #define RTEMS_MINIMUM_PRIORITY 1u
 #define RTEMS_MAXIMUM_PRIORITY 255u
 #define RTEMS_NO_PRIORITY RTEMS_CURRENT_PRIORITY
 #define RTEMS_MINIMUM_STACK_SIZE ((size_t)65536)
+#define RTEMS_CONFIGURED_MINIMUM_STACK_SIZE ((size_t)0)
 #define RTEMS_YIELD_PROCESSOR RTEMS_NO_TIMEOUT
 
 #define RTEMS_SEARCH_ALL_NODES 0x00000000u
@@ -158,6 +163,12 @@ typedef enum {
 #define RTEMS_EVENT_29 0x20000000u
 #define RTEMS_EVENT_30 0x40000000u
 #define RTEMS_EVENT_31 0x80000000u
+/* System events. */
+#define RTEMS_EVENT_SYSTEM_NETWORK_SBWAIT RTEMS_EVENT_24
+#define RTEMS_EVENT_SYSTEM_NETWORK_SOSLEEP RTEMS_EVENT_25
+#define RTEMS_EVENT_SYSTEM_NETWORK_CLOSE RTEMS_EVENT_26
+#define RTEMS_EVENT_SYSTEM_SERVER_RESUME RTEMS_EVENT_29
+#define RTEMS_EVENT_SYSTEM_SERVER RTEMS_EVENT_30
 #define RTEMS_EVENT_SYSTEM_TRANSIENT RTEMS_EVENT_31
 
 /* ---- configuration: before the first directive, or none ---- */
@@ -212,6 +223,33 @@ void rtems_event_transient_clear(void);
 
 rtems_status_code rtems_message_queue_create(rtems_name name, uint32_t count, size_t max_message_size,
 					     rtems_attribute attribute_set, rtems_id *id);
+/*
+ * A queue for which the program has memory. The messages lie in the region all the same, where other processes find
+ * them: the memory's size is checked (RTEMS_UNSATISFIED), it is kept until the queue is deleted, and storage_free is
+ * called with it then, if it is not NULL: by the process that has constructed the queue; if another one has deleted it,
+ * when that process next constructs or deletes one.
+ */
+typedef struct {
+	rtems_name name;
+	uint32_t maximum_pending_messages;
+	size_t maximum_message_size;
+	void *storage_area;
+	size_t storage_size;
+	void (*storage_free)(void *);
+	rtems_attribute attributes;
+} rtems_message_queue_config;
+
+/* The memory is an array of these, one for each message. */
+#define RTEMS_MESSAGE_QUEUE_BUFFER(maximum_message_size_)                                             \
+	struct {                                                                                      \
+		struct {                                                                              \
+			void *links_[2];                                                              \
+			size_t size_;                                                                 \
+		} buffer_;                                                                            \
+		char message_[maximum_message_size_];                                                 \
+	}
+
+rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config *config, rtems_id *id);
 rtems_status_code rtems_message_queue_ident(rtems_name name, uint32_t node, rtems_id *id);
 rtems_status_code rtems_message_queue_delete(rtems_id id);
 rtems_status_code rtems_message_queue_send(rtems_id id, const void *buffer, size_t size);

@@ -30,6 +30,9 @@ rtems_status_code latchwork_event_system_receive(rtems_event_set in, rtems_optio
 rtems_status_code latchwork_event_transient_receive(rtems_option options, rtems_interval ticks);
 rtems_status_code latchwork_message_queue_receive(rtems_id id, void *buffer, size_t room, size_t *size,
 						  rtems_option options, rtems_interval timeout);
+rtems_status_code latchwork_message_queue_construct(rtems_name name, uint32_t count, size_t max_message_size,
+						    rtems_attribute attributes, size_t storage_size, rtems_id *id);
+rtems_status_code latchwork_message_queue_delete(rtems_id id);
 rtems_status_code latchwork_rtems_message_queue_receive(rtems_id id, void *buffer, size_t *size,
 							rtems_option options, rtems_interval timeout);
 
@@ -56,6 +59,11 @@ struct task {
 	rtems_task_priority priority;
 	rtems_status_code status;
 };
+
+/* The one node. */
+#define LOCAL_NODE 1u
+/* The index in an id. */
+#define INDEX(id) ((id) & 0xffffu)
 
 static LW_DEFINE_MUTEX(lock);
 static struct task *tasks;
@@ -119,6 +127,90 @@ rtems_status_code lw_message_queue_receive(rtems_id id, void *buffer, size_t roo
 					   rtems_option option_set, rtems_interval timeout)
 {
 	WAIT(latchwork_message_queue_receive(id, buffer, room, size, option_set, timeout));
+}
+
+/* ---- memory that is a program's own ---- */
+
+/* Of a queue that was constructed with a handler for its memory. */
+struct storage {
+	struct storage *next;
+	rtems_id id;
+	void *area;
+	void (*free)(void *);
+};
+
+static LW_DEFINE_MUTEX(storages_lock);
+static struct storage *storages;
+
+static int is_deleted(rtems_id id)
+{
+	uint32_t count;
+	return rtems_message_queue_get_number_pending(id, &count) == RTEMS_INVALID_ID;
+}
+
+/* Calls the handlers of queues that are there no more. */
+static void free_storages(void)
+{
+	struct storage *gone = NULL, **place = &storages;
+	lw_mutex_lock(&storages_lock);
+	while (*place != NULL) {
+		struct storage *storage = *place;
+		if (is_deleted(storage->id)) {
+			*place = storage->next;
+			storage->next = gone;
+			gone = storage;
+		} else {
+			place = &storage->next;
+		}
+	}
+	lw_mutex_unlock(&storages_lock);
+	while (gone != NULL) {
+		struct storage *storage = gone;
+		gone = storage->next;
+		storage->free(storage->area);
+		free(storage);
+	}
+}
+
+rtems_status_code rtems_message_queue_construct(const rtems_message_queue_config *config, rtems_id *id)
+{
+	struct storage *storage = NULL;
+	rtems_status_code status;
+	/* Not the size of any memory. */
+	size_t size = SIZE_MAX;
+	if (config == NULL)
+		return RTEMS_INVALID_ADDRESS;
+	free_storages();
+	if (config->storage_area != NULL)
+		size = config->storage_size;
+	if (config->storage_free != NULL) {
+		storage = malloc(sizeof *storage);
+		/* As if there were none for the queue. */
+		if (storage == NULL)
+			size = SIZE_MAX;
+	}
+	status = latchwork_message_queue_construct(config->name, config->maximum_pending_messages,
+						   config->maximum_message_size, config->attributes, size, id);
+	if (status != RTEMS_SUCCESSFUL || storage == NULL) {
+		free(storage);
+		return status;
+	}
+	storage->id = *id;
+	storage->area = config->storage_area;
+	storage->free = config->storage_free;
+	lw_mutex_lock(&storages_lock);
+	storage->next = storages;
+	storages = storage;
+	lw_mutex_unlock(&storages_lock);
+	return RTEMS_SUCCESSFUL;
+}
+
+rtems_status_code rtems_message_queue_delete(rtems_id id)
+{
+	rtems_status_code status = latchwork_message_queue_delete(id);
+	if (status == RTEMS_SUCCESSFUL)
+		free_storages();
+	return status;
 }
 
 /* ---- their lives ---- */
@@ -240,7 +332,7 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_INVALID_PRIORITY;
 	task = calloc(1, sizeof *task);
 	if (task == NULL)
-		return RTEMS_NO_MEMORY;
+		return RTEMS_TOO_MANY;
 	task->name = name;
 	task->priority = initial_priority;
 	/* The thread's and this call's. */
@@ -254,8 +346,9 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		error = pthread_create(&thread, &attributes, run, task);
 	pthread_attr_destroy(&attributes);
 	if (error != 0) {
+		/* No thread, or no stack of that size. */
 		free(task);
-		return RTEMS_UNSATISFIED;
+		return RTEMS_TOO_MANY;
 	}
 	/* It does not wait for long, and who is deleted in it would leave a task behind that nobody knows. */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
@@ -279,17 +372,20 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 rtems_status_code rtems_task_ident(rtems_name name, uint32_t node, rtems_id *id)
 {
 	rtems_status_code status = RTEMS_INVALID_NAME;
-	(void)node;
 	if (id == NULL)
 		return RTEMS_INVALID_ADDRESS;
-	/* RTEMS_SELF, as a name. */
+	/* RTEMS_SELF, as a name, on whatever node. */
 	if (name == 0) {
 		*id = rtems_task_self();
 		return RTEMS_SUCCESSFUL;
 	}
+	if (node != RTEMS_SEARCH_ALL_NODES && node != RTEMS_SEARCH_LOCAL_NODE && node != LOCAL_NODE)
+		return RTEMS_INVALID_NAME;
 	lw_mutex_lock(&lock);
 	for (struct task *task = tasks; task != NULL; task = task->next)
-		if (task->name == name && task->state != ENDED) {
+		/* Of several of this name, that with the lowest index. */
+		if (task->name == name && task->state != ENDED &&
+		    (status != RTEMS_SUCCESSFUL || INDEX(task->id) < INDEX(*id))) {
 			*id = task->id;
 			status = RTEMS_SUCCESSFUL;
 		}

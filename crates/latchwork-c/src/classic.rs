@@ -317,13 +317,28 @@ extern "C" fn rtems_message_queue_create(
     with(|table| table.message_queue_create(name, count, max_message_size, attributes, id))
 }
 
+/// What `classic.c` makes `rtems_message_queue_construct` of.
+#[unsafe(no_mangle)]
+extern "C" fn latchwork_message_queue_construct(
+    name: Name,
+    count: u32,
+    max_message_size: usize,
+    attributes: u32,
+    storage_size: usize,
+    id: Option<&mut Id>,
+) -> u32 {
+    with(|table| {
+        table.message_queue_construct(name, count, max_message_size, attributes, storage_size, id)
+    })
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn rtems_message_queue_ident(name: Name, node: u32, id: Option<&mut Id>) -> u32 {
     with(|table| table.message_queue_ident(name, node, id))
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn rtems_message_queue_delete(id: Id) -> u32 {
+extern "C" fn latchwork_message_queue_delete(id: Id) -> u32 {
     with(|table| table.message_queue_delete(id))
 }
 

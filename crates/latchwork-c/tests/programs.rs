@@ -123,6 +123,40 @@ fn directives_answer_as_rtems_does_and_tasks_live_as_long_as_they_should() {
     check("classic.c", &[GPP], &[], "directed");
 }
 
+/// Receivers wait and do not run: what was sent or broadcast to them takes no place of the queue.
+#[test]
+fn only_pending_messages_take_places() {
+    check(
+        "queues.c",
+        &[GCC_OPTIMISED, CLANG.statically()],
+        GNU,
+        "placed",
+    );
+    check("queues.c", &[GPP], &[], "placed");
+}
+
+#[test]
+fn directives_have_the_statuses_of_rtems_and_objects_leave_nothing_behind() {
+    check(
+        "directives.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "answered",
+    );
+    check("directives.c", &[GPP], &[], "answered");
+}
+
+#[test]
+fn a_send_takes_the_events_that_it_satisfies_a_task_with() {
+    check(
+        "events.c",
+        &[GCC, CLANG_OPTIMISED.statically()],
+        GNU,
+        "received",
+    );
+    check("events.c", &[GPP], &[], "received");
+}
+
 #[test]
 fn tasks_end_where_they_wait_and_the_kernel_knows_their_priorities() {
     check(

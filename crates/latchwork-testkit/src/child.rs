@@ -136,6 +136,12 @@ impl Child {
         is_in_futex(&format!("/proc/{}", self.pid))
     }
 
+    /// Whether a signal has stopped it.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        state_of(self.pid) == Some('T')
+    }
+
     fn reap(&mut self, flags: i32) -> Option<Exit> {
         if self.exit.is_some() {
             return self.exit;

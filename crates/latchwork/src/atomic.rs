@@ -15,6 +15,9 @@ pub(crate) use loom::sync::atomic::{Ordering, fence};
 #[cfg(loom)]
 pub(crate) use of_loom::{AtomicU32, AtomicU64};
 
+mod pair;
+pub(crate) use pair::AtomicPair;
+
 #[cfg(loom)]
 mod of_loom {
     use super::Ordering;

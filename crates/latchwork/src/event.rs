@@ -1,8 +1,9 @@
 //! Events: 32 bits per task that any task sends and the task receives, any of them or all.
 //!
 //! A send adds events to what is pending for a task; a receive waits until one or all of the wanted
-//! events are pending, and takes those. Events are not counted: what is sent twice before it is received
-//! is received once. The semantics are those of RTEMS's event manager (whose directives
+//! events are pending, and takes those. Events are not counted: what is sent twice while it is pending
+//! is received once. A send that satisfies a task that waits takes the events for it at that moment: what is sent
+//! later stays pending, whenever the task runs. The semantics are those of RTEMS's event manager (whose directives
 //! [`Classic`](crate::classic::Classic) has).
 //!
 //! Each task has two independent sets: the application's, and that of [system](Events::system) events,
@@ -263,8 +264,8 @@ impl<'r> Events<'r> {
         let _giant = self.inner().giant();
         match own.take(condition) {
             Ok(taken) => Ok(EventSet::from_bits_retain(taken)),
-            Err(seen) => Err(TryReceiveError::Unsatisfied {
-                present: EventSet::from_bits_retain(Set::present(condition, seen)),
+            Err(present) => Err(TryReceiveError::Unsatisfied {
+                present: EventSet::from_bits_retain(present),
             }),
         }
     }

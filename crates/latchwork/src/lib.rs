@@ -89,6 +89,7 @@ pub mod queue;
 #[cfg(loom)]
 mod queue {
     pub(crate) mod lane;
+    pub(crate) mod places;
     pub(crate) mod ring;
     pub(crate) mod sleepers;
 }

@@ -177,6 +177,88 @@ fn a_sleeper_is_woken_by_the_last_of_all() {
     assert_eq!(received, (A | B, C));
 }
 
+/// What a receiver has, and what is pending, once it runs again: it is stopped from before the sends until
+/// after them.
+fn while_stopped(
+    trial: &Trial,
+    receive: impl FnOnce(&Events<'_>) -> EventSet,
+    sends: &[EventSet],
+) -> (EventSet, EventSet) {
+    let region = region();
+    let events = Events::new(&region);
+    let name = Page::<[AtomicU64; 2]>::new();
+    let child = Child::fork(|| {
+        name[0].store(region.task_id().unwrap().to_raw(), SeqCst);
+        let received = receive(&events).bits();
+        let left = events.pending().unwrap().bits();
+        name[1].store(u64::from(received) << 32 | u64::from(left), SeqCst);
+    });
+    trial.wait_until(|| name[0].load(SeqCst) != 0 && child.is_in_futex());
+    child.signal(libc::SIGSTOP);
+    trial.wait_until(|| child.is_stopped());
+    let to = TaskId::from_raw(name[0].load(SeqCst)).unwrap();
+    for set in sends {
+        events.send(to, *set).unwrap();
+    }
+    child.signal(libc::SIGCONT);
+    child.succeed();
+    let result = name[1].load(SeqCst);
+    let set = |bits| EventSet::from_bits_retain(bits);
+    (set((result >> 32) as u32), set(result as u32))
+}
+
+/// What comes after the send that satisfies a receiver stays pending, whenever the receiver runs.
+#[test]
+fn a_send_takes_the_events_that_it_satisfies_a_receiver_with() {
+    let trial = Trial::begin("a_send_takes_the_events_that_it_satisfies_a_receiver_with");
+    let none = EventSet::empty();
+    for (all, wanted, sends, received, left) in [
+        (false, A | B, &[A, B][..], A, B),
+        (false, A | B, &[B, A | B, B], B, A | B),
+        (false, A, &[A, A], A, A),
+        (false, A | B, &[C, A | C, A], A, A | C),
+        (true, A | B, &[A, B], A | B, none),
+        (true, A | B, &[A, A, B, A], A | B, A),
+        (true, A, &[B, A | B, A], A, A | B),
+    ] {
+        let got = while_stopped(
+            &trial,
+            |events| {
+                if all {
+                    events.receive_all(wanted).unwrap()
+                } else {
+                    events.receive_any(wanted).unwrap()
+                }
+            },
+            sends,
+        );
+        assert_eq!(got, (received, left), "all {all}, {wanted:?}, {sends:?}");
+    }
+}
+
+/// The same with threads, as they come.
+#[test]
+fn events_that_are_sent_one_after_the_other_are_not_merged() {
+    let trial = Trial::begin("events_that_are_sent_one_after_the_other_are_not_merged");
+    let region = region();
+    let events = Events::new(&region);
+    for (first, second) in [(A, B), (A, A)] {
+        for _ in 0..trial.times(300) {
+            let received = while_asleep(
+                &trial,
+                &region,
+                || events.receive_any(A | B).unwrap(),
+                |task, _| {
+                    events.send(task, first).unwrap();
+                    // It may have received the first one and have ended.
+                    let _ = events.send(task, second);
+                },
+            );
+            assert_eq!(received, first);
+        }
+    }
+}
+
 #[test]
 fn a_sleeper_times_out_and_takes_nothing() {
     let region = region();

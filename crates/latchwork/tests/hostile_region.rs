@@ -3,7 +3,6 @@
 //! Each attach runs in a process of its own, so that one that ended badly would be seen.
 
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::queue::{Queue, QueueOptions, Wait};
 use latchwork::region::{AttachError, Box, Region, RegionOptions};
 use latchwork_testkit::{Leftover, Seed, output_of};
 use rustix::fs::{CWD, FileType, Mode};
@@ -148,7 +147,6 @@ fn attach_process() {
                 region.find::<[u64; 64]>("answer").map(|_| ())
             );
         }
-        Ok(region) if role == "queue" => println!("result={}", use_queue(&region)),
         Ok(region) if role == "abroad" => println!("result={}", use_container_from_abroad(&region)),
         Ok(region) => {
             // What was let in must be usable.
@@ -503,80 +501,5 @@ fn mutated_tables_are_refused_or_attached() {
             bytes[place..place + 8].copy_from_slice(&word.to_ne_bytes());
         }
         attach_as("look", &Named::file("mutated", &bytes));
-    }
-}
-
-/// Sends and receives, with all that can be of a queue.
-fn use_queue(region: &Region) -> String {
-    let options = QueueOptions::new(4, 100);
-    let made = Queue::open(region, "queue").or_else(|_| Queue::create(region, "queue", &options));
-    let queue = match made {
-        Ok(queue) => queue,
-        Err(error) => return format!("{error:?}"),
-    };
-    assert!(queue.len() <= 4);
-    // Two messages may say that they are the same one.
-    let _ = queue.is_consistent().unwrap();
-    if let Ok(block) = queue.receive_block(Wait::Not) {
-        assert!(block.iter().map(|byte| usize::from(*byte)).sum::<usize>() < 1 << 20);
-    }
-    while let Ok(message) = queue.try_receive_held() {
-        assert!(message.iter().map(|byte| usize::from(*byte)).sum::<usize>() < 1 << 20);
-    }
-    for number in 0..3 {
-        queue.try_send(&[number; 60]).unwrap();
-    }
-    queue.urgent().try_send(&[9; 60]).unwrap();
-    assert!(queue.try_send(&[]).is_err());
-    // In any order: the number of the last message may be the last there is.
-    let mut numbers = [0, 1, 2, 9].map(|_| {
-        let message = queue.try_receive_held().unwrap();
-        assert_eq!(*message, [message[0]; 60]);
-        message[0]
-    });
-    numbers.sort_unstable();
-    assert_eq!(numbers, [0, 1, 2, 9]);
-    assert!(queue.is_consistent().unwrap());
-    queue.delete().unwrap();
-    Queue::create(region, "queue", &queue.options()).unwrap();
-    region.check_heap().unwrap();
-    "used".into()
-}
-
-/// What a queue derives is made anew before anybody believes it, and what leads to no message leads nowhere. (Its
-/// locks are left alone here: who finds one taken waits.)
-#[test]
-fn a_queue_in_a_mutated_file_is_refused_or_works() {
-    const LOCKS: usize = 256;
-    let named = Named::new("queue");
-    let region = RegionOptions::new()
-        .max_bytes(8 << 20)
-        .max_tasks(8)
-        .max_names(8)
-        .create_named(&named.0)
-        .unwrap();
-    let queue = Queue::create(&region, "queue", &QueueOptions::new(4, 100)).unwrap();
-    let block = Box::copied_in(&[7; 300], &region).unwrap();
-    queue.send_block(block, Wait::Not).unwrap();
-    queue.send(&[8; 50]).unwrap();
-    region.detach().unwrap();
-    let sound = std::fs::read(named.path()).unwrap();
-    let start = (word_at(&sound, NAMES + 16) - word_at(&sound, at::BASE)) as usize;
-    let places = start + LOCKS..start + word_at(&sound, NAMES + 24) as usize;
-    let mut random = Seed::announced().rng(0);
-    for round in 0..60 {
-        let mut bytes = sound.clone();
-        for _ in 0..round {
-            let place = random.usize(places.clone()) & !7;
-            let word = match random.u32(..4) {
-                0 => random.u64(..),
-                1 => u64::MAX,
-                2 => random.u64(..64),
-                _ => 1 << random.u32(..64),
-            };
-            put(&mut bytes, place, &[word]);
-        }
-        let said = attach_as("queue", &Named::file("mutated-queue", &bytes));
-        assert!(round > 0 || said == "used", "{said}");
     }
 }

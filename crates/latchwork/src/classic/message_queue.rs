@@ -1,64 +1,107 @@
 //! The directives of RTEMS's message queue manager.
 //!
-//! An entry of the table names a queue's block and the life of it that the id stands for, so that an id never
-//! means a later queue (until 4,096 have had its place).
+//! An entry of the table is the head of a queue, with its name. A head has one queue after the other, numbered; an id
+//! is the entry and the number, so that it never means a later queue (until 4,096 have had its place).
 //!
-//! | entry's `state` | meaning | entered by |
-//! | --- | --- | --- |
-//! | even: 2 × generation | free | made; deletion, last of all |
-//! | odd | a queue | creation, when all else stands there |
+//! Creation runs under the table's robust lock; everything else looks at the entry, and leaves the rest to the
+//! queue, which knows whether it was deleted. A queue begins by the store of its life, after that of its name, and
+//! ends by the next one. Killed in a creation or a deletion, a task leaves a queue or none; what
+//! memory that still has is freed when another one is made.
 //!
-//! Creation and deletion run under the table's robust lock; everything else looks at the entry, and
-//! leaves the rest to the queue, which knows whether it was deleted. Killed in a creation, a task leaves
-//! at most an empty queue of that place, for the next one; killed in a deletion, a queue that refuses, whose
-//! id can still be deleted.
-//!
-//! *Memory* of a deleted queue serves the next one of the same place, size, count and discipline, and
-//! stays until the region ends.
-#![allow(unsafe_code)]
+//! *Memory* for messages is taken when a queue is made, and freed when it is deleted; if a task is copying a message
+//! out of it or into it at that moment, when it has. Until then its place is not free.
 
 use super::{
     Classic, Id, Interval, MESSAGE_QUEUE, NO_WAIT, Name, PRIORITY, Status, id_of, parts_of,
 };
-use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::atomic::{AtomicU32, Ordering};
 use crate::queue::{
-    ControlError, Discipline, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
+    ControlError, Discipline, Head, Queue, QueueError, QueueOptions, ReceiveError, SendError, Wait,
 };
 use crate::region::ObjectError;
 
 /// A queue's place in the table.
 #[repr(C)]
 pub(super) struct Entry {
-    state: AtomicU32,
+    pub(super) head: Head,
     name: AtomicU32,
-    /// The queue: where, and in which life.
-    block: AtomicUsize,
-    life: AtomicU32,
 }
 
 impl Entry {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
-            state: AtomicU32::new(0),
+            head: Head::new(),
             name: AtomicU32::new(0),
-            block: AtomicUsize::new(0),
-            life: AtomicU32::new(0),
         }
     }
 }
 
-fn id_in(state: u32, index: usize) -> Id {
-    id_of(MESSAGE_QUEUE, state / 2, index)
+/// What RTEMS has in front of a message: two links and the size.
+const BUFFER_HEAD: usize = 3 * size_of::<usize>();
+/// The longest message that RTEMS would have a buffer for, if there were such memory.
+const LARGEST: usize = usize::MAX - (BUFFER_HEAD + size_of::<usize>() - 1);
+/// The most messages of a [`Queue`].
+const MOST: u32 = 1 << 30;
+
+/// The size of `RTEMS_MESSAGE_QUEUE_BUFFER`: what a message takes of the memory that is given to
+/// [`Classic::message_queue_construct`].
+#[must_use]
+pub const fn message_queue_buffer_size(max_message_size: usize) -> usize {
+    (max_message_size.next_multiple_of(size_of::<usize>())).saturating_add(BUFFER_HEAD)
+}
+
+fn id_in(queue: &Queue<'_>, index: usize) -> Id {
+    id_of(MESSAGE_QUEUE, queue.number(), index)
 }
 
 impl<'r> Classic<'r> {
-    /// `rtems_message_queue_create`.
+    /// `rtems_message_queue_create`. Checks in this order:
+    ///
+    /// | if | then |
+    /// | --- | --- |
+    /// | `name` is 0 | [`Status::InvalidName`] |
+    /// | there is no `id` | [`Status::InvalidAddress`] |
+    /// | `count` is 0 | [`Status::InvalidNumber`] |
+    /// | `max_message_size` is 0 | [`Status::InvalidSize`] |
+    /// | the table is full | [`Status::TooMany`] |
+    /// | no buffer can be so large | [`Status::InvalidSize`] |
+    /// | no memory could hold so many | [`Status::InvalidNumber`]; also if they are more than 2³⁰ |
+    /// | the region has no room for them | [`Status::Unsatisfied`]; also if a message has more than 2³⁰ bytes |
     pub fn message_queue_create(
         &self,
         name: Name,
         count: u32,
         max_message_size: usize,
         attributes: u32,
+        id: Option<&mut Id>,
+    ) -> Status {
+        self.new_queue(name, count, max_message_size, attributes, None, id)
+    }
+
+    /// `rtems_message_queue_construct`: as [`Self::message_queue_create`], for a caller who has memory of `storage_size`
+    /// bytes for the messages. They lie in the region all the same, where all tasks find them; but
+    /// [`Status::Unsatisfied`] if the memory has not the size that RTEMS wants, `count` times
+    /// [`message_queue_buffer_size`].
+    pub fn message_queue_construct(
+        &self,
+        name: Name,
+        count: u32,
+        max_message_size: usize,
+        attributes: u32,
+        storage_size: usize,
+        id: Option<&mut Id>,
+    ) -> Status {
+        let storage = Some(storage_size);
+        self.new_queue(name, count, max_message_size, attributes, storage, id)
+    }
+
+    fn new_queue(
+        &self,
+        name: Name,
+        count: u32,
+        max_message_size: usize,
+        attributes: u32,
+        storage: Option<usize>,
         id: Option<&mut Id>,
     ) -> Status {
         if name == 0 {
@@ -73,7 +116,8 @@ impl<'r> Classic<'r> {
         if max_message_size == 0 {
             return Status::InvalidSize;
         }
-        let made = self.naming(|| self.make_queue(name, count, max_message_size, attributes));
+        let made =
+            self.naming(|| self.make_queue(name, count, max_message_size, attributes, storage));
         match made {
             Ok(Ok(new)) => {
                 *id = new;
@@ -90,34 +134,36 @@ impl<'r> Classic<'r> {
         count: u32,
         max_message_size: usize,
         attributes: u32,
+        storage: Option<usize>,
     ) -> Result<Id, Status> {
-        // Relaxed, here and below: ordered by the table's lock.
-        let free = |entry: &Entry| entry.state.load(Ordering::Relaxed).is_multiple_of(2);
-        let index = self.message_queues.iter().position(free);
-        let index = index.ok_or(Status::TooMany)?;
-        let size = u32::try_from(max_message_size).map_err(|_| Status::InvalidSize)?;
+        // All are looked at, for what the dead left in them.
+        let entries = self.message_queues.iter().enumerate();
+        let free = entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.head));
+        let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
+        if max_message_size > LARGEST {
+            return Err(Status::InvalidSize);
+        }
+        let needed = message_queue_buffer_size(max_message_size).checked_mul(count as usize);
+        let needed = needed.filter(|_| count <= MOST);
+        let needed = needed.ok_or(Status::InvalidNumber)?;
+        if storage.is_some_and(|size| size != needed) {
+            return Err(Status::Unsatisfied);
+        }
+        let size = u32::try_from(max_message_size).map_err(|_| Status::Unsatisfied)?;
         let discipline = if attributes & PRIORITY == 0 {
             Discipline::Fifo
         } else {
             Discipline::Priority
         };
         let options = QueueOptions::new(count, size).discipline(discipline);
-        let place = format!("rtems.{index}.{count}.{size}.{}", attributes & PRIORITY);
-        let queue = Queue::create(self.region, &place, &options).map_err(|error| match error {
-            QueueError::Capacity { .. } if size > 1 << 30 => Status::InvalidSize,
-            QueueError::Capacity { .. } => Status::InvalidNumber,
+        // Release: see the head of `classic`.
+        entry.name.store(name, Ordering::Release);
+        let begun = Queue::begin_in(self.region, &entry.head, &options);
+        let queue = begun.map_err(|error| match error {
             QueueError::Object(ObjectError::Attach(_)) => Status::InternalError,
             _ => Status::Unsatisfied,
         })?;
-        let entry = &self.message_queues[index];
-        let (block, life) = queue.token();
-        // Release, here and below: see the head of `classic`.
-        entry.name.store(name, Ordering::Release);
-        entry.block.store(block, Ordering::Release);
-        entry.life.store(life, Ordering::Release);
-        let state = entry.state.load(Ordering::Relaxed) + 1;
-        entry.state.store(state, Ordering::Release);
-        Ok(id_in(state, index))
+        Ok(id_in(&queue, index))
     }
 
     /// `rtems_message_queue_ident`: of several queues of this name, that with the lowest index. Other nodes than
@@ -126,11 +172,10 @@ impl<'r> Classic<'r> {
         super::ident(name, node, id, || {
             let mut entries = self.message_queues.iter().enumerate();
             entries.find_map(|(index, entry)| {
-                // Acquire, both: see the head of `classic`.
-                let state = entry.state.load(Ordering::Acquire);
-                let is_it = state % 2 == 1 && entry.name.load(Ordering::Acquire) == name;
-                // Relaxed: behind an Acquire.
-                (is_it && entry.state.load(Ordering::Relaxed) == state).then(|| id_in(state, index))
+                let queue = Queue::at(self.region, &entry.head);
+                // Acquire: see the head of `classic`.
+                let is_it = queue.is_alive() && entry.name.load(Ordering::Acquire) == name;
+                (is_it && queue.is_alive()).then(|| id_in(&queue, index))
             })
         })
     }
@@ -138,21 +183,13 @@ impl<'r> Classic<'r> {
     /// `rtems_message_queue_delete`: its messages go, and who waits gets
     /// [`Status::ObjectWasDeleted`].
     pub fn message_queue_delete(&self, id: Id) -> Status {
-        let deleted = self.naming(|| {
-            let (entry, queue) = self.entry(id).ok_or(Status::InvalidId)?;
-            match queue.delete() {
-                // Somebody was killed before the next step.
-                Ok(()) | Err(ControlError::Deleted) => {}
-                Err(_) => return Err(Status::InternalError),
-            }
-            let state = entry.state.load(Ordering::Relaxed).wrapping_add(1);
-            // Release: who finds what comes next finds this.
-            entry.state.store(state, Ordering::Release);
-            Ok(())
-        });
-        match deleted {
-            Ok(Ok(())) => Status::Successful,
-            Ok(Err(status)) | Err(status) => status,
+        let Some(queue) = self.find(id) else {
+            return Status::InvalidId;
+        };
+        match queue.end_life() {
+            Ok(()) => Status::Successful,
+            Err(ControlError::Deleted) => Status::InvalidId,
+            Err(_) => Status::InternalError,
         }
     }
 
@@ -198,7 +235,8 @@ impl<'r> Classic<'r> {
     }
 
     /// `rtems_message_queue_receive`. The buffer is checked: one that is too small for the message gives
-    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever.
+    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever. [`Status::InternalError`] if it has to wait,
+    /// others wait, and the region has no memory for what it may be given.
     pub fn message_queue_receive(
         &self,
         id: Id,
@@ -268,30 +306,11 @@ impl<'r> Classic<'r> {
         self.find(id).map(|queue| queue.max_message() as usize)
     }
 
-    /// The entry of an id, and its queue, dead or alive.
-    fn entry(&self, id: Id) -> Option<(&'r Entry, Queue<'r>)> {
-        let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
-        let entry = self.message_queues.get(index)?;
-        // Acquire, here and below: see the head of `classic`.
-        let state = entry.state.load(Ordering::Acquire);
-        if state % 2 == 0 || id_in(state, index) != id {
-            return None;
-        }
-        let token = (
-            entry.block.load(Ordering::Acquire),
-            entry.life.load(Ordering::Acquire),
-        );
-        // SAFETY: a token of a queue of this region. (Should the place have changed hands between the
-        // looks, it is one of another; a generation later the id is refused.)
-        let queue = unsafe { Queue::of_token(self.region, token)? };
-        Some((entry, queue))
-    }
-
-    /// The queue of an id, unless it was deleted.
+    /// The queue of an id. It may be deleted at any moment, and then refuses what is asked of it.
     fn find(&self, id: Id) -> Option<Queue<'r>> {
-        let (_, queue) = self.entry(id)?;
-        // Again, so that what was read in between is of one queue.
-        (self.entry(id).is_some() && queue.is_alive()).then_some(queue)
+        let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
+        let queue = Queue::at(self.region, &self.message_queues.get(index)?.head);
+        (queue.is_alive() && id_in(&queue, index) == id).then_some(queue)
     }
 }
 

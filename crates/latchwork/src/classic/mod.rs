@@ -53,9 +53,11 @@ mod status;
 mod task;
 
 pub use event::*;
+pub use message_queue::message_queue_buffer_size;
 pub use status::*;
 
 use crate::mutex::{RawError, Robust};
+use crate::queue::Queue;
 use crate::region::{AttachError, ObjectError, Region, fingerprint};
 use crate::time::Deadline;
 use core::alloc::Layout;
@@ -110,7 +112,8 @@ impl ClassicOptions {
         self
     }
 
-    /// Room for so many message queues at a time. The memory for messages is taken when a queue is made.
+    /// Room for so many message queues at a time, of some hundred bytes each. The memory for messages is taken when a
+    /// queue is made.
     #[must_use]
     pub const fn message_queues(mut self, message_queues: u16) -> Self {
         self.message_queues = message_queues;
@@ -184,7 +187,7 @@ const FINGERPRINT: u64 = fingerprint(
     &[
         size_of::<semaphore::Entry>() as u64,
         size_of::<message_queue::Entry>() as u64,
-        3,
+        4,
     ],
 );
 
@@ -272,6 +275,10 @@ impl<'r> Classic<'r> {
                 slice_at(block, queues, table.message_queues),
             )
         };
+        let is_sound = |entry: &message_queue::Entry| Queue::is_sound_in(region, &entry.head);
+        if !message_queues.iter().all(is_sound) {
+            return Err(ObjectError::Damaged.into());
+        }
         Ok(Self {
             region,
             table,

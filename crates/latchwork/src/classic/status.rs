@@ -73,6 +73,8 @@ pub const fn build_name(characters: [u8; 4]) -> Name {
 
 /// `RTEMS_DEFAULT_ATTRIBUTES`, `RTEMS_FIFO`, `RTEMS_COUNTING_SEMAPHORE`, `RTEMS_LOCAL`
 pub const DEFAULT_ATTRIBUTES: u32 = 0;
+/// `RTEMS_GLOBAL`, which says nothing where there is one node.
+pub const GLOBAL: u32 = 0x2;
 /// `RTEMS_PRIORITY`
 pub const PRIORITY: u32 = 0x4;
 /// `RTEMS_BINARY_SEMAPHORE`
@@ -96,6 +98,8 @@ pub const NO_TIMEOUT: Interval = 0;
 pub const CURRENT_PRIORITY: u32 = 0;
 /// `RTEMS_MAXIMUM_PRIORITY`, the lowest one.
 pub const MAXIMUM_PRIORITY: u32 = 255;
+/// `RTEMS_ID_NONE`, no object's id.
+pub const ID_NONE: Id = 0;
 /// `RTEMS_SELF`
 pub const SELF: Id = 0;
 

@@ -19,7 +19,8 @@ impl Classic<'_> {
     }
 
     /// `rtems_task_set_priority`: gives a task another priority of its own, or reads the one that counts. The
-    /// old one is the one that counts, too: with what it has inherited, and by ceilings.
+    /// old one is the one that counts, too: with what it has inherited, and by ceilings. It is told to whoever gives an
+    /// [invalid](Status::InvalidPriority) one, too.
     pub fn task_set_priority(
         &self,
         id: Id,
@@ -40,11 +41,11 @@ impl Classic<'_> {
         let Some(record) = priority::living(ground, task) else {
             return Status::InvalidId;
         };
+        // Relaxed: as good as any moment's.
+        *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
         if new_priority > MAXIMUM_PRIORITY {
             return Status::InvalidPriority;
         }
-        // Relaxed: as good as any moment's.
-        *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
         if new_priority != CURRENT_PRIORITY {
             priority::set_base(ground, task, new_priority);
         }

@@ -47,10 +47,16 @@ pub enum Fault {
     QueueSkipsSingleSleeper,
     /// A queue's notification takes two registrations for one wake-up.
     QueueTakesTwoRegistrations,
+    /// A receiver may wait at a queue although there is no cell for a broadcast.
+    QueueNoCellForBoard,
+    /// A receiver that begins to wait, and is a place for a message, does not wake a sender that waits for one.
+    QueueWaiterUnannounced,
     /// Events are sent without Release.
     EventSendRelaxed,
-    /// A sender's look at what the task waits for may overtake its events.
-    EventSenderLooksUnordered,
+    /// A task goes to sleep without saying so.
+    EventSleepsUntold,
+    /// A send adds to what a task was given already.
+    EventsMerge,
     /// A task goes to sleep on a value of its events that it has not looked at.
     EventSleepsOnUnseen,
     /// A sender looks only at its own events to see whether the task has all that it waits for.

@@ -150,6 +150,42 @@ impl Sleepers {
     }
 }
 
+/// `queue/places.rs`.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// Cells that are free.
+    pub free: u32,
+    /// Cells that waiting receivers have been given.
+    pub given: u32,
+    /// Cells beyond the capacity.
+    pub spares: u32,
+}
+
+impl Places {
+    fn real(self) -> crate::queue::places::Places {
+        crate::queue::places::Places {
+            free: self.free,
+            given: self.given,
+            spares: self.spares,
+        }
+    }
+
+    /// Whether a message may be sent.
+    pub fn has_room(self, waiting: u32) -> bool {
+        self.real().has_room(waiting)
+    }
+
+    /// Whether one more receiver may wait.
+    pub fn may_wait(self, waiting: u32) -> bool {
+        self.real().may_wait(waiting)
+    }
+
+    /// How many senders learn of a receiver that begins to wait.
+    pub fn senders_to_wake() -> u32 {
+        crate::queue::places::Places::senders_to_wake()
+    }
+}
+
 /// `queue/lane.rs`, with two places.
 pub struct Lane([crate::atomic::AtomicU64; 2]);
 
@@ -192,6 +228,11 @@ impl Events {
         let needed = wake.is_needed();
         wake.carry_out();
         Some(needed)
+    }
+
+    /// Whether the task waits for events, and was given none.
+    pub fn is_awaited(&self) -> bool {
+        self.0.is_awaited()
     }
 
     /// The task's pending events.

@@ -7,7 +7,7 @@ use super::{Queue, Wait};
 use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
 use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
-use crate::region::{AttachError, Giant, Parked, Task};
+use crate::region::{AllocError, AttachError, Giant, Parked, StorageError, Task};
 
 /// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
 /// another processor cost the two sides about as much.
@@ -31,6 +31,13 @@ pub(super) enum Failure {
     TimedOut,
     Deleted,
     Attach(AttachError),
+    Storage(StorageError),
+}
+
+impl From<AllocError> for Failure {
+    fn from(error: AllocError) -> Self {
+        Self::Storage(error.into())
+    }
 }
 
 impl From<AttachError> for Failure {
@@ -193,7 +200,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The locks of all.
+    /// The locks of all who may be at work on a queue that lives. What changes a queue's life, or runs whatever the
+    /// life, takes both.
     pub(super) fn everybody(&self) -> Side {
         if self.cells.serves_in_order() {
             Side::Receivers
@@ -232,7 +240,7 @@ impl<'r> Queue<'r> {
         side: Side,
         task: Task<'_>,
     ) -> Result<Locked<'r>, AttachError> {
-        let all = self.everybody();
+        let all = Side::Both;
         let (mut locked, how) = if side == all {
             (locked, how)
         } else {
@@ -250,7 +258,7 @@ impl<'r> Queue<'r> {
         // Unless another one has, meanwhile.
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
             locked.cells.recover(task);
-            if locked.cells.serves_in_order() {
+            if core.is_alive() && locked.cells.serves_in_order() {
                 locked.cells.hand_out().carry_out(core);
             }
             core.fixed.recovered.store(deaths, Relaxed);

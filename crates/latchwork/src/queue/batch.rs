@@ -64,6 +64,8 @@ impl Queue<'_> {
         let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
             chain().for_each(|(index, _)| locked.cells.give_up(index));
+            drop(locked);
+            self.after_flight();
             return Err(deleted.into());
         }
         let mut count = 0;

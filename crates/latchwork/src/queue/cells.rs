@@ -2,15 +2,15 @@
 //!
 //! | cell state | meaning | left by |
 //! | --- | --- | --- |
-//! | `FREE` | no message | send: `WRITING`, or `READY` at once for a small message or a block; broadcast: `BOARD` |
-//! | `WRITING` + task | a sender writes into it | commit: `READY` or `BOARD`; given up, or death of the task: `FREE` |
+//! | `FREE` | no message | send: `WRITING`, or `READY` at once for a small message or a block; broadcast: `BOARD`, at once |
+//! | `WRITING` + task | a sender writes into it | commit: `READY`; given up, or death of the task: `FREE` |
 //! | `READY` | a message, in the order of its key | receive, hand-over: `READING`; received in one step, flushed: `FREE` |
 //! | `READING` + task | that task has it, or is about to | done: `FREE`; given back or death of the task: `READY` |
 //! | `BOARD` | a message for those who have it in their inboxes | the last of them: `FREE` |
 //!
 //! `READY` and `READING` may be marked `BLOCK`: then the message is a block of the heap, whose address
-//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted and made anew since, and a message
-//! that would be `READY` again is dropped, `FREE`.
+//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted since, and a message that would be `READY`
+//! again is dropped, `FREE`.
 //!
 //! *Two locks.* Senders share one, receivers the other, and a stream between two processors takes each
 //! where it lies. A cell goes from side to side by two [lanes](super::lane):
@@ -26,7 +26,10 @@
 //! message that does not belong behind all others is announced by `ranked`, too, and then a receiver
 //! empties the lane first: so what it takes is the first of all whose send has returned. Who
 //! needs both locks takes the senders' first. Queues that serve their receivers in order, where each
-//! send must look at them, know the receivers' lock only, and no lane of messages.
+//! send must look at them, know the receivers' lock only, and no lanes.
+//!
+//! *Places and cells.* The capacity counts messages that are pending, being written, or kept in flight by a receiver
+//! that reads in place. There are more cells than that, for what is on its way to receivers that wait: see `spares.rs`.
 //!
 //! Invariants
 //! 1. The states and keys of the cells, and the tasks' inboxes (`region/inbox.rs`), are the truth; the
@@ -110,6 +113,11 @@ impl Cell {
 
     pub(super) fn set_length(&self, length: usize) {
         self.length.store(length, Relaxed);
+    }
+
+    /// Whether it holds nothing.
+    pub(super) fn is_free(&self) -> bool {
+        self.kind() == FREE && self.block.load(Relaxed) == 0
     }
 
     pub(super) fn kind(&self) -> u64 {
@@ -267,7 +275,7 @@ impl<'r> Cells<'r> {
         true
     }
 
-    /// The queue is about to be made anew: what is in flight is none of the new one's.
+    /// The queue is deleted: what is in flight does not come again.
     pub(super) fn disown(self) {
         for index in self.all() {
             let state = self.cell(index).state.load(Relaxed);

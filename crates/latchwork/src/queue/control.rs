@@ -3,7 +3,7 @@
 use super::attempt::Side;
 use super::wake::Wake;
 use super::{ControlError, Queue};
-use crate::atomic::Ordering::Relaxed;
+use crate::atomic::Ordering::Release;
 use crate::hook::{Misuse, Site};
 
 impl Queue<'_> {
@@ -27,26 +27,34 @@ impl Queue<'_> {
 
     /// Deletes the queue: its messages are dropped, and all who wait at it, or use it later through
     /// this handle or others, get an error that says so. Messages in flight stay valid until they are
-    /// finished, and do not come again in the next queue of the name.
+    /// finished, and do not come again.
     ///
-    /// The name, with its memory, is taken again by the next [`Queue::create`] with the same options;
-    /// old handles do not become valid by that.
+    /// The name is free, and the memory of the messages is freed, when the last that is in flight is finished. A few
+    /// hundred bytes stay for the next queue, of whatever name and options; old handles do not become valid by that.
     ///
-    /// A kill before the deletion is done leaves the queue as it was, or deleted with the messages
-    /// still taking room, which the next queue of the name finds gone.
+    /// A kill before the deletion is done leaves the queue as it was, or deleted: name and memory are free then when
+    /// another queue is made.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), ControlError> {
+        self.end_life()?;
+        self.inner().give_up_name(self.cells.core);
+        Ok(())
+    }
+
+    /// Deletes a queue that has no name.
+    #[track_caller]
+    pub(crate) fn end_life(&self) -> Result<(), ControlError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
+        let locked = self.lock_now(Side::Both, task)?;
         self.check_use(Site::caller())?;
         let waiting = locked.cells.waiting();
         let fixed = &self.cells.core.fixed;
-        fixed.life.store(self.life.wrapping_add(1), Relaxed);
-        locked.cells.flush(task);
-        locked.cells.dismiss_waiters();
+        // Release: who sees what comes next sees this.
+        fixed.life.store(self.life.wrapping_add(1), Release);
+        locked.cells.clear_away(task);
         locked.unlock(Wake::EVERYBODY);
         if waiting > 0 {
             self.tell(Misuse::DeleteAwaited { waiting }, Site::caller());

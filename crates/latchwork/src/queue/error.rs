@@ -18,7 +18,7 @@ pub enum QueueError {
         /// Bytes a message asked for.
         max_message: u32,
     },
-    /// A queue of this name exists (or did, until it was deleted), with other options.
+    /// A queue of this name exists, with other options.
     #[error(
         "the queue of this name holds {capacity} messages of {max_message} bytes, or serves its receivers in another order"
     )]
@@ -28,12 +28,6 @@ pub enum QueueError {
         /// Bytes a message at most.
         max_message: u32,
     },
-    /// The queue of this name was deleted.
-    #[error("the queue of this name was deleted")]
-    Deleted,
-    /// The ring of this name was deleted, but a task still has an end of it.
-    #[error("a task still has an end of the deleted ring of this name")]
-    InUse,
     /// The region refuses.
     #[error(transparent)]
     Object(#[from] ObjectError),
@@ -49,7 +43,9 @@ impl From<AttachError> for QueueError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// The queue is full, and the call does not wait.
+    /// All places are taken, by messages that are pending, being written, or in the hands of receivers, and the call
+    /// does not wait. What was handed or broadcast to receivers that wait takes none, nor, where receivers are served
+    /// in order, what one is copying; what it [holds](super::Queue::receive_held) does.
     #[error("the queue is full")]
     Full,
     /// The deadline passed before there was room.
@@ -77,7 +73,8 @@ pub enum SendError {
 impl From<Failure> for SendError {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Refused => Self::Full,
+            // Senders ask for no memory.
+            Failure::Refused | Failure::Storage(_) => Self::Full,
             Failure::TimedOut => Self::TimedOut,
             Failure::Deleted => Self::Deleted,
             Failure::Attach(error) => Self::Attach(error),
@@ -136,7 +133,8 @@ pub enum ReceiveError {
     /// The queue was deleted, before the call or during it.
     #[error("the queue was deleted")]
     Deleted,
-    /// The region has no room for a block of the caller's own; the message stays in the queue.
+    /// The region has no room for a block of the caller's own, and the message stays in the queue; or none for a cell
+    /// of what a receiver that is about to wait may be given.
     #[error(transparent)]
     Storage(StorageError),
     /// The calling thread cannot become a task of the region, or take its locks.
@@ -148,6 +146,7 @@ impl From<Failure> for ReceiveError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused => Self::Empty,
+            Failure::Storage(error) => Self::Storage(error),
             Failure::TimedOut => Self::TimedOut,
             Failure::Deleted => Self::Deleted,
             Failure::Attach(error) => Self::Attach(error),

@@ -23,7 +23,7 @@ pub struct QueueReport {
     pub max_message: u32,
     /// Messages to be received.
     pub ready: u32,
-    /// Messages that are being written, or that receivers have in hand.
+    /// Messages that are being written, that receivers have in hand, or that are on their way to receivers that wait.
     pub in_flight: u32,
     /// Messages that came back from receivers that died or failed.
     pub redelivered: u64,
@@ -68,19 +68,24 @@ impl Contents {
     }
 
     fn queue(&self, name: String, address: u64) -> Option<QueueReport> {
-        let core = self.read::<Core>(address)?;
+        let core = self.read::<Core>(address).filter(|core| core.is_alive())?;
         let (sending, receiving) = (&core.sending, &core.receiving);
         // Of a queue in use these are of different moments.
         let lane = |put: &AtomicU32, taken: &AtomicU32| {
             put.load(Relaxed)
                 .wrapping_sub(taken.load(Relaxed))
-                .min(core.fixed.capacity)
+                .min(core.capacity())
         };
         let on_lane = lane(&sending.sent, &receiving.taken);
         let ready = receiving.ready_count.load(Relaxed).saturating_add(on_lane);
         let freed = lane(&receiving.freed, &sending.fetched);
         let free = sending.stash_count.load(Relaxed).saturating_add(freed);
         let kept = free.saturating_add(ready);
+        let in_order = core.discipline() != 0;
+        // Cells that are neither free nor ready; spare ones of a racing queue are boards, or of no account.
+        let (spares, given) = (&core.fixed.spares, &core.fixed.given);
+        let others = if in_order { spares } else { given }.load(Relaxed);
+        let most = core.capacity().saturating_add(others);
         let mut receivers: Vec<_> = self
             .tasks
             .iter()
@@ -96,25 +101,27 @@ impl Contents {
         Some(QueueReport {
             name,
             address,
-            capacity: core.fixed.capacity,
-            max_message: core.fixed.max_message,
-            ready: ready.min(core.fixed.capacity),
-            in_flight: core.fixed.capacity.saturating_add(1).saturating_sub(kept),
+            capacity: core.capacity(),
+            max_message: core.max_message(),
+            ready: ready.min(most),
+            in_flight: most.saturating_sub(kept),
             redelivered: receiving.redelivered.load(Relaxed),
-            discipline: Some(Discipline::of_code(core.fixed.discipline)),
+            discipline: Some(Discipline::of_code(core.discipline())),
             receivers: receivers.into_iter().map(|(_, slot)| slot).collect(),
             ends: [None; 2],
         })
     }
 
     fn ring(&self, name: String, address: u64) -> Option<QueueReport> {
-        let core = self.read::<spsc::Core>(address)?;
+        let core = self
+            .read::<spsc::Core>(address)
+            .filter(|core| core.is_alive())?;
         let end = |claim: u64| (claim != 0).then_some(((claim >> 16) as u16, (claim >> 32) as u32));
         Some(QueueReport {
             name,
             address,
-            capacity: core.capacity,
-            max_message: core.max_message,
+            capacity: core.capacity(),
+            max_message: core.max_message(),
             ready: core.ring.length(),
             in_flight: 0,
             redelivered: 0,

@@ -80,13 +80,6 @@ impl<'a> Lane<'a> {
         );
     }
 
-    /// The giver is about to put at this position.
-    #[cfg(not(loom))]
-    #[inline]
-    pub(crate) fn expect(self, position: u32) {
-        crate::atomic::prefetch_to_write(core::ptr::from_ref(self.place(position)).cast());
-    }
-
     /// What was put at the taker's position, if anything.
     #[inline]
     pub(crate) fn look(self, position: u32) -> Option<Entry> {

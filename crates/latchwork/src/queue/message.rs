@@ -319,6 +319,7 @@ impl<'r> Queue<'r> {
         let locked = self.lock_now(side, task)?;
         let wake = how(locked.cells, task);
         locked.unlock(wake);
+        self.after_flight();
         Ok(())
     }
 }

@@ -13,6 +13,7 @@
 //! | send and receive several at once | [`Queue::send_batch`], [`Queue::receive_batch`] |
 //! | tell all who wait, once | [`Queue::broadcast`] |
 //! | wait by epoll | [`Queue::watch`] |
+//! | know that all is done | [`Queue::is_drained`] |
 //! | connect two tasks, as fast as it goes | [`spsc`] |
 //!
 //! | who dies | when | then |
@@ -20,6 +21,7 @@
 //! | a sender | before the commit | nothing of the message is visible, its place is free again |
 //! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its place |
 //! | anybody | holding a lock of the queue | the next one rebuilds the queue from its cells |
+//! | receivers | with messages that they had waited for | those are pending again, perhaps more than the capacity |
 //! | a task that was woken for, or given a message | before it took it | another one is woken, or given it |
 //!
 //! So a message is delivered at least once. To process each exactly once, take it with
@@ -47,7 +49,7 @@
 //! receive of a small message is one robust lock and unlock, and a copy; no system call unless somebody
 //! sleeps. A message whose rank puts it between others costs the shifting of four bytes for each message
 //! behind or before it, whichever are fewer; a broadcast, and each message to a receiver that waits in
-//! order, a look at every task of the region.
+//! order, a look at every task of the region. A broadcast is copied under the locks.
 #![allow(unsafe_code)]
 
 mod attempt;
@@ -60,6 +62,7 @@ pub mod inspect;
 pub(crate) mod lane;
 mod layout;
 mod message;
+pub(crate) mod places;
 mod rank;
 mod ready;
 mod receive;
@@ -68,6 +71,7 @@ mod reserve;
 pub(crate) mod ring;
 mod send;
 pub(crate) mod sleepers;
+mod spares;
 pub mod spsc;
 mod stock;
 mod wait;
@@ -84,11 +88,10 @@ pub use waiters::Discipline;
 pub use watch::{Watch, WatchError};
 
 use crate::atomic::Ordering;
-use crate::region::{AttachError, Inner, Region, fingerprint};
-use core::alloc::Layout;
+use crate::region::{AttachError, Inner, ObjectError, Region, Reused, SpareKind, fingerprint};
+use attempt::Side;
 use core::fmt;
-use core::ptr::NonNull;
-use layout::{Cells, Shape};
+use layout::Cells;
 use std::sync::Arc;
 use wake::Wake;
 
@@ -104,8 +107,10 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// A queue for `capacity` messages of at most `max_message` bytes each. All of its memory is
-    /// taken at once.
+    /// A queue for `capacity` messages of at most `max_message` bytes each. Its memory is taken at once, but for what
+    /// is on its way to receivers that wait and have not run yet: where several do, one that begins to wait may take
+    /// memory for one more message (and there is [`ReceiveError::Storage`] if the region has none). It is given back
+    /// when the queue is deleted.
     #[must_use]
     pub const fn new(capacity: u32, max_message: u32) -> Self {
         Self {
@@ -126,14 +131,20 @@ impl QueueOptions {
         (self.capacity, self.max_message)
     }
 
-    fn shape(self) -> Result<(Shape, Layout), QueueError> {
-        let fits = |value: u32| (1..=1 << 30).contains(&value);
+    fn parts(self) -> (u32, u32, u32) {
+        (self.capacity, self.max_message, self.discipline.code())
+    }
+
+    fn check(self, region: &Region) -> Result<(), QueueError> {
+        let fits = |value: u32| (1..=layout::MOST).contains(&value);
         let error = QueueError::Capacity {
             capacity: self.capacity,
             max_message: self.max_message,
         };
         if fits(self.capacity) && fits(self.max_message) {
-            Shape::new(self.capacity, self.max_message).ok_or(error)
+            let tasks = region.inner().slots().len();
+            let shape = layout::shape(self.parts(), tasks);
+            shape.map(|_| ()).ok_or(error)
         } else {
             Err(error)
         }
@@ -144,8 +155,30 @@ const FINGERPRINT: u64 = fingerprint(
     "queue",
     size_of::<layout::Core>(),
     align_of::<layout::Core>(),
-    &[size_of::<cells::Cell>() as u64, 4],
+    &[size_of::<cells::Cell>() as u64, 6],
 );
+
+pub(crate) use layout::Core as Head;
+
+impl Reused for Head {
+    const FINGERPRINT: u64 = FINGERPRINT;
+    const KIND: SpareKind = SpareKind {
+        list: 0,
+        link: Self::NEXT_SPARE,
+    };
+
+    fn new() -> Self {
+        Self::new()
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.is_alive()
+    }
+
+    fn is_over(&self, region: &Region) -> bool {
+        Queue::may_begin_in(region, self)
+    }
+}
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
 ///
@@ -165,7 +198,7 @@ unsafe impl Send for Queue<'_> {}
 unsafe impl Sync for Queue<'_> {}
 
 impl<'r> Queue<'r> {
-    /// Makes the queue of this name, or opens it if it exists with the same capacities.
+    /// Makes the queue of this name, or opens it if it exists with the same options.
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -174,116 +207,142 @@ impl<'r> Queue<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        let shape = options.shape()?;
-        let parts = (
-            options.capacity,
-            options.max_message,
-            options.discipline.code(),
-        );
-        let (block, bytes) = region.raw_object(name, FINGERPRINT, shape.1, |block| {
-            // SAFETY: a fresh block of the layout.
-            unsafe { Cells::initialise(block, shape, parts) }
-        })?;
-        let mut queue = Self::from_block(region, block, bytes)?;
-        if queue.options() != *options {
-            return Err(QueueError::OtherOptions {
-                capacity: queue.capacity(),
-                max_message: queue.max_message(),
-            });
-        }
-        if queue.is_deleted() {
-            queue.begin_anew()?;
-        }
-        Ok(queue)
+        options.check(region)?;
+        region.reused(name, |head: &'r Head| {
+            if !head.is_alive() {
+                return Self::begin_in(region, head, options);
+            }
+            let queue = Self::open_in(region, head)?;
+            if queue.options() != *options {
+                return Err(QueueError::OtherOptions {
+                    capacity: queue.capacity(),
+                    max_message: queue.max_message(),
+                });
+            }
+            Ok(queue)
+        })
     }
 
     /// Opens the queue of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), [`QueueError::Deleted`]; see
+    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), also if the queue was deleted; see
     /// [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
-        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        let queue = Self::from_block(region, block, bytes)?;
-        if queue.is_deleted() {
-            return Err(QueueError::Deleted);
-        }
-        Ok(queue)
+        region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
     }
 
-    fn from_block(
+    /// The queue that lives in a head, which may be of a file of anybody's.
+    fn open_in(region: &'r Region, head: &'r Head) -> Result<Self, QueueError> {
+        let queue = Self::at(region, head);
+        let is_sound = Cells::is_sound(head, region.inner());
+        // It may be deleted meanwhile.
+        match queue.check_life() {
+            Ok(()) if !queue.is_deleted() && is_sound => Ok(queue),
+            Ok(()) if !queue.is_deleted() => Err(ObjectError::OtherType.into()),
+            _ => Err(ObjectError::NotFound.into()),
+        }
+    }
+
+    /// Has a queue begin in a head that has none, and is [over](Self::is_over). Under the lock of those who have one
+    /// begin there.
+    pub(crate) fn begin_in(
         region: &'r Region,
-        block: NonNull<u8>,
-        bytes: usize,
+        head: &'r Head,
+        options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        // SAFETY: an object with the queue's fingerprint was written by `initialise`, and stays as
-        // long as the region.
-        match unsafe { Cells::open(block, bytes, region.inner()) } {
-            Some(cells) => Ok(Self {
-                region,
-                cells,
-                life: cells.core.fixed.life.load(Ordering::Relaxed),
-                rank: Rank::default(),
-            }),
-            None => Err(QueueError::Object(crate::region::ObjectError::OtherType)),
+        options.check(region)?;
+        let queue = Self::at(region, head);
+        let task = queue.inner().task()?;
+        let locked = queue.lock_now(Side::Both, task)?;
+        let life = locked.cells.begin(task, options.parts())?;
+        locked.unlock(Wake::NONE);
+        Ok(Self { life, ..queue })
+    }
+
+    /// A handle on the queue that a head has at this moment, if it has one; see [`Self::is_alive`].
+    pub(crate) fn at(region: &'r Region, head: &'r Head) -> Self {
+        Self {
+            region,
+            cells: Cells {
+                core: head,
+                inner: region.inner(),
+            },
+            life: head.fixed.life.load(Ordering::Acquire),
+            rank: Rank::default(),
         }
     }
 
-    /// What [`Self::of_token`] makes the handle of again: where the queue is, and in which life.
-    pub(crate) fn token(&self) -> (usize, u32) {
+    /// What [`Self::of_token`] makes the handle of again.
+    fn token(&self) -> (usize, u32) {
         let address = core::ptr::from_ref(self.cells.core).expose_provenance();
         (address, self.life)
     }
 
     /// # Safety
     /// The token is of a queue in this region.
-    pub(crate) unsafe fn of_token(
-        region: &'r Region,
-        (address, life): (usize, u32),
-    ) -> Option<Self> {
-        let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address))?;
-        // SAFETY: by the contract a queue's block, which stays as long as the region.
-        let cells = unsafe {
-            let fixed = &block.cast::<layout::Core>().as_ref().fixed;
-            let (_, layout) = Shape::new(fixed.capacity, fixed.max_message)?;
-            Cells::open(block, layout.size(), region.inner())?
-        };
-        Some(Self {
-            region,
-            cells,
+    unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
+        // SAFETY: by the contract a head, which stays as long as the region.
+        let head: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
+        Self {
             life,
-            rank: Rank::default(),
-        })
+            ..Self::at(region, head)
+        }
+    }
+
+    /// Whether the queue that a head has, or had, can be used at all: for heads of files.
+    pub(crate) fn is_sound_in(region: &Region, head: &Head) -> bool {
+        !head.is_alive() || Cells::is_sound(head, region.inner())
     }
 
     /// Whether the queue of the handle has not been deleted.
     pub(crate) fn is_alive(&self) -> bool {
-        self.check_life().is_ok()
+        self.check_life().is_ok() && !self.is_deleted()
     }
 
-    /// Whether the handle was made when the queue of the name was deleted.
+    /// The queue's number in its head, which grows by one with each.
+    pub(crate) fn number(&self) -> u32 {
+        self.life / 2
+    }
+
+    /// Whether the handle was made when there was no queue.
     fn is_deleted(&self) -> bool {
         self.life % 2 == 1
     }
 
-    /// Makes a new queue of a deleted one.
-    fn begin_anew(&mut self) -> Result<(), AttachError> {
-        let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
-        let life = &self.cells.core.fixed.life;
-        // Another one may have done it.
-        if life.load(Ordering::Relaxed) % 2 == 1 {
-            // What one left that was killed in the deletion.
-            locked.cells.flush(task);
-            locked.cells.dismiss_waiters();
-            locked.cells.disown();
-            life.store(
-                life.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+    /// Whether a queue may begin in a head, which may be of a file of anybody's. Under the lock of those who have one
+    /// begin there.
+    pub(crate) fn may_begin_in(region: &'r Region, head: &'r Head) -> bool {
+        if !head.is_alive() && head.has_body() && !Cells::is_sound(head, region.inner()) {
+            // Nobody frees what it says, unless that has been done by now.
+            head.forget_body();
         }
-        self.life = life.load(Ordering::Relaxed);
-        Ok(())
+        Self::at(region, head).is_over()
+    }
+
+    /// Whether there is no queue, and nothing is in flight. Settles what the dead left.
+    fn is_over(&self) -> bool {
+        let head = self.cells.core;
+        if head.is_alive() || !head.has_body() {
+            return !head.is_alive();
+        }
+        let Ok(task) = self.inner().task() else {
+            return false;
+        };
+        let Ok(locked) = self.lock_now(Side::Both, task) else {
+            return false;
+        };
+        let is_over = locked.cells.clear_away(task);
+        locked.unlock(Wake::NONE);
+        is_over
+    }
+
+    /// After a flight: should it have been the last of a deleted queue, its memory is freed.
+    #[inline]
+    fn after_flight(&self) {
+        if self.check_life().is_err() {
+            self.is_over();
+        }
     }
 
     /// A handle whose messages go before all others; of several urgent ones, the last sent is received
@@ -321,16 +380,17 @@ impl<'r> Queue<'r> {
     /// The most messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.cells.core.fixed.capacity
+        self.cells.core.capacity()
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_message(&self) -> u32 {
-        self.cells.core.fixed.max_message
+        self.cells.core.max_message()
     }
 
-    /// Messages that are ready to be received at this moment; those in flight are not counted.
+    /// Messages that are ready to be received at this moment; those [in flight](Self::in_flight) are not counted.
+    /// More than the capacity, if messages came back from receivers that had waited for them.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.cells.pending()
@@ -340,6 +400,45 @@ impl<'r> Queue<'r> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Messages that are neither ready nor done with at this moment: that senders are writing or have
+    /// [reserved](Self::reserve), that receivers have in hand, and that were handed or [broadcast](Self::broadcast)
+    /// to receivers which have not returned yet. (A broadcast counts once, until the last of its receivers has read
+    /// it.) What a task had that died is counted here until its death is settled, and then it is ready, or gone.
+    ///
+    /// *Cost:* the queue's locks, and no look at its messages.
+    ///
+    /// # Errors
+    /// If the calling thread cannot become a task of the region.
+    pub fn in_flight(&self) -> Result<u32, AttachError> {
+        Ok(self.ready_and_in_flight()?.1)
+    }
+
+    /// Whether all that was sent is done with: at one moment during the call no message was ready, and none
+    /// [in flight](Self::in_flight). So if nobody sends any more, nothing is left to do, and nothing comes again.
+    ///
+    /// [`Self::receive`] is done with a message when it returns; a task that is not until it has processed it
+    /// receives with [`Self::receive_held`], and drops the [`Message`] then.
+    ///
+    /// # Errors
+    /// As for [`Self::in_flight`].
+    pub fn is_drained(&self) -> Result<bool, AttachError> {
+        Ok(self.ready_and_in_flight()? == (0, 0))
+    }
+
+    /// Both of one moment.
+    fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
+        let task = self.inner().task()?;
+        let locked = self.lock_now(Side::Both, task)?;
+        let ended = self.life.wrapping_add(1);
+        // What was in flight when the queue was deleted is so until it is finished.
+        let counts = match self.cells.core.fixed.life.load(Ordering::Relaxed) {
+            life if life == self.life || life == ended => locked.cells.ready_and_in_flight(),
+            _ => (0, 0),
+        };
+        locked.unlock(Wake::NONE);
+        Ok(counts)
     }
 
     /// How many messages were put back so far, because a receiver died or gave them back.
@@ -358,8 +457,8 @@ impl<'r> Queue<'r> {
     /// If the calling thread cannot become a task of the region.
     pub fn is_consistent(&self) -> Result<bool, AttachError> {
         let task = self.inner().task()?;
-        let locked = self.lock_now(self.everybody(), task)?;
-        let consistent = locked.cells.is_consistent();
+        let locked = self.lock_now(Side::Both, task)?;
+        let consistent = !locked.cells.core.has_body() || locked.cells.is_consistent();
         locked.unlock(Wake::NONE);
         Ok(consistent)
     }

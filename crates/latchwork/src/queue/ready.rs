@@ -37,7 +37,7 @@ impl Cells<'_> {
         };
         if position <= count / 2 {
             // The ring begins one place earlier, which is the last behind its end.
-            let first = self.place(self.total() - 1) as u32;
+            let first = self.place(self.ring_length() as u32 - 1) as u32;
             self.core.receiving.ready_first.store(first, Relaxed);
             for before in 0..position {
                 self.put(before, self.nth(before + 1));

@@ -4,6 +4,7 @@
 use super::attempt::{Failure, Locked, OFTEN, SELDOM, Side, poll};
 use super::cells::Index;
 use super::message::{Message, Messages};
+use super::places::Places;
 use super::waiters::Given;
 use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
@@ -20,6 +21,8 @@ use core::time::Duration;
 pub(super) enum Verdict {
     /// It has copied it.
     Copied,
+    /// It copies it without the lock.
+    Copy,
     /// It wants it in flight.
     Hold,
     /// It wants the block that it is; in flight, if it is none.
@@ -35,8 +38,8 @@ pub(super) enum Received<'r> {
     Held(Index, u32, Task<'r>),
     /// The block is the task's own.
     Block(NonNull<[u8]>),
-    /// A board is to be copied.
-    Board(Index, Task<'r>),
+    /// What the task's inbox names is to be copied: a board, or a message.
+    Given(Index, Task<'r>),
     Refused,
 }
 
@@ -44,7 +47,8 @@ impl<'r> Queue<'r> {
     /// Receives a message into `buffer`, waiting while the queue is empty; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`]; [`ReceiveError::Storage`] if others wait or have still
+    /// to read what they were given, and the region has no memory for one more message; [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
@@ -85,7 +89,7 @@ impl<'r> Queue<'r> {
     /// delivered again should this task die, until the [`Message`] is dropped.
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Storage`] as for [`Self::receive`], [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive_held(&self) -> Result<Message<'r>, ReceiveError> {
         self.receive_held_within(Wait::Forever)
@@ -122,9 +126,9 @@ impl<'r> Queue<'r> {
                 task.slot.message_taken();
                 Message::in_flight(*self, index, task.owner())
             }
-            Received::Board(index, task) => {
+            Received::Given(index, task) => {
                 let copy = self.cells.message(index).into();
-                self.end_board(index, task)?;
+                self.end_given(index, task)?;
                 Message::copied(*self, copy, task.owner())
             }
             Received::Copied | Received::Refused | Received::Block(_) => {
@@ -147,9 +151,9 @@ impl<'r> Queue<'r> {
                 task.slot.message_taken();
                 Messages::in_flight(*self, first, count, task.owner())
             }
-            Received::Board(index, task) => {
+            Received::Given(index, task) => {
                 let copy = self.cells.message(index).into();
-                self.end_board(index, task)?;
+                self.end_given(index, task)?;
                 Messages::copied(*self, copy, task.owner())
             }
             Received::Copied | Received::Refused | Received::Block(_) => {
@@ -172,7 +176,7 @@ impl<'r> Queue<'r> {
                 return Verdict::Refuse;
             }
             if length > SMALL {
-                return Verdict::Hold;
+                return Verdict::Copy;
             }
             buffer[..length].copy_from_slice(message);
             Verdict::Copied
@@ -193,18 +197,20 @@ impl<'r> Queue<'r> {
                 let wake = Wake::senders(1);
                 locked.unlock(wake);
             }
-            Received::Board(index, task) => {
+            Received::Given(index, task) => {
                 buffer[..length].copy_from_slice(self.cells.message(index));
-                self.end_board(index, task)?;
+                self.end_given(index, task)?;
             }
         }
+        self.after_flight();
         Ok(length)
     }
 
-    fn end_board(&self, index: Index, task: Task<'_>) -> Result<(), ReceiveError> {
+    fn end_given(&self, index: Index, task: Task<'_>) -> Result<(), ReceiveError> {
         let locked = self.lock_now(Side::Receivers, task)?;
-        let wake = locked.cells.end_board(index, task);
-        locked.unlock(wake);
+        locked.cells.end_given(index, task);
+        locked.unlock(Wake::NONE);
+        self.after_flight();
         Ok(())
     }
 
@@ -224,6 +230,7 @@ impl<'r> Queue<'r> {
         let in_order = self.cells.serves_in_order();
         self.cells.expect_to_free();
         let (mut may_poll, mut waits, mut late) = (true, false, false);
+        let mut may_grow = in_order;
         let site = Site::caller();
         loop {
             // Before the look at the queue: see `park`.
@@ -244,6 +251,12 @@ impl<'r> Queue<'r> {
             if let Some(first) = cells.peek() {
                 if waits {
                     cells.leave_waiters(inbox);
+                } else if may_grow && cells.message(first).len() > SMALL && !cells.may_wait() {
+                    may_grow = false;
+                    locked.unlock(Wake::NONE);
+                    // Else the message keeps its place while it is copied.
+                    let _ = self.add_spares(task);
+                    continue;
                 }
                 return Ok(locked.take_first(first, most, task, &mut judge));
             }
@@ -263,15 +276,25 @@ impl<'r> Queue<'r> {
                 });
                 continue;
             }
+            let mut wake = Wake::NONE;
             if !waits {
+                if !cells.may_wait() {
+                    locked.unlock(Wake::NONE);
+                    self.add_spares(task)?;
+                    continue;
+                }
                 waits = true;
                 cells.join_waiters(inbox, 0);
                 self.take_place(task);
+                if in_order {
+                    // Who waits is a place for one message.
+                    wake = Wake::senders(Places::senders_to_wake());
+                }
             }
             let ticket = receivers.register();
             // Once more: senders send under another lock.
             let there = cells.peek().is_some();
-            locked.unlock(Wake::NONE);
+            locked.unlock(wake);
             let come = there
                 || in_order
                     && core::mem::take(&mut may_poll)
@@ -343,7 +366,11 @@ impl<'r> Locked<'r> {
                 self.unlock(Wake::senders(1));
                 Received::Copied
             }
-            Verdict::Hold | Verdict::Claim => {
+            Verdict::Copy if cells.serves_in_order() && cells.give_myself(first, task) => {
+                self.unlock(Wake::senders(1));
+                Received::Given(first, task)
+            }
+            Verdict::Copy | Verdict::Hold | Verdict::Claim => {
                 let mut count = 0;
                 let mut last: Option<Index> = None;
                 while count < most
@@ -377,40 +404,44 @@ impl<'r> Locked<'r> {
         let cells = self.cells;
         match given {
             Given::Message(index) => {
-                cells.leave_waiters(&task.slot.inbox);
                 let verdict = judge(cells.message(index));
+                if let Verdict::Copy = verdict {
+                    self.unlock(Wake::NONE);
+                    return Received::Given(index, task);
+                }
+                cells.leave_waiters(&task.slot.inbox);
                 if let Verdict::Claim = verdict
                     && let Some(block) = cells.claim_block(index, task)
                 {
-                    self.unlock(Wake::senders(1));
+                    self.unlock(Wake::NONE);
                     return Received::Block(block);
                 }
                 match verdict {
                     Verdict::Copied => {
                         cells.release(index, task);
-                        self.unlock(Wake::senders(1));
+                        self.unlock(Wake::NONE);
                         Received::Copied
                     }
-                    Verdict::Hold | Verdict::Claim => {
+                    Verdict::Copy | Verdict::Hold | Verdict::Claim => {
                         cells.cell(index).next.store(0, Relaxed);
                         self.unlock(Wake::NONE);
                         Received::Held(index, 1, task)
                     }
                     Verdict::Refuse => {
                         cells.give_back(index, task);
-                        self.unlock(cells.announce(1).and_senders(1));
+                        self.unlock(cells.announce(1));
                         Received::Refused
                     }
                 }
             }
             Given::Board(index) => match judge(cells.message(index)) {
-                Verdict::Hold | Verdict::Claim => {
+                Verdict::Copy | Verdict::Hold | Verdict::Claim => {
                     self.unlock(Wake::NONE);
-                    Received::Board(index, task)
+                    Received::Given(index, task)
                 }
                 verdict => {
-                    let wake = cells.end_board(index, task);
-                    self.unlock(wake);
+                    cells.end_given(index, task);
+                    self.unlock(Wake::NONE);
                     if matches!(verdict, Verdict::Copied) {
                         Received::Copied
                     } else {

@@ -12,6 +12,10 @@ impl Cells<'_> {
     /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
     /// given goes to others. Idempotent. Under both locks.
     pub(super) fn recover(self, task: Task<'_>) {
+        if !self.core.has_body() {
+            return;
+        }
+        self.count_spares();
         for index in self.all() {
             let cell = self.cell(index);
             let state = cell.state.load(Relaxed);
@@ -20,12 +24,15 @@ impl Cells<'_> {
             let has_block = cell.block.load(Relaxed) != 0;
             match state & KIND {
                 FREE if has_block => self.discard_block(index, task),
+                FREE | BOARD => {}
+                // Nothing but a mutated file says so.
+                _ if !self.is_for_messages(index) => self.set(index, FREE),
                 WRITING if dead => self.set(index, FREE),
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
                 READING if dead => {
                     self.put_back(index, task);
                 }
-                FREE | WRITING | READY | READING | BOARD => {}
+                WRITING | READY | READING => {}
                 _ => self.set(index, FREE),
             }
         }
@@ -52,7 +59,7 @@ impl Cells<'_> {
     }
 
     /// Derives rings, lanes and counts from cells and inboxes.
-    fn rebuild(self) {
+    pub(super) fn rebuild(self) {
         let (sending, receiving) = (&self.core.sending, &self.core.receiving);
         self.count_waiters();
         self.messages().clear();
@@ -71,13 +78,12 @@ impl Cells<'_> {
         ] {
             word.store(0, Relaxed);
         }
-        let (mut last, mut boards) = (0, 0);
+        let mut last = 0;
         for index in self.all() {
             let cell = self.cell(index);
             match cell.kind() {
-                FREE => self.stash(index),
-                BOARD => boards += 1,
-                WRITING => {}
+                FREE if self.is_for_messages(index) => self.stash(index),
+                FREE | BOARD | WRITING => {}
                 kind => {
                     last = last.max(number(cell.key()));
                     if kind == READY {
@@ -87,7 +93,6 @@ impl Cells<'_> {
             }
         }
         self.sort_ready();
-        self.core.fixed.boards.store(boards, Relaxed);
         let next = sending
             .next_number
             .load(Relaxed)
@@ -95,12 +100,17 @@ impl Cells<'_> {
         sending.next_number.store(next, Relaxed);
     }
 
-    /// Counts inboxes: those without a cell, and the readers of boards. One that names a cell in vain is
-    /// emptied.
+    /// Whether messages may lie in a cell, and not boards alone.
+    fn is_for_messages(self, index: Index) -> bool {
+        self.serves_in_order() || index.0 < self.core.capacity()
+    }
+
+    /// Counts inboxes: those without a cell, and the readers of boards; and the cells that they name. One that names
+    /// a cell in vain is emptied.
     fn count_waiters(self) {
         let boards = || self.all().filter(|index| self.cell(*index).kind() == BOARD);
         boards().for_each(|index| self.cell(index).readers.store(0, Relaxed));
-        let (mut waiting, mut last) = (0, 0);
+        let (mut waiting, mut given, mut last) = (0, 0, 0);
         for (owner, inbox) in self.inner.waiters(self.address()) {
             last = last.max(inbox.arrival.load(Relaxed));
             match Index::named(inbox.given.load(Relaxed)) {
@@ -108,7 +118,7 @@ impl Cells<'_> {
                     let readers = &self.cell(index).readers;
                     readers.store(readers.load(Relaxed) + 1, Relaxed);
                 }
-                Some(index) if self.is_read_by(index, owner) => {}
+                Some(index) if self.is_read_by(index, owner) => given += 1,
                 _ => {
                     inbox.given.store(0, Relaxed);
                     waiting += 1;
@@ -118,6 +128,8 @@ impl Cells<'_> {
         boards()
             .filter(|index| self.cell(*index).readers.load(Relaxed) == 0)
             .for_each(|index| self.set(index, FREE));
+        given += boards().count() as u32;
+        self.core.fixed.given.store(given, Relaxed);
         let core = &self.core.receiving;
         core.waiting.store(waiting, Relaxed);
         let next = core.next_arrival.load(Relaxed).max(last.saturating_add(1));
@@ -133,15 +145,28 @@ impl Cells<'_> {
         census
     }
 
+    /// Cells that inboxes name.
+    fn named(self) -> u32 {
+        let handed = self.inner.waiters(self.address()).filter(|(owner, inbox)| {
+            let index = Index::named(inbox.given.load(Relaxed));
+            index.is_some_and(|index| self.is_read_by(index, *owner))
+        });
+        self.census()[BOARD as usize] + handed.count() as u32
+    }
+
     /// Rings and lanes agree with the cells.
     pub(super) fn is_consistent(self) -> bool {
         self.refill();
         self.take_all_from_lane();
         let (sending, receiving) = (&self.core.sending, &self.core.receiving);
         let census = self.census();
-        census[FREE as usize] == sending.stash_count.load(Relaxed)
+        let free = self
+            .all()
+            .filter(|index| self.is_for_messages(*index) && self.cell(*index).kind() == FREE);
+        free.count() as u32 == sending.stash_count.load(Relaxed)
             && census[READY as usize] == receiving.ready_count.load(Relaxed)
-            && census[BOARD as usize] == self.core.fixed.boards.load(Relaxed)
+            && self.has_spares()
+            && self.named() == self.core.fixed.given.load(Relaxed)
             && sending.sent.load(Relaxed) == receiving.taken.load(Relaxed)
             && sending.fetched.load(Relaxed) == receiving.freed.load(Relaxed)
             && self.ready_is_sorted()

@@ -59,7 +59,7 @@ impl Deref for Reservation<'_> {
         unsafe {
             core::slice::from_raw_parts(
                 cells.bytes(self.index).as_ptr(),
-                cells.core.fixed.max_message as usize,
+                cells.core.max_message() as usize,
             )
         }
     }
@@ -72,7 +72,7 @@ impl DerefMut for Reservation<'_> {
         unsafe {
             core::slice::from_raw_parts_mut(
                 cells.bytes(self.index).as_ptr(),
-                cells.core.fixed.max_message as usize,
+                cells.core.max_message() as usize,
             )
         }
     }

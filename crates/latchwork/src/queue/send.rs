@@ -51,6 +51,8 @@ impl Queue<'_> {
         self.check_use(Site::caller())?;
         let max_message = self.max_message() as usize;
         if bytes > max_message {
+            // Of the queue that was meant.
+            self.check_life()?;
             return Err(SendError::TooLong { bytes, max_message });
         }
         Ok(())
@@ -66,6 +68,8 @@ impl Queue<'_> {
         let locked = self.lock_now(self.senders(), task)?;
         if let Err(deleted) = self.check_life() {
             locked.cells.give_up(index);
+            drop(locked);
+            self.after_flight();
             return Err(deleted.into());
         }
         locked.cells.commit(index, length, self.rank, 0);

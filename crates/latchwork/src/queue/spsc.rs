@@ -43,24 +43,74 @@ pub use sender::{Place, Sender};
 use super::attempt::{Failure, OFTEN, poll};
 use super::ring::{Ring, Side};
 use super::{QueueError, QueueOptions, Wait};
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::hook::{Kind, Waiting};
 use crate::region::heap::Owner;
-use crate::region::{AttachError, Inner, ObjectError, Parked, Region, Task, fingerprint};
+use crate::region::{
+    AttachError, Inner, ObjectError, Parked, Region, Reused, SpareKind, Task, fingerprint,
+};
 use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// The head of a ring's block.
+/// The head of a ring. Its messages lie in a block of their own, the body, which the ring has while it lives, and until
+/// both ends are free after its deletion. The head stays one, for the next ring, since handles may look at it.
 #[repr(C, align(128))]
 pub(super) struct Core {
-    pub(super) capacity: u32,
-    pub(super) max_message: u32,
+    /// These and the body change under the lock of the region's names, while there is no ring and nobody has an end.
+    capacity: AtomicU32,
+    max_message: AtomicU32,
+    /// The body's address, or 0.
+    body: AtomicUsize,
+    next_spare: AtomicUsize,
     /// By [`Side`]: the task that has the end, or 0.
     pub(super) claims: [AtomicU64; 2],
     pub(super) ring: Ring,
+}
+
+impl Core {
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn max_message(&self) -> u32 {
+        self.max_message.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        self.ring.life().is_multiple_of(2)
+    }
+}
+
+impl Reused for Core {
+    const FINGERPRINT: u64 = FINGERPRINT;
+    const KIND: SpareKind = SpareKind {
+        list: 3,
+        link: core::mem::offset_of!(Core, next_spare),
+    };
+
+    fn new() -> Self {
+        let ring = Ring::new();
+        ring.begin_life_after(0);
+        Self {
+            capacity: AtomicU32::new(0),
+            max_message: AtomicU32::new(0),
+            body: AtomicUsize::new(0),
+            next_spare: AtomicUsize::new(0),
+            claims: [const { AtomicU64::new(0) }; 2],
+            ring,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        !self.is_alive()
+    }
+
+    fn is_over(&self, region: &Region) -> bool {
+        Spsc::at(region, self).is_over()
+    }
 }
 
 /// Before each message: its length. The bytes begin at a multiple of 8.
@@ -70,7 +120,7 @@ pub(super) const FINGERPRINT: u64 = fingerprint(
     "spsc queue",
     size_of::<Core>(),
     align_of::<Core>(),
-    &[LENGTH as u64, 3],
+    &[LENGTH as u64, 4],
 );
 
 /// Why an end of a ring was not claimed.
@@ -107,19 +157,16 @@ fn stride(max_message: u32) -> usize {
     LENGTH + (max_message as usize).next_multiple_of(8)
 }
 
-/// `None` if the ring would not fit the address space.
+/// The body's layout; `None` if the ring would not fit the address space.
 fn layout(capacity: u32, max_message: u32) -> Option<Layout> {
     let places = capacity.checked_next_power_of_two()? as usize;
-    let bytes = stride(max_message)
-        .checked_mul(places)?
-        .checked_add(size_of::<Core>())?;
+    let bytes = stride(max_message).checked_mul(places)?;
     Layout::from_size_align(bytes, align_of::<Core>()).ok()
 }
 
 impl<'r> Spsc<'r> {
     /// Makes the ring of this name, or opens it if it exists with the same capacities. All of its memory
-    /// is taken at once. The discipline in the options means nothing here. A ring of the name that was
-    /// deleted is made anew, once nobody has an end of the old one ([`QueueError::InUse`] until then).
+    /// is taken at once. The discipline in the options means nothing here.
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -128,75 +175,66 @@ impl<'r> Spsc<'r> {
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
-        options.shape()?;
-        let (capacity, max_message) = options.capacities();
-        let layout = layout(capacity, max_message).ok_or(QueueError::Capacity {
-            capacity,
-            max_message,
-        })?;
-        let (block, bytes) = region.raw_object(name, FINGERPRINT, layout, |block| {
-            // SAFETY: a fresh block of the layout; zero is a valid length and byte.
-            unsafe {
-                block.write_bytes(0, layout.size());
-                block.cast::<Core>().write(Core {
-                    capacity,
-                    max_message,
-                    claims: [const { AtomicU64::new(0) }; 2],
-                    ring: Ring::new(),
+        options.check(region)?;
+        region.reused(name, |core: &'r Core| {
+            if !core.is_alive() {
+                return Self::at(region, core).begin(options.capacities());
+            }
+            let ring = Self::open_in(region, core)?;
+            if (ring.capacity(), ring.max_message()) != options.capacities() {
+                return Err(QueueError::OtherOptions {
+                    capacity: ring.capacity(),
+                    max_message: ring.max_message(),
                 });
             }
-        })?;
-        let ring = Self::from_block(region, block, bytes)?;
-        if (ring.capacity(), ring.max_message()) == (capacity, max_message) {
-            ring.alive()
-        } else {
-            Err(QueueError::OtherOptions {
-                capacity: ring.capacity(),
-                max_message: ring.max_message(),
-            })
-        }
+            Ok(ring)
+        })
     }
 
     /// Opens the ring of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`], [`QueueError::Deleted`]; see [`QueueError`].
+    /// [`ObjectError::NotFound`], also if the ring was deleted; see [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
-        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        let ring = Self::from_block(region, block, bytes)?;
-        if ring.life % 2 == 1 {
-            return Err(QueueError::Deleted);
-        }
-        Ok(ring)
+        region.find_reused(name, |core: &'r Core| Self::open_in(region, core))
     }
 
-    fn from_block(
-        region: &'r Region,
-        block: NonNull<u8>,
-        bytes: usize,
-    ) -> Result<Self, QueueError> {
-        // SAFETY: an object with the ring's fingerprint was written by `create`, and stays as long as
-        // the region.
-        let core: &'r Core = unsafe { block.cast().as_ref() };
-        let fits = layout(core.capacity, core.max_message).is_some_and(|it| it.size() == bytes);
-        if fits {
-            let life = core.ring.life();
-            Ok(Self { region, core, life })
-        } else {
-            Err(QueueError::Object(ObjectError::OtherType))
+    /// The ring that lives in a head, which may be of a file of anybody's.
+    fn open_in(region: &'r Region, core: &'r Core) -> Result<Self, QueueError> {
+        let is_sound = Self::at(region, core).has_sound_body();
+        let ring = Self::at(region, core);
+        // It may be deleted meanwhile, and then its body is gone.
+        match ring.life % 2 {
+            0 if is_sound => Ok(ring),
+            0 => Err(ObjectError::OtherType.into()),
+            _ => Err(ObjectError::NotFound.into()),
         }
+    }
+
+    /// Whether the head leads to a body: for heads of files.
+    fn has_sound_body(&self) -> bool {
+        let body = self.core.body.load(Ordering::Relaxed);
+        layout(self.capacity(), self.max_message()).is_some_and(|layout| {
+            body.is_multiple_of(layout.align()) && self.inner().has_block_at(body, layout.size())
+        })
+    }
+
+    /// A handle on what a head has at this moment.
+    fn at(region: &'r Region, core: &'r Core) -> Self {
+        let life = core.ring.life();
+        Self { region, core, life }
     }
 
     /// The most messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.core.capacity
+        self.core.capacity()
     }
 
     /// The most bytes of a message.
     #[must_use]
     pub fn max_message(&self) -> u32 {
-        self.core.max_message
+        self.core.max_message()
     }
 
     /// Messages in the ring at this moment, those that the receiver has in its hands included.
@@ -205,7 +243,7 @@ impl<'r> Spsc<'r> {
         let head = self.core.ring.index(Side::Receiver);
         let tail = self.core.ring.index(Side::Sender);
         // Both may have moved between the two looks.
-        tail.wrapping_sub(head).min(self.core.capacity)
+        tail.wrapping_sub(head).min(self.core.capacity())
     }
 
     /// Whether there is no message at this moment.
@@ -253,14 +291,10 @@ impl<'r> Spsc<'r> {
 
     /// # Safety
     /// The token is of a ring in this region.
-    pub(super) unsafe fn of_token(
-        region: &'r Region,
-        (address, life): (usize, u32),
-    ) -> Option<Self> {
-        let block = NonNull::new(core::ptr::with_exposed_provenance_mut::<Core>(address))?;
-        // SAFETY: by the contract; a ring's block stays as long as the region.
-        let core = unsafe { block.as_ref() };
-        Some(Self { region, core, life })
+    pub(super) unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
+        // SAFETY: by the contract; a ring's head stays as long as the region.
+        let core: &'r Core = unsafe { &*core::ptr::with_exposed_provenance(address) };
+        Self { region, core, life }
     }
 
     /// Whether the ring of the handle has not been deleted.
@@ -278,10 +312,12 @@ impl<'r> Spsc<'r> {
 
     /// Where the length of the message with this index stands; the bytes follow.
     fn place(&self, index: u32) -> NonNull<u8> {
-        let mask = self.core.capacity.next_power_of_two() - 1;
-        let offset = size_of::<Core>() + (index & mask) as usize * stride(self.core.max_message);
-        // SAFETY: inside the block, whose address is exposed by being the region's.
-        unsafe { NonNull::from(self.core).cast::<u8>().add(offset) }
+        let mask = self.capacity().next_power_of_two() - 1;
+        let offset = (index & mask) as usize * stride(self.max_message());
+        let body = self.core.body.load(Ordering::Relaxed);
+        let place = core::ptr::with_exposed_provenance_mut::<u8>(body + offset);
+        // SAFETY: inside the body, which stays while a task has an end.
+        unsafe { NonNull::new_unchecked(place) }
     }
 
     fn bytes(&self, index: u32) -> NonNull<u8> {
@@ -323,7 +359,7 @@ impl<'r> End<'r> {
         let inner = queue.inner();
         let task = inner.task()?;
         let claim = &queue.core.claims[side as usize];
-        // Acquire: pairs with the Release in `drop`. (A dead one's work is ordered by its index.)
+        // Acquire: pairs with the Release in `free`. (A dead one's work is ordered by its index.)
         let mut found = claim.load(Ordering::Acquire);
         loop {
             if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {
@@ -346,6 +382,13 @@ impl<'r> End<'r> {
             others: ring.index(side.other()),
             not_send: PhantomData,
         })
+    }
+
+    /// Nobody has the end from now on.
+    fn free(&self) {
+        // Release: pairs with the Acquire of the next claim.
+        self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
+        self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
     }
 
     /// Whether the ring is still that of the handle.
@@ -383,7 +426,7 @@ impl<'r> End<'r> {
             Side::Receiver => self.others.wrapping_sub(self.mine),
             Side::Sender => {
                 let used = self.mine.wrapping_sub(self.others);
-                self.queue.core.capacity.saturating_sub(used)
+                self.queue.core.capacity().saturating_sub(used)
             }
         }
     }
@@ -466,9 +509,10 @@ impl Drop for End<'_> {
         let inner = self.queue.inner();
         // In the child of a fork it is the parent's.
         if inner.is_me(self.owner) {
-            // Release: pairs with the Acquire of the next claim.
-            self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
-            inner.slots()[usize::from(self.owner.slot())].message_finished();
+            self.free();
+            if !self.queue.is_alive() {
+                self.queue.clear_away();
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How cells go from side to side: what each keeps, and when it empties the other's lane.
 
-use super::lane::{Entry, Index};
-use super::layout::Cells;
+use super::lane::{Entry, Index, Lane};
+use super::layout::{Cells, Way};
 use crate::atomic::{
     Ordering::{Acquire, Relaxed, Release},
     prefetch_to_write,
@@ -16,6 +16,10 @@ const EXPECTED: usize = 1088;
 impl Cells<'_> {
     /// Sends a free cell to the senders. For receivers.
     pub(super) fn push_free(self, index: Index) {
+        if self.serves_in_order() {
+            // Both sides have one lock.
+            return self.stash(index);
+        }
         let side = &self.core.receiving;
         let position = side.freed.load(Relaxed);
         let entry = Entry {
@@ -65,8 +69,12 @@ impl Cells<'_> {
     /// A place of a ring of cells.
     pub(super) fn wrapped(self, first: u32, offset: u32) -> usize {
         let place = u64::from(first) + u64::from(offset);
-        let total = u64::from(self.total());
-        (if place < total { place } else { place - total }) as usize
+        let length = self.ring_length() as u64;
+        (if place < length {
+            place
+        } else {
+            place - length
+        }) as usize
     }
 
     /// The caller is about to change this cell: lets its lines come over meanwhile.
@@ -85,45 +93,47 @@ impl Cells<'_> {
     #[inline]
     pub(super) fn expect_to_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
-        self.messages().expect(position);
+        prefetch_to_write(self.hint(Way::Messages, position));
     }
 
     /// A cell is about to be freed: the same.
     #[inline]
     pub(super) fn expect_to_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
-        self.free_cells().expect(position);
-    }
-
-    /// How many more messages fit, as far as the senders know. One cell more is for broadcasts.
-    fn room(self) -> u32 {
-        let kept = u32::from(self.core.fixed.boards.load(Relaxed) == 0);
-        self.core
-            .sending
-            .stash_count
-            .load(Relaxed)
-            .saturating_sub(kept)
+        prefetch_to_write(self.hint(Way::FreeCells, position));
     }
 
     /// Whether there is room for a message. For senders.
     pub(super) fn has_room(self) -> bool {
-        if self.room() == 0 {
+        if self.serves_in_order() {
+            let places = self.places();
+            // Those who were counted may have died.
+            return places.has_room(0)
+                || places.has_room(self.waiting()) && places.has_room(self.count_unserved());
+        }
+        let known = &self.core.sending.stash_count;
+        if known.load(Relaxed) == 0 {
             self.refill();
         }
-        self.room() > 0
+        known.load(Relaxed) > 0
     }
 
     /// Whether free cells have come, as a guess; without the lock.
     pub(super) fn may_have_room(self) -> bool {
+        if self.serves_in_order() {
+            return self.places().has_room(self.waiting());
+        }
         let position = self.core.sending.fetched.load(Relaxed);
-        self.room() > 0 || self.free_cells().look(position).is_some()
+        let look = |lane: Lane<'_>| lane.look(position).is_some();
+        self.core.sending.stash_count.load(Relaxed) > 0
+            || self.guessed(Way::FreeCells).is_some_and(look)
     }
 
     /// Whether there are messages, as a guess; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
-        side.ready_count.load(Relaxed) > 0
-            || self.messages().look(side.taken.load(Relaxed)).is_some()
+        let look = |lane: Lane<'_>| lane.look(side.taken.load(Relaxed)).is_some();
+        side.ready_count.load(Relaxed) > 0 || self.guessed(Way::Messages).is_some_and(look)
     }
 
     /// Messages that are ready, those in the lane included. Without the lock, and exact if nobody
@@ -138,7 +148,27 @@ impl Cells<'_> {
         let on_lane = on_lane.wrapping_add(1).saturating_sub(1);
         let ready = side.ready_count.load(Relaxed);
         // The sum of looks at different moments may be any.
-        (ready.saturating_add(on_lane)).min(self.core.fixed.capacity)
+        (ready.saturating_add(on_lane)).min(self.ring_length() as u32)
+    }
+
+    /// Messages that are ready, and that are neither ready nor done with. Under all locks.
+    pub(super) fn ready_and_in_flight(self) -> (u32, u32) {
+        if !self.core.has_body() {
+            return (0, 0);
+        }
+        self.refill();
+        self.take_all_from_lane();
+        let fixed = &self.core.fixed;
+        let free = self.core.sending.stash_count.load(Relaxed);
+        let ready = self.core.receiving.ready_count.load(Relaxed);
+        // Free spare cells of a racing queue are not among the senders'.
+        let others = if self.serves_in_order() {
+            &fixed.spares
+        } else {
+            &fixed.given
+        };
+        let cells = self.core.capacity() + others.load(Relaxed);
+        (ready, cells.saturating_sub(free + ready))
     }
 
     /// Takes over what lies in the lane: all of it, or so many at least as are worth the way. For
@@ -164,7 +194,7 @@ impl Cells<'_> {
 
     /// Takes over all that was sent before this moment. For receivers.
     pub(super) fn take_all_from_lane(self) {
-        self.take_from_lane(self.total());
+        self.take_from_lane(self.core.capacity());
     }
 
     /// Takes the next message, the one that was looked at if there is one. For receivers.

@@ -7,11 +7,15 @@
 //!   task to get its processor.
 //! - *In order:* the message is handed to the first of those who wait: its cell is marked as being read by
 //!   it, and named in its inbox. Nobody overtakes, and a message that has gone to a task that waits is
-//!   neither pending nor flushed.
+//!   neither pending nor flushed, and takes no place. So is a long message that a receiver which has not
+//!   waited copies without the lock: its own inbox names it until then.
 //!
 //! A broadcast names one cell, a *board*, in the inboxes of all who wait at that moment and have been
 //! given nothing, and becomes true for all of them by one store: the cell's state. The last one that
-//! has copied it frees it.
+//! has copied it frees it. Its cell is a spare one.
+//!
+//! Before it waits a receiver makes sure that there is a cell for whatever it may be given (`spares.rs`); so nobody who
+//! sends or broadcasts to it needs more than the locks.
 //!
 //! *One result:* a receiver decides under the lock, with a last look at its inbox. So a wait whose
 //! deadline passes ends with what the task was given, or with the time-out, and never with both.
@@ -37,7 +41,7 @@ pub enum Discipline {
 }
 
 impl Discipline {
-    pub(super) fn code(self) -> u32 {
+    pub(super) const fn code(self) -> u32 {
         self as u32
     }
 
@@ -59,11 +63,11 @@ pub(super) enum Given {
 
 impl<'r> Cells<'r> {
     pub(super) fn discipline(self) -> Discipline {
-        Discipline::of_code(self.core.fixed.discipline)
+        Discipline::of_code(self.core.discipline())
     }
 
     pub(super) fn serves_in_order(self) -> bool {
-        self.core.fixed.discipline != 0
+        self.core.discipline() != 0
     }
 
     pub(super) fn nobody_waits(self) -> bool {
@@ -102,41 +106,44 @@ impl<'r> Cells<'r> {
 
     /// The task waits no more, and has been given nothing but a message in flight.
     pub(super) fn leave_waiters(self, inbox: &Inbox) {
-        let is_counted = inbox.queue.load(Relaxed) == self.address();
-        if is_counted && inbox.given.load(Relaxed) == 0 {
-            let waiting = self.core.receiving.waiting.load(Relaxed);
-            self.core
-                .receiving
-                .waiting
-                .store(waiting.saturating_sub(1), Relaxed);
+        if inbox.queue.load(Relaxed) == self.address() {
+            let counted = match inbox.given.load(Relaxed) {
+                0 => &self.core.receiving.waiting,
+                _ => &self.core.fixed.given,
+            };
+            counted.store(counted.load(Relaxed).saturating_sub(1), Relaxed);
         }
         inbox.reset();
     }
 
-    /// The task has read a board, and waits no more; whether that made room.
-    fn leave_board(self, index: Index, inbox: &Inbox) -> bool {
+    /// The task has read what it was given, and waits no more. (That makes no room: nothing had been taken.)
+    pub(super) fn end_given(self, index: Index, task: Task<'_>) {
+        let inbox = &task.slot.inbox;
+        if self.cell(index).kind() != BOARD {
+            self.release(index, task);
+            return self.leave_waiters(inbox);
+        }
         inbox.reset();
         let readers = &self.cell(index).readers;
         let left = readers.load(Relaxed).saturating_sub(1);
         readers.store(left, Relaxed);
-        if left > 0 {
-            return false;
+        if left == 0 {
+            self.set(index, FREE);
+            let given = &self.core.fixed.given;
+            given.store(given.load(Relaxed).saturating_sub(1), Relaxed);
+            self.put_spare(index);
         }
-        // First: senders that find the cell must leave one for the next board.
-        let boards = &self.core.fixed.boards;
-        boards.store(boards.load(Relaxed).saturating_sub(1), Relaxed);
-        self.set(index, FREE);
-        self.push_free(index);
-        true
     }
 
-    /// [`Self::leave_board`], and whom that wakes.
-    pub(super) fn end_board(self, index: Index, task: Task<'_>) -> Wake<'r> {
-        if self.leave_board(index, &task.slot.inbox) {
-            Wake::senders(1)
-        } else {
-            Wake::NONE
+    /// The task, which has not waited, is given the first message: it is going to copy it without the lock, and that
+    /// takes no place. `false`: there is no spare cell for that.
+    pub(super) fn give_myself(self, index: Index, task: Task<'_>) -> bool {
+        if !self.may_wait() {
+            return false;
         }
+        self.join_waiters(&task.slot.inbox, 0);
+        self.hand_over(index, task.owner(), &task.slot.inbox);
+        true
     }
 
     /// The queue is deleted: who waits and has been given nothing gets nothing of what comes, in this queue or in
@@ -155,6 +162,20 @@ impl<'r> Cells<'r> {
             .receiving
             .waiting
             .store(waiting.saturating_sub(1), Relaxed);
+    }
+
+    /// Hands the first of the ready messages to a task that waits.
+    fn hand_over(self, index: Index, owner: Owner, inbox: &Inbox) {
+        self.give(inbox, index);
+        self.deliver(index, owner);
+        let given = &self.core.fixed.given;
+        given.store(given.load(Relaxed) + 1, Relaxed);
+        self.pop_ready();
+    }
+
+    /// How many wait and are alive.
+    pub(super) fn count_unserved(self) -> u32 {
+        self.unserved().count() as u32
     }
 
     fn unserved(self) -> impl Iterator<Item = (Owner, &'r Inbox)> {
@@ -177,32 +198,30 @@ impl<'r> Cells<'r> {
             });
             // Those who were counted have died: their deaths will be settled.
             let Some((owner, inbox)) = first else { break };
-            self.give(inbox, index);
-            self.deliver(index, owner);
-            self.pop_ready();
+            self.hand_over(index, owner, inbox);
             wake = wake.and_one_on(&inbox.given);
         }
         wake
     }
 
-    /// Puts a message up for all who wait, in a cell of the caller's; how many they are. Under both locks.
+    /// Puts a message up for all who wait, in a spare cell of the caller's; how many they are. Under both locks.
     pub(super) fn put_up(self, index: Index, length: usize) -> (u32, Wake<'r>) {
         let mut readers = 0;
         for (_, inbox) in self.unserved() {
             self.give(inbox, index);
             readers += 1;
         }
-        // A sender: who wrote the message without the lock has kept a place from them.
+        // Those who were counted have died.
         if readers == 0 {
-            self.give_up(index);
-            return (0, Wake::senders(1));
+            self.put_spare(index);
+            return (0, Wake::NONE);
         }
         let cell = self.cell(index);
         cell.set_length(length);
         cell.readers.store(readers, Relaxed);
         self.set(index, BOARD);
-        let boards = &self.core.fixed.boards;
-        boards.store(boards.load(Relaxed) + 1, Relaxed);
-        (readers, Wake::receivers(u32::MAX).and_senders(1))
+        let given = &self.core.fixed.given;
+        given.store(given.load(Relaxed) + 1, Relaxed);
+        (readers, Wake::receivers(u32::MAX))
     }
 }

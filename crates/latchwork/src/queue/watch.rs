@@ -142,12 +142,12 @@ impl Watch {
 }
 
 impl Shared {
-    fn watched(&self) -> Option<Watched<'_>> {
+    fn watched(&self) -> Watched<'_> {
         // SAFETY: a token of a queue, or ring, in this region.
         unsafe {
             match self.token {
-                Token::Queue(token) => Queue::of_token(&self.region, token).map(Watched::Queue),
-                Token::Ring(token) => Spsc::of_token(&self.region, token).map(Watched::Ring),
+                Token::Queue(token) => Watched::Queue(Queue::of_token(&self.region, token)),
+                Token::Ring(token) => Watched::Ring(Spsc::of_token(&self.region, token)),
             }
         }
     }
@@ -155,9 +155,8 @@ impl Shared {
     /// The life of the thread.
     fn run(&self) {
         let _ = match self.watched() {
-            Some(Watched::Queue(queue)) => self.watch(&queue),
-            Some(Watched::Ring(ring)) => self.watch_ring(&ring),
-            None => Ok(()),
+            Watched::Queue(queue) => self.watch(&queue),
+            Watched::Ring(ring) => self.watch_ring(&ring),
         };
         // Whoever polls finds out why.
         event_fd::signal(&self.counter);
@@ -219,11 +218,8 @@ impl Watch {
     /// was readable.
     pub fn clear(&self) -> bool {
         let was = event_fd::clear(&self.shared.counter);
-        let there = self
-            .shared
-            .watched()
-            .is_none_or(|watched| !watched.is_empty() || !watched.is_alive());
-        if there {
+        let watched = self.shared.watched();
+        if !watched.is_empty() || !watched.is_alive() {
             event_fd::signal(&self.shared.counter);
         }
         was

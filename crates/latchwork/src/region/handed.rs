@@ -4,9 +4,10 @@
 //! looks at the word: each step here is done or not, whenever its task is killed.
 #![allow(unsafe_code)]
 
-use super::heap::Owner;
+use super::heap::{AllocError, Owner};
 use super::{Inner, Task, boxed::Box};
 use crate::atomic::AtomicUsize;
+use core::alloc::Layout;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
@@ -44,6 +45,24 @@ impl Inner {
             // SAFETY: by the caller's contract.
             unsafe { self.heap.take(&task.heap_task(), block, word, 0) }
         })
+    }
+
+    /// A block that is private to the task.
+    pub(crate) fn alloc_block(
+        &self,
+        task: Task<'_>,
+        layout: Layout,
+    ) -> Result<NonNull<u8>, AllocError> {
+        self.heap.alloc(&task.heap_task(), layout)
+    }
+
+    /// Frees a block.
+    ///
+    /// # Safety
+    /// It belongs to the caller.
+    pub(crate) unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.heap.free(&task.heap_task(), block) };
     }
 
     /// Whether a block of at least so many bytes lies at this address.

@@ -7,10 +7,10 @@
 #![allow(unsafe_code)]
 
 use super::heap::{HeapLayout, SPAN_BYTES};
-use super::names::Entry;
+use super::names::{Entry, LISTS};
 use super::task_table::Slot;
 use super::{AttachError, shareable::fingerprint};
-use crate::atomic::{AtomicU32, AtomicU64};
+use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use crate::mutex::Robust;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
@@ -59,6 +59,8 @@ pub(super) struct Header {
     pub(super) grow_lock: Robust,
     pub(super) sweep_lock: Robust,
     pub(super) names_lock: Robust,
+    /// Memory of objects that have ended, for the next ones of their kinds. Under `names_lock`.
+    pub(super) spares: [AtomicUsize; LISTS],
     /// How many deaths were found, for those who look on.
     pub(super) died: AtomicU32,
     /// For comparison: see `giant.rs`.

@@ -86,7 +86,9 @@ pub use hash_map::HashMap;
 pub use heap::{AllocError, Corruption, HeapStats};
 pub use latchwork_derive::{Shareable, TornSafe};
 pub use list::List;
+pub(crate) use names::SpareKind;
 pub use object::Object;
+pub(crate) use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};

@@ -2,11 +2,12 @@
 #![allow(unsafe_code)]
 
 use super::heap::TaskRef;
-use super::names::{self, Entry, NAME_BYTES};
-use super::{Inner, NameError, ObjectError, Region, Shareable};
-use crate::atomic::Ordering;
+use super::names::{self, Entry, NAME_BYTES, SpareKind};
+use super::{Inner, NameError, ObjectError, Region, Shareable, Task};
+use crate::atomic::{AtomicUsize, Ordering};
 use crate::mutex::{Acquired, RawError};
 use core::alloc::Layout;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -49,27 +50,70 @@ impl Region {
         if let Some(found) = directory.find(name, fingerprint)? {
             return Ok(found);
         }
-        let entry = names::find_free(self.inner().entries()).ok_or(ObjectError::DirectoryFull {
-            names: self.inner().entries().len(),
-        })?;
-        let heap = &self.inner().heap;
-        let heap_task = task.heap_task();
-        let block = heap.alloc(&heap_task, layout)?;
-        let unmade = Unmade {
-            directory: &directory,
-            task: heap_task,
-            block,
-        };
-        make(block);
-        // The user's code, which may have forked: what follows is for one of the two.
-        directory.assert_ours();
-        core::mem::forget(unmade);
+        let entry = directory.free_entry()?;
+        let block = directory.make(task, layout, make)?;
         entry.claim(name, fingerprint, layout.size() as u64);
-        // SAFETY: the block was allocated by this task just now, and the location is protected by
-        // the directory's lock, which this task holds.
-        unsafe { heap.publish(&heap_task, block, &entry.object, block.addr().get()) };
-        entry.ready();
+        // SAFETY: the block was made just now.
+        unsafe { directory.fill(task, entry, block) };
         Ok((block, layout.size()))
+    }
+
+    /// Runs `begin` on the object of this name, whether there is one or not: then on one that has ended, or never
+    /// began, for `begin` to have it begin. Under the directory's lock, without which none begins.
+    pub(crate) fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
+        &'r self,
+        name: &str,
+        begin: impl FnOnce(&'r T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        check_name(name).map_err(ObjectError::from)?;
+        let task = self.inner().task().map_err(ObjectError::from)?;
+        let directory = Directory::lock(self.inner())?;
+        directory.shelve_ended::<T>(|_| true);
+        if let Some(found) = directory.find(name, T::FINGERPRINT)? {
+            return begin(reused_in(found)?);
+        }
+        let entry = directory.free_entry()?;
+        let bytes = size_of::<T>();
+        entry.claim(name, T::FINGERPRINT, bytes as u64);
+        let is_right = |address| {
+            let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
+            block
+                .filter(|block| self.inner().has_block(Some(*block), bytes))
+                .and_then(|block| reused_in::<T>((block, bytes)).ok())
+                .is_some_and(|object| object.is_over(self))
+        };
+        if !directory.spares().take(entry, T::KIND, is_right) {
+            let made = directory.make(task, Layout::new::<T>(), |block| {
+                // SAFETY: a fresh block of the right size and alignment.
+                unsafe { block.cast::<T>().write(T::new()) };
+            });
+            let block = made.inspect_err(|_| entry.free())?;
+            // SAFETY: the block was made just now.
+            unsafe { directory.fill(task, entry, block) };
+        }
+        let block = entry.object().ok_or(ObjectError::Damaged)?;
+        let object = reused_in::<T>((block, bytes))?;
+        let begun = begin(object);
+        if object.has_ended() {
+            directory.spares().shelve(entry);
+        }
+        begun
+    }
+
+    /// Runs `open` on the object of this name, under the directory's lock.
+    pub(crate) fn find_reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
+        &'r self,
+        name: &str,
+        open: impl FnOnce(&'r T) -> Result<R, E>,
+    ) -> Result<R, E> {
+        check_name(name).map_err(ObjectError::from)?;
+        let directory = Directory::lock(self.inner())?;
+        let found = directory.find(name, T::FINGERPRINT)?;
+        let object = reused_in::<T>(found.ok_or(ObjectError::NotFound)?)?;
+        if object.has_ended() {
+            return Err(ObjectError::NotFound.into());
+        }
+        open(object)
     }
 
     /// The object of this name and fingerprint, and its size.
@@ -120,6 +164,51 @@ impl Region {
             unsafe { object.drop_in_place() };
         }
         Ok(())
+    }
+}
+
+/// A kind of objects whose memory stays one of the kind: handles may look at it after the object's end, and see that
+/// it has ended. See `names.rs`.
+pub(crate) trait Reused: Sized {
+    const FINGERPRINT: u64;
+    const KIND: SpareKind;
+
+    /// None yet.
+    fn new() -> Self;
+
+    /// Whether there is none, at the moment. Nobody has one begin but under the directory's lock.
+    fn has_ended(&self) -> bool;
+
+    /// Of one that has ended: whether another one may begin, which settles what the dead left of it.
+    fn is_over(&self, _region: &Region) -> bool {
+        true
+    }
+}
+
+fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r T, ObjectError> {
+    let object = block.cast::<T>();
+    if bytes != size_of::<T>() || !object.is_aligned() {
+        return Err(ObjectError::OtherType);
+    }
+    object.as_ptr().expose_provenance();
+    // SAFETY: an object of this fingerprint was written by `reused`. Nothing frees it: there is no type by which
+    // `Region::remove` would find it.
+    Ok(unsafe { object.as_ref() })
+}
+
+impl Inner {
+    /// Runs `step` under the lock of the names, if that can be had.
+    pub(crate) fn with_names(self: &Arc<Self>, step: impl FnOnce()) {
+        if let Ok(_directory) = Directory::lock(self) {
+            step();
+        }
+    }
+
+    /// An object has ended: its name is free. If this cannot be done now, the next creation of one of the kind does.
+    pub(crate) fn give_up_name<T: Reused>(self: &Arc<Self>, object: *const T) {
+        if let Ok(directory) = Directory::lock(self) {
+            directory.shelve_ended::<T>(|other| core::ptr::eq(other, object));
+        }
     }
 }
 
@@ -188,6 +277,8 @@ impl<'r> Directory<'r> {
                     unsafe { lock.unlock_inconsistent() };
                     return Err(error.into());
                 }
+                let directory = ManuallyDrop::new(Self { region });
+                directory.spares().repair(region.entries());
                 names::repair(region.entries(), |object, location| {
                     // SAFETY: the object of an entry whose remover died; the directory is locked.
                     unsafe {
@@ -209,6 +300,81 @@ impl<'r> Directory<'r> {
     /// Aborts in the child of a fork, where the directory is the parent's.
     fn assert_ours(&self) {
         self.region.header().names_lock.assert_held();
+    }
+
+    fn free_entry(&self) -> Result<&'r Entry, ObjectError> {
+        let entries = self.region.entries();
+        names::find_free(entries).ok_or(ObjectError::DirectoryFull {
+            names: entries.len(),
+        })
+    }
+
+    /// A block of the task's own, with an object that `make` has written.
+    fn make(
+        &self,
+        task: Task<'_>,
+        layout: Layout,
+        make: impl FnOnce(NonNull<u8>),
+    ) -> Result<NonNull<u8>, ObjectError> {
+        let heap_task = task.heap_task();
+        let block = self.region.heap.alloc(&heap_task, layout)?;
+        let unmade = Unmade {
+            directory: self,
+            task: heap_task,
+            block,
+        };
+        make(block);
+        // The user's code, which may have forked: what follows is for one of the two.
+        self.assert_ours();
+        core::mem::forget(unmade);
+        Ok(block)
+    }
+
+    /// Gives a claimed entry its object.
+    ///
+    /// # Safety
+    /// The block is the task's own.
+    unsafe fn fill(&self, task: Task<'_>, entry: &Entry, block: NonNull<u8>) {
+        let (heap, address) = (&self.region.heap, block.addr().get());
+        // SAFETY: the block is the task's, and the location is protected by the directory's lock, which this task
+        // holds.
+        unsafe { heap.publish(&task.heap_task(), block, &entry.object, address) };
+        entry.ready();
+    }
+
+    fn spares(&self) -> names::Spares<'r, impl Fn(usize, usize) -> Option<&'r AtomicUsize>> {
+        let region = self.region;
+        names::Spares {
+            lists: &region.header().spares,
+            reach: |object: usize, link: usize| {
+                let end = link + size_of::<AtomicUsize>();
+                let is_there = link.is_multiple_of(size_of::<usize>())
+                    && object.is_multiple_of(size_of::<usize>())
+                    && region.has_block_at(object, end);
+                let word = core::ptr::with_exposed_provenance::<AtomicUsize>(object + link);
+                // SAFETY: a word in a block of the region.
+                is_there.then(|| unsafe { &*word })
+            },
+        }
+    }
+
+    /// Frees the names of objects of a kind that have ended, those of whom this is said.
+    fn shelve_ended<T: Reused>(&self, which: impl Fn(&T) -> bool) {
+        let is_ready = |entry: &&Entry| {
+            entry.state.load(Ordering::Relaxed) == names::READY
+                && entry.fingerprint.load(Ordering::Relaxed) == T::FINGERPRINT
+        };
+        for entry in self.region.entries().iter().filter(is_ready) {
+            let block = entry
+                .object()
+                .filter(|block| self.region.has_block(Some(*block), entry.bytes()));
+            let object = block.and_then(|block| reused_in::<T>((block, entry.bytes())).ok());
+            if object.is_some_and(|object| which(object) && object.has_ended()) {
+                // What a file says is no more than that.
+                entry.set_kind(T::KIND);
+                self.spares().shelve(entry);
+            }
+        }
     }
 
     fn find(

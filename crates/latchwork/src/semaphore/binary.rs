@@ -292,7 +292,7 @@ impl<'r> BinarySemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete(Site::caller())
+        self.anchor.delete_named(Site::caller())
     }
 
     /// The ceiling, if there is one.

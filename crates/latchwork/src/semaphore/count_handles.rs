@@ -95,7 +95,7 @@ macro_rules! handle {
             /// [`UseError::Deleted`], [`UseError::Attach`].
             #[track_caller]
             pub fn delete(&self) -> Result<(), UseError> {
-                self.anchor.delete(Site::caller())
+                self.anchor.delete_named(Site::caller())
             }
 
             /// The count at this moment; 0 if it is deleted.

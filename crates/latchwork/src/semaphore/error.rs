@@ -60,9 +60,6 @@ mod of_handles {
         /// There is a semaphore of this name, but of another kind, discipline or protocol.
         #[error("the semaphore of this name is of another kind")]
         OtherKind,
-        /// The semaphore of this name was deleted, or has never been completely made.
-        #[error("the semaphore of this name is deleted")]
-        Deleted,
         /// A simple binary semaphore counts to 1.
         #[error("a simple binary semaphore cannot begin with {0}")]
         Count(u32),

@@ -8,13 +8,13 @@ use super::{Refusal, counting, mrsp, owned, priority, watched};
 use crate::atomic::Ordering;
 use crate::hook::Site;
 use crate::region::wait_record::{FLUSHED, LOWEST};
-use crate::region::{AttachError, Inner, ObjectError, Region, Task, fingerprint};
-use core::alloc::Layout;
-use core::ptr::NonNull;
+use crate::region::{
+    AttachError, Inner, ObjectError, Region, Reused, SpareKind, Task, fingerprint,
+};
 use std::sync::Arc;
 
 pub(super) const FINGERPRINT: u64 =
-    fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[3]);
+    fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[4]);
 
 /// A semaphore that somebody means.
 #[derive(Clone, Copy)]
@@ -91,13 +91,10 @@ impl<'r> Anchor<'r> {
         plan: &Plan,
         site: Site,
     ) -> Result<Self, SemaphoreError> {
-        let (block, bytes) =
-            region.raw_object(name, FINGERPRINT, Layout::new::<Core>(), |block| {
-                // SAFETY: a fresh block of the right size and alignment.
-                unsafe { block.cast::<Core>().write(Core::new()) };
-            })?;
-        let core = core_in(block, bytes)?;
-        make_in(region.inner(), core, plan, name, site, || ())
+        let begun = region.reused(name, |core: &'r Core| {
+            begin_in(region.inner(), core, plan, || ())
+        })?;
+        Ok(begun.finish(plan, name, site))
     }
 
     /// Opens the semaphore of this name if `is_right` says so of its form.
@@ -107,18 +104,17 @@ impl<'r> Anchor<'r> {
         site: Site,
         is_right: impl FnOnce(Form) -> bool,
     ) -> Result<Self, SemaphoreError> {
-        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        let core = core_in(block, bytes)?;
-        let key = core.key().ok_or(SemaphoreError::Deleted)?;
-        if !is_right(core.form()) {
-            return Err(SemaphoreError::OtherKind);
-        }
-        watched::named(core, name, site);
-        Ok(Self {
-            ground: region.inner(),
-            core,
-            key,
-        })
+        let open = |core: &'r Core| {
+            let key = core.key().ok_or(ObjectError::NotFound)?;
+            if !is_right(core.form()) {
+                return Err(SemaphoreError::OtherKind);
+            }
+            let ground = region.inner();
+            Ok(Self { ground, core, key })
+        };
+        let opened = region.find_reused(name, open)?;
+        watched::named(opened.core, name, site);
+        Ok(opened)
     }
 
     /// Obtains a unit of a count.
@@ -197,6 +193,13 @@ impl<'r> Anchor<'r> {
         Ok(count)
     }
 
+    /// Ends a semaphore that has a name, which is free then.
+    pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
+        self.delete(site)?;
+        self.ground.give_up_name(self.core);
+        Ok(())
+    }
+
     /// Ends the semaphore.
     pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
         let waiting = self.waiting();
@@ -235,33 +238,65 @@ impl<'r> Anchor<'r> {
     }
 }
 
+/// A semaphore that was made or opened, under the lock of the region's names.
+pub(super) struct Begun<'r> {
+    anchor: Anchor<'r>,
+    is_new: bool,
+    me: Me<'r>,
+}
+
 /// Makes a semaphore where there is none, or opens what there is if it is of this form. `prepare`: what is to be
 /// done for a new one, under its lock, before it can be found.
-pub(super) fn make_in<'r>(
+pub(super) fn begin_in<'r>(
     ground: &'r Arc<Inner>,
     core: &'r Core,
     plan: &Plan,
-    name: &str,
-    site: Site,
     prepare: impl FnOnce(),
-) -> Result<Anchor<'r>, SemaphoreError> {
-    let task = ground.task()?;
-    let locked = Locked::new(ground, core).map_err(AttachError::from)?;
+) -> Result<Begun<'r>, SemaphoreError> {
+    let me = me(ground.task()?);
+    let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
     let found = core.key();
     let key = match found {
         Some(key) if core.form() == plan.form => key,
         Some(_) => return Err(SemaphoreError::OtherKind),
         None => {
             prepare();
-            make(core, plan, me(task))?
+            make(core, plan, me)?
         }
     };
-    drop(locked);
-    watched::named(core, name, site);
-    if found.is_none() {
-        made(ground, core, plan, me(task), site);
+    Ok(Begun {
+        anchor: Anchor { ground, core, key },
+        is_new: found.is_none(),
+        me,
+    })
+}
+
+impl<'r> Begun<'r> {
+    /// What is to be done without a lock.
+    pub(super) fn finish(self, plan: &Plan, name: &str, site: Site) -> Anchor<'r> {
+        let Anchor { ground, core, .. } = self.anchor;
+        watched::named(core, name, site);
+        if self.is_new {
+            made(ground, core, plan, self.me, site);
+        }
+        self.anchor
     }
-    Ok(Anchor { ground, core, key })
+}
+
+impl Reused for Core {
+    const FINGERPRINT: u64 = FINGERPRINT;
+    const KIND: SpareKind = SpareKind {
+        list: 1,
+        link: Self::NEXT_SPARE,
+    };
+
+    fn new() -> Self {
+        Self::new()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.key().is_none()
+    }
 }
 
 /// Makes a new semaphore where there is none, under its lock; the caller's if it is to be.
@@ -307,15 +342,4 @@ pub(super) fn end_of_guard(released: Result<(), ReleaseError>) {
         Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
         Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
     }
-}
-
-fn core_in<'r>(block: NonNull<u8>, bytes: usize) -> Result<&'r Core, ObjectError> {
-    let core = block.cast::<Core>();
-    if bytes != size_of::<Core>() || !core.is_aligned() {
-        return Err(ObjectError::OtherType);
-    }
-    core.as_ptr().expose_provenance();
-    // SAFETY: an object of this fingerprint was written by `create`. Nothing frees it: there is no type by
-    // which `Region::remove` would find it.
-    Ok(unsafe { core.as_ref() })
 }

@@ -14,6 +14,8 @@
 //! the handle was made with: one comparison says that the object is the one that was meant, and that nobody
 //! waits, and then the operation is one compare-and-swap.
 
+#[cfg(not(loom))]
+use crate::atomic::AtomicUsize;
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, const_unless_loom};
 use crate::mutex::Robust;
 
@@ -124,6 +126,9 @@ pub(crate) struct Core {
     /// The next ticket.
     pub(crate) tickets: AtomicU64,
     pub(crate) lock: Robust,
+    /// The next one that is nobody's. Under the lock of the region's names.
+    #[cfg(not(loom))]
+    next_spare: AtomicUsize,
 }
 
 // As the records of those who wait for it presume.
@@ -131,6 +136,10 @@ pub(crate) struct Core {
 const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::wait_record::LOCK);
 
 impl Core {
+    /// Where the link between spares lies.
+    #[cfg(not(loom))]
+    pub(crate) const NEXT_SPARE: usize = core::mem::offset_of!(Core, next_spare);
+
     const_unless_loom! {
         /// No object yet.
         pub(crate) fn new() -> Self {
@@ -147,6 +156,8 @@ impl Core {
                 tickets: AtomicU64::new(0),
                 recovered: AtomicU32::new(0),
                 lock: Robust::new(),
+                #[cfg(not(loom))]
+                next_spare: AtomicUsize::new(0),
             }
         }
     }

@@ -118,12 +118,17 @@ fn task_priorities_are_checked_in_order() {
             Status::InvalidId
         );
     }
-    assert_eq!(
-        rtems.task_set_priority(me, 256, Some(&mut old)),
-        Status::InvalidPriority
-    );
     assert_eq!(old, 0);
     at(rtems, 12);
+    // The old priority is told all the same.
+    for (priority, status) in [
+        (256, Status::InvalidPriority),
+        (u32::MAX, Status::InvalidPriority),
+    ] {
+        old = 0;
+        let set = rtems.task_set_priority(me, priority, Some(&mut old));
+        assert_eq!((set, old), (status, 12));
+    }
     assert_eq!(current(rtems, me), 12);
     let semaphore = create(rtems, 0, CEILING, 3);
     assert_eq!(current(rtems, me), 3);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use latchwork::classic::{
     Classic, ClassicOptions, Id, LOCAL_NODE, NO_WAIT, PRIORITY, SEARCH_ALL_NODES,
-    SEARCH_LOCAL_NODE, SEARCH_OTHER_NODES, Status, WAIT,
+    SEARCH_LOCAL_NODE, SEARCH_OTHER_NODES, Status, WAIT, message_queue_buffer_size,
 };
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Child, Exit, Trial};
@@ -75,6 +75,24 @@ fn creation_checks_in_order() {
         create(MAIL, u32::MAX, 1, Some(&mut id)),
         Status::InvalidNumber
     );
+    // Up to a buffer that ends with the address space the size is right, and then the number is not.
+    let largest = usize::MAX - 31;
+    for (count, size, status) in [
+        (u32::MAX, usize::MAX, Status::InvalidSize),
+        (1, largest + 1, Status::InvalidSize),
+        (u32::MAX, largest + 1, Status::InvalidSize),
+        (u32::MAX, largest, Status::InvalidNumber),
+        (2, largest, Status::InvalidNumber),
+        (2, usize::MAX / 2, Status::InvalidNumber),
+        (u32::MAX, u32::MAX as usize + 1, Status::InvalidNumber),
+        // No more than a matter of memory.
+        (1, largest, Status::Unsatisfied),
+        (1, u32::MAX as usize + 1, Status::Unsatisfied),
+        (1, 1 << 31, Status::Unsatisfied),
+    ] {
+        let answer = create(MAIL, count, size, Some(&mut id));
+        assert_eq!(answer, status, "{count} messages of {size} bytes");
+    }
     assert_eq!(
         create(MAIL, 1 << 20, 1 << 10, Some(&mut id)),
         Status::Unsatisfied
@@ -83,6 +101,44 @@ fn creation_checks_in_order() {
     queue(table, 1, 0);
     queue(table, 1, 0);
     assert_eq!(create(MAIL, 1, usize::MAX, Some(&mut id)), Status::TooMany);
+}
+
+/// A queue whose memory would be the caller's: it takes the region's, but the caller's must be as long as RTEMS wants.
+#[test]
+fn construction_checks_the_storage_last() {
+    let _trial = Trial::begin("construction_checks_the_storage_last");
+    let region = region();
+    let table = table(&region);
+    let mut id = 7;
+    let construct = |name, count, size, storage, id: Option<&mut Id>| {
+        table.message_queue_construct(name, count, size, 0, storage, id)
+    };
+    let storage = 3 * message_queue_buffer_size(13);
+    assert_eq!(storage, 3 * 40);
+    for (name, count, size, given, status) in [
+        (0, 0, 0, 0, Status::InvalidName),
+        (MAIL, 0, 0, 0, Status::InvalidNumber),
+        (MAIL, 1, 0, 0, Status::InvalidSize),
+        (MAIL, 1, usize::MAX, 0, Status::InvalidSize),
+        (MAIL, u32::MAX, usize::MAX - 31, 0, Status::InvalidNumber),
+        (MAIL, 3, 13, storage - 1, Status::Unsatisfied),
+        (MAIL, 3, 13, storage + 1, Status::Unsatisfied),
+        (MAIL, 3, 13, usize::MAX, Status::Unsatisfied),
+    ] {
+        let answer = construct(name, count, size, given, Some(&mut id));
+        assert_eq!(
+            answer, status,
+            "{count} messages of {size} bytes in {given}"
+        );
+    }
+    let answer = construct(MAIL, 0, 0, 0, None);
+    assert_eq!((answer, id), (Status::InvalidAddress, 7));
+    let answer = construct(MAIL, 3, 13, storage, Some(&mut id));
+    assert_eq!(answer, Status::Successful);
+    assert_eq!(table.message_queue_max_message_size(id), Some(13));
+    queue(table, 1, 0);
+    let answer = construct(MAIL, 3, 13, 0, Some(&mut id));
+    assert_eq!(answer, Status::TooMany);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Message queues whose senders and receivers are killed.
 
+mod handing;
 mod journal;
 mod millions;
 mod rings;

@@ -2,7 +2,7 @@
 
 use super::journal::{compose, read};
 use super::{LARGE, MAX_MESSAGE, Operation, check_capacity_of, drain, region};
-use latchwork::queue::{Queue, QueueOptions, SendError, Wait};
+use latchwork::queue::{Discipline, Queue, QueueOptions, SendError, Wait};
 use latchwork::region::{Box, Region};
 use latchwork_testkit::{Child, Trial, step};
 use std::sync::LazyLock;
@@ -244,7 +244,10 @@ fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
     let trial =
         Trial::begin("recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction");
     let region = region();
-    let queue = queue(&region, 3);
+    let disciplines = [Discipline::Racing, Discipline::Fifo];
+    let discipline = trial.seed().rng(2).choice(disciplines).unwrap();
+    let options = QueueOptions::new(3, MAX_MESSAGE as u32).discipline(discipline);
+    let queue = Queue::create(&region, "queue", &options).unwrap();
     // Composed here: in the child its instructions would be places to be killed at, too.
     static URGENT: LazyLock<Vec<u8>> = LazyLock::new(|| message(0, LARGE));
     LazyLock::force(&URGENT);
@@ -293,7 +296,7 @@ fn recovery_from_a_kill_anywhere_can_be_repeated_from_every_instruction() {
     let mut rng = trial.seed().rng(1);
     step::each_instruction(
         &trial,
-        "recovery from a kill",
+        &format!("recovery from a kill, {discipline:?}"),
         || {
             region.sweep().unwrap();
             fill();

@@ -2,7 +2,7 @@
 
 use super::journal::{compose, read};
 use super::{LARGE, MAX_MESSAGE, check_capacity, drain, region};
-use latchwork::queue::{Queue, QueueOptions};
+use latchwork::queue::{Discipline, Queue, QueueOptions};
 use latchwork_testkit::step;
 use latchwork_testkit::{Child, Trial};
 
@@ -30,12 +30,13 @@ pub(super) fn step_through(
     left: &[u32],
 ) {
     let region = region();
-    let queue = Queue::create(
-        &region,
-        "queue",
-        &QueueOptions::new(capacity, MAX_MESSAGE as u32),
-    )
-    .unwrap();
+    let mut rng = trial
+        .seed()
+        .rng(u64::from(capacity) << 8 | u64::from(filled));
+    let discipline = rng.choice([Discipline::Racing, Discipline::Fifo]).unwrap();
+    let options = QueueOptions::new(capacity, MAX_MESSAGE as u32).discipline(discipline);
+    let queue = Queue::create(&region, "queue", &options).unwrap();
+    let name = &format!("{name}, {discipline:?}");
     step::each_instruction(
         trial,
         name,

@@ -87,7 +87,7 @@ fn flush_and_deletion_leave_whole_messages_at_every_instruction() {
 }
 
 /// Blocks in the region, of whomever.
-fn blocks(region: &Region) -> usize {
+pub(super) fn blocks(region: &Region) -> usize {
     let stats = region.heap_stats();
     stats.private_blocks + stats.shared_blocks
 }

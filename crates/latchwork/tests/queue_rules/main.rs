@@ -3,6 +3,7 @@
 
 mod ends;
 mod messages;
+mod places;
 mod waits;
 
 use latchwork::queue::{Discipline, Queue, QueueOptions, ReceiveError, Wait};

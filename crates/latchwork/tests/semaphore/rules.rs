@@ -3,6 +3,7 @@
 use super::semaphore_support::{me_at, region, until, watched};
 use super::{SOON, all_binary};
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use latchwork::region::ObjectError;
 use latchwork::semaphore::{
     BinaryOptions, BinarySemaphore, CountingSemaphore, Discipline, ObtainError, ReleaseError,
     SemaphoreError, SimpleBinarySemaphore, UseError,
@@ -139,7 +140,7 @@ fn handles_on_a_deleted_semaphore_do_not_touch_its_successor() {
     assert!(matches!(old.delete(), Err(UseError::Deleted)));
     assert!(matches!(
         CountingSemaphore::open(&region, "s"),
-        Err(SemaphoreError::Deleted)
+        Err(SemaphoreError::Object(ObjectError::NotFound))
     ));
     let new = BinarySemaphore::create(&region, "s", &BinaryOptions::new()).unwrap();
     assert!(matches!(old.try_obtain(), Err(ObtainError::Deleted)));

@@ -109,7 +109,7 @@ impl<'r> Receiver<'r> {
         let (queue, index) = (self.0.queue, self.0.mine.wrapping_add(offset));
         // Relaxed: published by the index.
         let length = queue.length(index).load(Relaxed);
-        let length = length.min(queue.core.max_message) as usize;
+        let length = length.min(queue.core.max_message()) as usize;
         // SAFETY: `max_message` bytes lie there, and are the receiver's (invariant 1 of the ring).
         unsafe { core::slice::from_raw_parts(queue.bytes(index).as_ptr(), length) }
     }

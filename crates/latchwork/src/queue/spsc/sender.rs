@@ -97,7 +97,7 @@ impl<'r> Sender<'r> {
 
     #[inline]
     fn check(&self, bytes: usize) -> Result<(), SendError> {
-        let max_message = self.0.queue.core.max_message as usize;
+        let max_message = self.0.queue.core.max_message() as usize;
         if bytes <= max_message {
             Ok(())
         } else {
@@ -154,7 +154,7 @@ impl Place<'_, '_> {
 
     fn raw(&self) -> NonNull<[u8]> {
         let end = &self.sender.0;
-        let bytes = end.queue.core.max_message as usize;
+        let bytes = end.queue.core.max_message() as usize;
         NonNull::slice_from_raw_parts(end.queue.bytes(end.mine), bytes)
     }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
-use super::super::handle::{Anchor, Failure, Plan, end_of_guard, make_in, me};
+use super::super::handle::{Anchor, Failure, Plan, begin_in, end_of_guard, me};
 use super::super::object::{Core, Discipline, Form, Kind, owner_of};
 use super::super::owned::Told;
 use super::super::wait::Patience;
@@ -10,13 +10,11 @@ use super::super::wait_queue::Locked;
 use super::super::{Priority, priority, watched};
 use crate::atomic::{AtomicU8, Ordering};
 use crate::hook::Site;
-use crate::region::{AttachError, ObjectError, Region, TaskId, fingerprint};
+use crate::region::{AttachError, ObjectError, Region, Reused, SpareKind, TaskId, fingerprint};
 use crate::sys::scheduling::MAX_CPUS;
 use crate::time::Deadline;
-use core::alloc::Layout;
 use core::fmt;
 use core::marker::PhantomData;
-use core::ptr::NonNull;
 use core::time::Duration;
 
 /// What lies in the region: a semaphore, and the ceilings of the processors.
@@ -31,8 +29,27 @@ const FINGERPRINT: u64 = fingerprint(
     "MrsP semaphore",
     size_of::<Shared>(),
     align_of::<Shared>(),
-    &[1],
+    &[2],
 );
+
+impl Reused for Shared {
+    const FINGERPRINT: u64 = FINGERPRINT;
+    const KIND: SpareKind = SpareKind {
+        list: 2,
+        link: Core::NEXT_SPARE,
+    };
+
+    fn new() -> Self {
+        Self {
+            core: Core::new(),
+            ceilings: [const { AtomicU8::new(0) }; MAX_CPUS],
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        self.core.key().is_none()
+    }
+}
 
 /// Obtains, at the ceiling that `ceiling_on` has for a processor.
 #[cold]
@@ -173,31 +190,25 @@ impl<'r> MrspSemaphore<'r> {
         obtained: bool,
         site: Site,
     ) -> Result<Self, SemaphoreError> {
-        let (block, bytes) =
-            region.raw_object(name, FINGERPRINT, Layout::new::<Shared>(), |block| {
-                let shared = Shared {
-                    core: Core::new(),
-                    ceilings: [const { AtomicU8::new(0) }; MAX_CPUS],
-                };
-                // SAFETY: a fresh block of the right size and alignment.
-                unsafe { block.cast::<Shared>().write(shared) };
-            })?;
-        let shared = shared_in(block, bytes)?;
         let plan = Plan {
             form: Form::new(Kind::Mrsp, Discipline::Fifo),
             count: 0,
             ceiling: ceiling.get().into(),
             obtained,
         };
-        let anchor = make_in(region.inner(), &shared.core, &plan, name, site, || {
-            for place in &shared.ceilings {
-                // Relaxed: published with the key.
-                place.store(ceiling.get(), Ordering::Relaxed);
-            }
+        let (begun, ceilings) = region.reused(name, |shared: &'r Shared| {
+            let prepare = || {
+                for place in &shared.ceilings {
+                    // Relaxed: published with the key.
+                    place.store(ceiling.get(), Ordering::Relaxed);
+                }
+            };
+            let begun = begin_in(region.inner(), &shared.core, &plan, prepare)?;
+            Ok::<_, SemaphoreError>((begun, &shared.ceilings))
         })?;
         Ok(Self {
-            anchor,
-            ceilings: &shared.ceilings,
+            anchor: begun.finish(&plan, name, site),
+            ceilings,
         })
     }
 
@@ -207,18 +218,19 @@ impl<'r> MrspSemaphore<'r> {
     /// See [`SemaphoreError`].
     #[track_caller]
     pub fn open(region: &'r Region, name: &str) -> Result<Self, SemaphoreError> {
-        let (block, bytes) = region.find_raw_object(name, FINGERPRINT)?;
-        let shared = shared_in(block, bytes)?;
-        let anchor = Anchor {
-            ground: region.inner(),
-            core: &shared.core,
-            key: shared.core.key().ok_or(SemaphoreError::Deleted)?,
-        };
-        watched::named(&shared.core, name, Site::caller());
-        Ok(Self {
-            anchor,
-            ceilings: &shared.ceilings,
-        })
+        let opened = region.find_reused(name, |shared: &'r Shared| {
+            let anchor = Anchor {
+                ground: region.inner(),
+                core: &shared.core,
+                key: shared.core.key().ok_or(ObjectError::NotFound)?,
+            };
+            Ok::<_, SemaphoreError>(Self {
+                anchor,
+                ceilings: &shared.ceilings,
+            })
+        })?;
+        watched::named(opened.anchor.core, name, Site::caller());
+        Ok(opened)
     }
 
     /// Obtains the semaphore, waiting while another task owns it.
@@ -287,7 +299,11 @@ impl<'r> MrspSemaphore<'r> {
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
-        self.anchor.delete(Site::caller())
+        self.anchor.delete(Site::caller())?;
+        // It begins with the core.
+        let shared = core::ptr::from_ref(self.anchor.core).cast::<Shared>();
+        self.anchor.ground.give_up_name::<Shared>(shared);
+        Ok(())
     }
 
     /// The ceiling of a processor, by its number.
@@ -383,17 +399,6 @@ impl fmt::Debug for MrspSemaphore<'_> {
             .field("waiting", &self.waiting())
             .finish_non_exhaustive()
     }
-}
-
-fn shared_in<'r>(block: NonNull<u8>, bytes: usize) -> Result<&'r Shared, ObjectError> {
-    let shared = block.cast::<Shared>();
-    if bytes != size_of::<Shared>() || !shared.is_aligned() {
-        return Err(ObjectError::OtherType);
-    }
-    shared.as_ptr().expose_provenance();
-    // SAFETY: an object of this fingerprint was written by `make`. Nothing frees it: there is no type by which
-    // `Region::remove` would find it.
-    Ok(unsafe { shared.as_ref() })
 }
 
 /// A MrsP semaphore that the calling task has obtained; released when this is dropped.

@@ -1,0 +1,237 @@
+//! Spare cells: room for what is on its way to receivers that wait, so that only pending messages take places.
+//!
+//! A receiver that is given something may not run for long. So a message that was handed to it, and a board that it
+//! has still to read, lie in cells beyond the queue's capacity; and there is one for whatever may be given to a
+//! receiver *before* it begins to wait. A receiver that finds too few adds a *chunk* of cells, a block of the region's
+//! heap, while it can still fail. So a broadcast always has a cell, and so has a message to a receiver that waits.
+//!
+//! | word | what |
+//! | --- | --- |
+//! | `chunks[n]` | the address of 2ⁿ cells (the last chunk may have fewer), or 0; those behind a 0 are 0 |
+//! | `spares` | cells beyond the capacity: a few in the queue's block, and those of the chunks |
+//! | `given` | cells that the inboxes of tasks that wait name |
+//!
+//! *Racing:* spare cells are boards and nothing else. `given` counts boards. A receiver may wait if there are more
+//! spare cells than boards: a broadcast takes one, and leaves nobody who waits without having been given something.
+//!
+//! *In order:* all cells are alike. With *taken* cells that are pending, being written, or in the hands of a
+//! receiver that keeps them in place, and *free* ones:
+//!
+//! 1. free + taken + given = capacity + spares.
+//! 2. A message may be sent if taken < capacity + waiting, where *waiting* are the receivers that have been given
+//!    nothing: such a one is a place.
+//! 3. free ≥ (capacity + waiting − taken)⁺, and one more while somebody waits. So what may be sent has a cell, and
+//!    so has a broadcast.
+//!
+//! 3 is made true by whoever begins to wait, and kept by all else: what takes a free cell makes *taken* one more
+//! (a send), or *waiting* one less and *given* one more (a send that is handed over at once), or all of *waiting*
+//! given (a broadcast, for which the one more is). What ends makes the cell free again. The end of a wait makes
+//! *waiting* less, and nothing makes it more but a receiver that begins to wait, or a recovery that finds a receiver
+//! which was about to be given something: that cell is taken or free then, as before.
+//! (`places.rs` has this as code; its tests go through all states of small queues.)
+//!
+//! *Pending beyond the capacity:* the message of a receiver that died with it, or that did not take it, is pending
+//! again, though its place may have been filled meanwhile. Sends are refused until fewer than the capacity are pending.
+//!
+//! *Bounds:* at most capacity + waiting are taken, and each task has been given one cell at most. So twice as many
+//! spare cells as the region has places for tasks suffice.
+//!
+//! *A kill:* a chunk is allocated by the receiver alone, and goes with it, until one step of the heap makes it the
+//! queue's, under all locks. A kill between that step and the counts leaves a lock with a dead owner, and both are
+//! counted anew. Chunks are given back with the queue's body.
+#![allow(unsafe_code)]
+
+use super::Queue;
+use super::attempt::Failure;
+use super::cells::{Cell, FREE};
+use super::lane::Index;
+use super::layout::Cells;
+use super::places::Places;
+use super::wake::Wake;
+use crate::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::region::{StorageError, Task};
+use core::alloc::Layout;
+use core::ptr::NonNull;
+
+/// So many chunks have twice as many cells as the largest region has places for tasks.
+pub(super) const CHUNKS: usize = 14;
+
+/// A cell begins a line.
+const CHUNK_ALIGN: usize = 64;
+
+/// The most cells in chunks.
+pub(super) fn most_far(tasks: usize) -> u32 {
+    let most = (1 << CHUNKS) - 1;
+    u32::try_from(2 * tasks).map_or(most, |cells| cells.min(most))
+}
+
+impl<'r> Cells<'r> {
+    /// In order.
+    pub(super) fn places(self) -> Places {
+        Places {
+            free: self.core.sending.stash_count.load(Relaxed),
+            given: self.core.fixed.given.load(Relaxed),
+            spares: self.core.fixed.spares.load(Relaxed),
+        }
+    }
+
+    /// Whether there is a cell for whatever may be given to one more receiver that waits.
+    pub(super) fn may_wait(self) -> bool {
+        let places = self.places();
+        if self.serves_in_order() {
+            places.may_wait(self.waiting())
+        } else {
+            places.spares > places.given
+        }
+    }
+
+    /// Whether there is a cell for all that may be given to those who wait.
+    pub(super) fn has_spares(self) -> bool {
+        let (places, waiting) = (self.places(), self.waiting());
+        if self.serves_in_order() {
+            places.suffice(waiting)
+        } else {
+            waiting == 0 || places.spares > places.given
+        }
+    }
+
+    /// A spare cell for a board, which is not one yet. Under all locks.
+    pub(super) fn take_spare(self) -> Option<Index> {
+        if self.serves_in_order() {
+            return self.take_free();
+        }
+        (self.core.capacity()..self.total())
+            .map(Index)
+            .find(|index| self.cell(*index).kind() == FREE)
+    }
+
+    /// A cell that is free again goes where the next one is taken from.
+    pub(super) fn put_spare(self, index: Index) {
+        if self.serves_in_order() {
+            self.stash(index);
+        }
+    }
+
+    /// Cells in the chunk of this number.
+    fn cells_in(self, chunk: usize) -> u32 {
+        let far = most_far(self.inner.slots().len());
+        let before = (1_u32 << chunk) - 1;
+        far.saturating_sub(before).min(1 << chunk)
+    }
+
+    fn layout_of(self, chunk: usize) -> Option<Layout> {
+        let bytes = self.stride().checked_mul(self.cells_in(chunk) as usize)?;
+        Layout::from_size_align(bytes, CHUNK_ALIGN).ok()
+    }
+
+    /// Where the cell with so many in chunks before it lies.
+    #[inline(never)]
+    pub(super) fn far(self, number: u32) -> NonNull<u8> {
+        let chunk = (number + 1).ilog2();
+        let offset = number + 1 - (1 << chunk);
+        let address = self.core.blocks.chunks[chunk as usize].load(Relaxed);
+        let start = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
+        let Some(start) = start else {
+            crate::fatal(format_args!("a queue names a cell that it does not have"));
+        };
+        // SAFETY: the chunk has so many cells, since the index is below the number of cells.
+        unsafe { start.add(offset as usize * self.stride()) }
+    }
+
+    /// How many chunks there are.
+    fn chunks(self) -> usize {
+        let is_there = |word: &AtomicUsize| word.load(Relaxed) != 0;
+        let words = &self.core.blocks.chunks;
+        words.iter().take_while(|word| is_there(word)).count()
+    }
+
+    /// Counts the spare cells anew; words that lead to no chunk are forgotten: see `cells.rs`, invariant 5.
+    pub(super) fn count_spares(self) {
+        let words = &self.core.blocks.chunks;
+        let (mut cells, mut ended) = (self.base(), false);
+        for (chunk, word) in words.iter().enumerate() {
+            let address = word.load(Relaxed);
+            let is_new = || {
+                words[..chunk]
+                    .iter()
+                    .all(|one| one.load(Relaxed) != address)
+            };
+            let is_sound = |layout: Layout| {
+                address.is_multiple_of(layout.align())
+                    && ![self.address(), self.body()].contains(&address)
+                    && layout.size() > 0
+                    && is_new()
+                    && self.inner.has_block_at(address, layout.size())
+            };
+            ended |= address == 0 || !self.layout_of(chunk).is_some_and(is_sound);
+            if ended {
+                word.store(0, Relaxed);
+            } else {
+                cells += self.cells_in(chunk);
+            }
+        }
+        let spares = cells - self.core.capacity();
+        self.core.fixed.spares.store(spares, Relaxed);
+    }
+
+    /// Gives all chunks back, of a queue that was deleted and whose cells are all free. Under both locks.
+    pub(super) fn discard_chunks(self, task: Task<'_>) {
+        // The last one first: those behind a 0 are 0.
+        for word in self.core.blocks.chunks[..self.chunks()].iter().rev() {
+            // SAFETY: the word is the head's, under its robust locks; nobody has a cell of the chunk, or is given one.
+            unsafe { self.inner.discard(task, word) };
+        }
+        self.core
+            .fixed
+            .spares
+            .store(self.base() - self.core.capacity(), Relaxed);
+    }
+}
+
+impl Queue<'_> {
+    /// Adds a chunk of cells, unless others have by now.
+    #[cold]
+    pub(super) fn add_spares(&self, task: Task<'_>) -> Result<(), Failure> {
+        let exhausted = || Failure::Storage(StorageError::TooLong);
+        let cells = self.cells;
+        // Without the lock: of this queue, or it is found out below.
+        let (chunk, stride) = (cells.chunks(), cells.stride());
+        let count = cells.cells_in(chunk) as usize;
+        let bytes = stride.checked_mul(count).filter(|bytes| *bytes > 0);
+        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, CHUNK_ALIGN).ok());
+        let Some(layout) = layout else {
+            self.check_life()?;
+            return Err(exhausted());
+        };
+        let block = self.inner().alloc_block(task, layout)?;
+        for cell in 0..count {
+            // SAFETY: it is one of so many in a block of this task's own; zeros are a free cell.
+            unsafe { block.add(cell * stride).cast::<Cell>().write_bytes(0, 1) };
+        }
+        let locked = match self.lock_now(self.everybody(), task) {
+            Ok(locked)
+                if self.check_life().is_ok() && cells.chunks() == chunk && !cells.may_wait() =>
+            {
+                locked
+            }
+            other => {
+                let other = other.map(drop);
+                // SAFETY: allocated above; nobody else knows it.
+                unsafe { self.inner().free_block(task, block) };
+                return Ok(other?);
+            }
+        };
+        // SAFETY: the word is the queue's, under its robust locks; the block is this task's.
+        unsafe {
+            self.inner()
+                .hand_in(task, block, &cells.core.blocks.chunks[chunk])
+        };
+        let before = cells.total();
+        cells.count_spares();
+        for index in before..cells.total() {
+            cells.put_spare(Index(index));
+        }
+        locked.unlock(Wake::NONE);
+        Ok(())
+    }
+}
