@@ -226,7 +226,7 @@ impl<'r> Queue<'r> {
     /// Opens the queue of this name.
     ///
     /// # Errors
-    /// [`ObjectError::NotFound`](crate::region::ObjectError::NotFound), also if the queue was deleted; see
+    /// [`ObjectError::NotFound`], also if the queue was deleted; see
     /// [`QueueError`].
     pub fn open(region: &'r Region, name: &str) -> Result<Self, QueueError> {
         region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
