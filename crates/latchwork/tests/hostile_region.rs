@@ -3,7 +3,7 @@
 //! Each attach runs in a process of its own, so that one that ended badly would be seen.
 
 use latchwork::mutex::{LockError, Mutex, Robust};
-use latchwork::region::{AttachError, Box, Region, RegionOptions};
+use latchwork::region::{AttachError, Region, RegionOptions};
 use latchwork_testkit::{Leftover, Seed, output_of};
 use rustix::fs::{CWD, FileType, Mode};
 use std::os::unix::fs::{FileExt, symlink};
