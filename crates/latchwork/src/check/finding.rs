@@ -79,6 +79,8 @@ pub enum Confidence {
     Seen,
     /// It follows from what was seen, in another order of events.
     Follows,
+    /// It would follow if another task did the same as the one that was seen. Perhaps none ever does.
+    Suspected,
 }
 
 /// Something that a rule forbids.
@@ -121,6 +123,7 @@ impl Finding {
 pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
     match (rule, confidence) {
         (Rule::NoDeadlock, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
+        (Rule::OneTaskOrder, _) => "POTENTIAL DEADLOCK, ONE TASK SO FAR",
         _ => rule.severity().verdict(),
     }
 }

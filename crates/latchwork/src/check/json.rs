@@ -23,6 +23,7 @@ impl fmt::Display for Json<'_> {
         let confidence = match finding.confidence {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows",
+            Confidence::Suspected => "suspected",
         };
         field(to, "confidence", confidence)?;
         write!(to, ",\"id\":\"{:016x}\"", finding.id)?;

@@ -3,7 +3,8 @@
 use super::finding::{Confidence, verdict};
 use super::foreign::{find_lock, find_text, open, read};
 use super::layout::{
-    FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
+    FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, SUSPECTED,
+    text_in,
 };
 use super::rule::Rule;
 use crate::atomic::{AtomicU32, Ordering};
@@ -157,10 +158,11 @@ impl BoardReader {
         (number != 0 && number == again).then_some(())?;
         Some(BoardReport {
             number,
-            rule: *Rule::ALL.get((rule & !FOLLOWS) as usize)?,
-            confidence: match rule & FOLLOWS {
+            rule: *Rule::ALL.get((rule & !(FOLLOWS | SUSPECTED)) as usize)?,
+            confidence: match rule & (FOLLOWS | SUSPECTED) {
                 0 => Confidence::Seen,
-                _ => Confidence::Follows,
+                FOLLOWS => Confidence::Follows,
+                _ => Confidence::Suspected,
             },
             id: report.id.load(Ordering::Relaxed),
             told_at: report.told_at.load(Ordering::Relaxed),

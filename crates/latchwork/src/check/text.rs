@@ -18,6 +18,7 @@ impl fmt::Display for Finding {
         let sure = match self.confidence {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows from what was seen",
+            Confidence::Suspected => "suspected, if another task does the same",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -41,7 +42,7 @@ impl fmt::Display for Finding {
                 released.thread, released.at
             )?;
         }
-        if self.rule == Rule::OneOrder {
+        if matches!(self.rule, Rule::OneOrder | Rule::OneTaskOrder) {
             self.write_interleaving(to)?;
         }
         if !self.note.is_empty() {
