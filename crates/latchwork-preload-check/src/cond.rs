@@ -23,6 +23,10 @@ entry! {
     pthread_cond_clockwait 4 clock_wait;
     cnd_wait 2 c11_wait;
     cnd_timedwait 3 c11_timed_wait;
+    pthread_cond_signal 1 signal;
+    pthread_cond_broadcast 1 broadcast;
+    cnd_signal 1 c11_signal;
+    cnd_broadcast 1 c11_broadcast;
 }
 
 /// What is told when a call ends that may not return.
@@ -166,6 +170,35 @@ unsafe extern "C-unwind" fn c11_timed_wait(
 ) -> c_int {
     // SAFETY: as above.
     to_c11(unsafe { timed_wait(cond, mutex, until, at) })
+}
+
+/// Tells of a notification before it is made: who is released by it may return at once.
+fn notifies(cond: *mut Opaque, all: bool) {
+    if let Some(condvar) = object::at(cond, Kind::Condvar) {
+        hook::condvar_notifies(condvar, all);
+    }
+}
+
+unsafe extern "C" fn signal(cond: *mut Opaque, _: usize) -> c_int {
+    notifies(cond, false);
+    // SAFETY: as above.
+    unsafe { real::pthread_cond_signal(cond) }
+}
+
+unsafe extern "C" fn broadcast(cond: *mut Opaque, _: usize) -> c_int {
+    notifies(cond, true);
+    // SAFETY: as above.
+    unsafe { real::pthread_cond_broadcast(cond) }
+}
+
+unsafe extern "C" fn c11_signal(cond: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { signal(cond, at) })
+}
+
+unsafe extern "C" fn c11_broadcast(cond: *mut Opaque, at: usize) -> c_int {
+    // SAFETY: as above.
+    to_c11(unsafe { broadcast(cond, at) })
 }
 
 unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {

@@ -27,6 +27,8 @@
 //!    allocator's lock.
 //! 3. Nothing panics; `errno` is what the call leaves.
 //!
+//! Of a condition variable that processes share, notifications that another one makes are not seen.
+//!
 //! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
 //! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
 //! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`. Who

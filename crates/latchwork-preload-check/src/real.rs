@@ -12,6 +12,8 @@ pub(crate) type Body11 = unsafe extern "C-unwind" fn(*mut c_void) -> c_int;
 
 latchwork_interpose::real_mutexes! {
     (Mutex, Opaque)
+    "C" fn pthread_cond_signal(cond: *mut Opaque) -> c_int;
+    "C" fn pthread_cond_broadcast(cond: *mut Opaque) -> c_int;
     "C" fn pthread_rwlock_init(rwlock: *mut RwLock, attributes: *const c_void) -> c_int;
     "C" fn pthread_rwlock_destroy(rwlock: *mut RwLock) -> c_int;
     "C" fn pthread_rwlock_rdlock(rwlock: *mut RwLock) -> c_int;
