@@ -10,6 +10,7 @@
 //! loaded from.)
 
 use crate::program::{self, Unsuitable};
+use latchwork::check::Rule;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +33,7 @@ pub(crate) struct Args {
     /// Also append findings to DIR/findings.jsonl, and the order of locks to DIR/order
     #[arg(long, value_name = "DIR", requires = "check")]
     report: Option<PathBuf>,
-    /// Abort the program at the first finding
+    /// Abort the program at the first finding, whatever its confidence; otherwise its exit status is its own
     #[arg(long, requires = "check")]
     fatal: bool,
     /// Report locks that are held longer, in milliseconds, when they are released; 0: none
@@ -50,6 +51,10 @@ pub(crate) struct Args {
     /// Leave out findings whose suppression lines are in FILE
     #[arg(long, value_name = "FILE", requires = "check")]
     suppress: Option<PathBuf>,
+    /// Leave out all findings of a rule: one-task-order, for instance, which says of one task alone that it takes
+    /// locks in two orders (several times: several rules)
+    #[arg(long, value_name = "RULE", requires = "check", value_parser = rule)]
+    without: Vec<Rule>,
     /// Report waits that last longer, in milliseconds; 0: none
     #[arg(long, value_name = "MS", requires = "check")]
     long: Option<u64>,
@@ -59,6 +64,14 @@ pub(crate) struct Args {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
+}
+
+/// A rule by its name.
+fn rule(name: &str) -> Result<Rule, String> {
+    let is_it = |rule: &&Rule| rule.name() == name;
+    let known = || Rule::ALL.map(Rule::name).join(", ");
+    let found = Rule::ALL.iter().find(is_it).copied();
+    found.ok_or_else(|| format!("the rules are {}", known()))
 }
 
 /// A lock of this library's, or glibc's.
@@ -198,6 +211,11 @@ fn settings(args: &Args) -> Result<OsString, Error> {
     ];
     let flags = flags.into_iter().filter(|(wanted, _)| *wanted);
     words.extend(flags.map(|(_, word)| word.into()));
+    let without = args
+        .without
+        .iter()
+        .map(|rule| format!("without={rule}").into());
+    words.extend(without);
     words.extend(args.long.map(|limit| format!("long={limit}").into()));
     words.extend(
         args.long_hold

@@ -4,6 +4,8 @@ mod common;
 
 use common::{command, unique};
 use latchwork_testkit::{Leftover, output_of};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Output;
 
 fn run(args: &[&str]) -> Output {
@@ -47,6 +49,36 @@ fn at_the_end_it_says_what_was_done_and_nothing_if_told_so() {
         "{}",
         errors(&output)
     );
+}
+
+#[test]
+fn a_rule_can_be_left_out_and_what_is_only_suspected_is_a_finding() {
+    let source = "../latchwork-preload-check/tests/programs/orders.c";
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let Some((program, _leftover)) = latchwork_testkit::compile(&source, "suspected", &[]) else {
+        return;
+    };
+    let program = program.to_str().unwrap();
+    let check = |options: &[&str]| {
+        let program = ["--", program, "statics"];
+        run(&[&["--check", "--quiet"], options, &program].concat())
+    };
+    let found = check(&[]);
+    let told = errors(&found);
+    assert!(told.contains("ONE TASK SO FAR [one-task-order]"), "{told}");
+    assert!(
+        told.contains("(suspected, if another task does the same)"),
+        "{told}"
+    );
+    assert!(found.status.success(), "{}", found.status);
+    let left_out = check(&["--without=one-task-order"]);
+    let told = errors(&left_out);
+    assert!(left_out.status.success() && told.is_empty(), "{told}");
+    let fatal = check(&["--fatal"]);
+    assert_eq!(fatal.status.signal(), Some(libc::SIGABRT));
+    let unknown = check(&["--without=no-such-rule"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(errors(&unknown).contains("one-order, one-task-order"));
 }
 
 #[test]

@@ -178,21 +178,24 @@ unsafe extern "C-unwind" fn c11_timed_wait(
 }
 
 /// Tells of a notification before it is made: who is released by it may return at once.
-fn notifies(cond: *mut Opaque, at: usize) {
+fn notifies(cond: *mut Opaque, all: bool, at: usize) {
     condition::look_for_end(cond, at);
     if let Some(condvar) = object::at(cond, Kind::Condvar) {
-        keeping_errno(|| hook::notifies_without_mutex(condvar, site(at)));
+        keeping_errno(|| {
+            hook::condvar_notifies(condvar, all);
+            hook::notifies_without_mutex(condvar, site(at));
+        });
     }
 }
 
 unsafe extern "C" fn signal(cond: *mut Opaque, at: usize) -> c_int {
-    notifies(cond, at);
+    notifies(cond, false, at);
     // SAFETY: as above.
     unsafe { real::pthread_cond_signal(cond) }
 }
 
 unsafe extern "C" fn broadcast(cond: *mut Opaque, at: usize) -> c_int {
-    notifies(cond, at);
+    notifies(cond, true, at);
     // SAFETY: as above.
     unsafe { real::pthread_cond_broadcast(cond) }
 }

@@ -30,6 +30,8 @@
 //! A thread for which the program asks for a stack below 128 KiB has 64 KiB more than that (`task.rs`): a report needs
 //! them. So a program that expects an overflow of so small a stack has none. The attributes say what the program has said.
 //!
+//! Of a condition variable that processes share, notifications that another one makes are not seen.
+//!
 //! What processes share is not checked, and counted. A semaphore belongs to nobody: only waits for it are told. A
 //! spinlock that is made anew by an assignment is taken for the one that was there before. Of memory that `realloc` gives
 //! back, or that is mapped over, nobody tells, nor of what the first thread holds as it ends by `pthread_exit`; nor of a semaphore

@@ -246,10 +246,16 @@ impl<S: Sharing> Condvar<S> {
     #[inline]
     fn notify(&self, all: bool) {
         let enough = unless_fault!(CondvarSkipsSingleWaiter, 0, 1);
+        let tell = || {
+            #[cfg(not(loom))]
+            crate::hook::notifies(self.as_lock(), all);
+        };
         if self.gathering.waiters() > enough {
+            tell();
             self.gathering.notify(all);
         }
         if self.crowd.waiters() > enough {
+            tell();
             // Who waits there for a private one does not have the mutex of the others, nor need two of them
             // have the same.
             let is_mixed =
@@ -261,7 +267,9 @@ impl<S: Sharing> Condvar<S> {
 
     /// What the checker calls it.
     fn as_lock(&self) -> crate::hook::Lock {
-        crate::hook::Lock::new(ptr::from_ref(self).addr(), crate::hook::Kind::Condvar)
+        use crate::hook::{Kind, Lock, Traits, traits_of};
+        let traits = traits_of::<S>(Traits::empty());
+        Lock::new(ptr::from_ref(self).addr(), Kind::Condvar).with(traits)
     }
 
     /// What all waits are: `release` lets the lock at this address go, `acquire` takes it again.

@@ -13,7 +13,7 @@ mod seam;
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, task_ends};
+pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, notifies, task_ends};
 
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;

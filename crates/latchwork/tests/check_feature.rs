@@ -84,6 +84,60 @@ fn locks_of_all_kinds_are_checked_without_being_told() {
     assert!(semaphore.release().is_err());
     assert_eq!(found(), [Rule::NoDoubleUnlock]);
 
+    // One task so far; then another takes part.
+    static C: Mutex<u32> = Mutex::new(0);
+    static D: Mutex<u32> = Mutex::new(0);
+    drop((C.lock(), D.lock()));
+    drop((D.lock(), C.lock()));
+    assert_eq!(found(), [Rule::OneTaskOrder]);
+    std::thread::spawn(|| drop((D.lock(), C.lock())))
+        .join()
+        .unwrap();
+    assert_eq!(found(), [Rule::OneOrder]);
+
+    // Each task waits for a condition with a lock of its own held.
+    static COMMON: Mutex<u32> = Mutex::new(0);
+    static ALL_WAIT: Condvar = Condvar::new();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let own = Mutex::new(());
+                let mut waiting = COMMON.lock();
+                *waiting += 1;
+                let held = own.lock();
+                if *waiting == 3 {
+                    ALL_WAIT.notify_all();
+                }
+                drop(ALL_WAIT.wait_while(waiting, |waiting| *waiting < 3));
+                drop(held);
+            });
+        }
+    });
+    assert_eq!(found(), []);
+
+    // Who was notified waits no more, even if it has not come back.
+    static OTHER: Mutex<()> = Mutex::new(());
+    static WAITS: Mutex<u32> = Mutex::new(0);
+    static DONE: Condvar = Condvar::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut waits = WAITS.lock();
+            *waits = 1;
+            drop(DONE.wait_while(waits, |waits| *waits == 1));
+        });
+        let mut waits = loop {
+            let waits = WAITS.lock();
+            if *waits == 1 {
+                break waits;
+            }
+        };
+        *waits = 2;
+        DONE.notify_all();
+        let short = std::time::Duration::from_millis(1);
+        drop(DONE.wait_for(OTHER.lock(), short));
+    });
+    assert_eq!(found(), []);
+
     static M: Mutex<bool> = Mutex::new(false);
     static CHANGED: Condvar = Condvar::new();
     std::thread::scope(|scope| {

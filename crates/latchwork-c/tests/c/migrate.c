@@ -111,6 +111,50 @@ static void circle(void)
 	TOLD("[no-deadlock]");
 }
 
+static DEFINE_MUTEX_DEBUG(third);
+static DEFINE_MUTEX_DEBUG(fourth);
+
+static void nest(struct mutex_debug *outer, struct mutex_debug *inner)
+{
+	mutex_lock(outer);
+	mutex_lock(inner);
+	mutex_unlock(inner);
+	mutex_unlock(outer);
+}
+
+static void *nest_back(void *argument)
+{
+	nest(&fourth, &third);
+	return argument;
+}
+
+static void *nest_own(void *argument)
+{
+	/* Of one place, and each task's own. */
+	struct mutex_debug own;
+	mutex_init(&own);
+	mutex_lock(&first);
+	mutex_unlock(&first);
+	lw_barrier_wait(&meeting);
+	nest(&first, &own);
+	nest(&own, &first);
+	return argument;
+}
+
+/* Two orders of one task, and then of two; two of what is common and what is each task's own are none. */
+static void orders(void)
+{
+	pthread_t other = start(nest_own, NULL);
+	nest_own(NULL);
+	join(other);
+	CHECK_IS(told[0], 0);
+	nest(&third, &fourth);
+	nest(&fourth, &third);
+	TOLD("[one-task-order]");
+	join(start(nest_back, NULL));
+	TOLD("[one-order]");
+}
+
 static void rules(void)
 {
 	struct mutex_debug other, copy;
@@ -119,6 +163,7 @@ static void rules(void)
 	} block;
 	char memory[sizeof(struct mutex_debug)];
 	mutex_debug_on_violation(tell);
+	orders();
 	mutex_init(&other);
 	mutex_lock(&other);
 	CHECK_IS(mutex_lock_interruptible(&other), -EDEADLK);

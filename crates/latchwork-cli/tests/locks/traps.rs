@@ -71,7 +71,7 @@ pub fn board() {
     let keep_rules = |board: &std::fs::File| {
         for place in 0..REPORTS {
             let at = (REPORTS_AT + place * size_of::<Report>()) as u64;
-            let rule = (place as u32 % 18).to_ne_bytes();
+            let rule = (place as u32 % latchwork::check::Rule::ALL.len() as u32).to_ne_bytes();
             board.write_all_at(&rule, at + 4).unwrap();
         }
     };

@@ -12,9 +12,10 @@
 use super::finding::{Confidence, Finding};
 use super::layout::{
     ASSUMED, BOARD, BYTES, Entry, FOLLOWS, GONE, Header, LOCKS, LOCKS_AT, MAGIC, NOTES, NOTES_AT,
-    Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, TEXT_BYTES, TEXTS,
-    TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
+    Note, PLACES, PLACES_AT, PROBES, Place, REPORTS, REPORTS_AT, Report, SUSPECTED, TEXT_BYTES,
+    TEXTS, TEXTS_AT, Text, USED_AT, USED_TEXTS_AT, VERSION, lock_slot, note_slot, text_slot,
 };
+use super::order::{COMMON, NOBODY};
 use crate::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence_after_update};
 use crate::mutex::{RawLock, WaitWake};
 use crate::sys::{board as sys, clock, thread};
@@ -78,11 +79,16 @@ pub(super) fn fresh() -> Option<&'static Fresh> {
 /// The board, if there is one or one can be made.
 #[inline]
 pub(super) fn board() -> Option<Board> {
+    made().map_or_else(make, Some)
+}
+
+/// The board, if there is one.
+#[inline]
+pub(super) fn made() -> Option<Board> {
     // Acquire: pairs with the Release in `fresh` and `make`.
     // SAFETY: as in `fresh`.
-    let fresh = unsafe { FRESH.load(Ordering::Acquire).as_ref() };
-    let board = fresh.and_then(|fresh| NonNull::new(fresh.board.load(Ordering::Acquire)));
-    board.map_or_else(make, |board| Some(Board(board)))
+    let fresh = unsafe { FRESH.load(Ordering::Acquire).as_ref() }?;
+    NonNull::new(fresh.board.load(Ordering::Acquire)).map(Board)
 }
 
 /// Runs `change` under the lock of what several tasks change.
@@ -188,12 +194,10 @@ impl Board {
         Some((index, self.place(index)))
     }
 
-    /// As [`Self::lock`], if it stands where the search begins: `None` says nothing.
+    /// Where the search for a lock begins. Another one may stand there, or none.
     #[inline(always)]
-    pub(super) fn lock_at_once(self, address: usize) -> Option<&'static Entry> {
-        let entry = self.entry(lock_slot(address as u64));
-        // Acquire: pairs with the Release in `enter_lock`.
-        (entry.address.load(Ordering::Acquire) == address as u64).then_some(entry)
+    pub(super) fn first_place(self, address: usize) -> &'static Entry {
+        self.entry(lock_slot(address as u64))
     }
 
     /// What is known of the lock at an address.
@@ -334,6 +338,7 @@ impl Board {
             Confidence::Seen => 0,
             Confidence::Follows => FOLLOWS,
             Confidence::Assumed => ASSUMED,
+            Confidence::Suspected => SUSPECTED,
         };
         let rule = finding.rule as u32 | sure;
         report.rule.store(rule, Ordering::Relaxed);
@@ -361,8 +366,12 @@ impl Board {
                     .store(entry.name.load(Ordering::Relaxed), Ordering::Relaxed);
                 own.what
                     .store(entry.what.load(Ordering::Relaxed), Ordering::Relaxed);
-                own.class
-                    .store(entry.class.load(Ordering::Relaxed), Ordering::Relaxed);
+                // The thread that goes on in the child is another task there.
+                let task = entry.task.load(Ordering::Relaxed);
+                let task = if task == COMMON { COMMON } else { NOBODY };
+                own.task.store(task, Ordering::Relaxed);
+                own.pair
+                    .store(entry.pair.load(Ordering::Relaxed), Ordering::Relaxed);
                 own.node
                     .store(entry.node.load(Ordering::Relaxed), Ordering::Relaxed);
                 let generation = entry.generation.load(Ordering::Relaxed);

@@ -83,6 +83,8 @@ pub enum Confidence {
     Follows,
     /// It was seen, and lasts unless a task releases what another one holds, which locks of this kind allow.
     Assumed,
+    /// It would follow if another task did the same as the one that was seen. Perhaps none ever does.
+    Suspected,
 }
 
 /// Something that a rule forbids.
@@ -128,6 +130,7 @@ pub(super) fn verdict(rule: Rule, confidence: Confidence) -> &'static str {
         (Rule::NotifiesWithMutex, _) => "HINT",
         (Rule::NoDeadlock | Rule::NoRecursion, Confidence::Follows) => "DEADLOCK UNTIL A DEADLINE",
         (_, Confidence::Assumed) | (Rule::NoLoneWait, Confidence::Follows) => "DEADLOCK",
+        (Rule::OneTaskOrder, _) => "POTENTIAL DEADLOCK, ONE TASK SO FAR",
         _ => rule.severity().verdict(),
     }
 }

@@ -295,7 +295,11 @@ fn circle<'f>(members: impl Iterator<Item = Member<'f>>, ends: bool, sure: Confi
 
 /// Locks were taken in more than one order.
 pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
-    report(Rule::OneOrder, Confidence::Follows, |finding| {
+    let (rule, confidence) = match circle.is_by_one() {
+        true => (Rule::OneTaskOrder, Confidence::Suspected),
+        false => (Rule::OneOrder, Confidence::Follows),
+    };
+    report(rule, confidence, |finding| {
         let process = own.identity().0;
         for (edge, task) in circle.edges() {
             let thread = edge.thread_of(task);
@@ -335,10 +339,17 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
         if let Some(holds) = tasks.get(0).and_then(|task| task.holds.as_ref()) {
             let _ = write!(summary, "{}", holds.lock.name);
         }
-        finding.note = Text::new(format_args!(
-            "{} different tasks, no lock in common around it, and modes that exclude each other",
-            tasks.len()
-        ));
+        finding.note = match circle.is_by_one() {
+            true => Text::new(format_args!(
+                "one task so far has taken locks in these {} orders; no lock in common around it, and modes that \
+                 exclude each other",
+                tasks.len()
+            )),
+            false => Text::new(format_args!(
+                "{} different tasks, no lock in common around it, and modes that exclude each other",
+                tasks.len()
+            )),
+        };
     });
 }
 

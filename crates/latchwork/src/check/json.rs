@@ -24,6 +24,7 @@ impl fmt::Display for Json<'_> {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows",
             Confidence::Assumed => "assumed",
+            Confidence::Suspected => "suspected",
         };
         field(to, "confidence", confidence)?;
         write!(to, ",\"id\":\"{:016x}\"", finding.id)?;

@@ -1,6 +1,7 @@
 //! What is known of each lock: its kind, where it was initialised, its class and its name.
 
 use super::board::{self, Board};
+use super::condition;
 use super::few::Text;
 use super::found;
 use super::layout::{ENDED, Entry, GONE, MADE, REMADE};
@@ -8,7 +9,7 @@ use super::order;
 use super::own::Own;
 use super::place::NoLock;
 use super::tag::Tag;
-use crate::atomic::{AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, Site};
 use crate::sys::look;
@@ -71,7 +72,7 @@ fn enter(
     let is_static = name.is_none()
         && marks & MADE == 0
         && lock.kind != Kind::Join
-        && look::write_static(lock.address, &mut symbol).is_some();
+        && is_static(lock.address, &mut symbol);
     let name = if is_static { Some(&*symbol) } else { name };
     board::alone(|_| {
         let mut is_new = false;
@@ -85,6 +86,23 @@ fn enter(
         Some(entry)
     })
     .flatten()
+}
+
+/// Whether a lock lies in a module, whose name and place in which are written. All of a page does, or nothing: of many locks
+/// that lie side by side elsewhere, the first of each page is looked up.
+fn is_static(address: usize, to: &mut impl core::fmt::Write) -> bool {
+    /// The page of the last one that lay in none.
+    static ELSEWHERE: AtomicUsize = AtomicUsize::new(0);
+    let page = address / PAGE;
+    // Relaxed: a page stands for itself.
+    if ELSEWHERE.load(Ordering::Relaxed) == page {
+        return false;
+    }
+    let is_static = look::write_static(address, to).is_some();
+    if !is_static {
+        ELSEWHERE.store(page, Ordering::Relaxed);
+    }
+    is_static
 }
 
 /// Sees to it that others can read where a lock was made that says so itself.
@@ -143,8 +161,9 @@ pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
 fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     let class = if name == 0 { site.0 } else { name };
     entry.name.store(name, Ordering::Relaxed);
-    let before = entry.node.load(Ordering::Relaxed);
+    let before = order::node_of(entry);
     order::retire(before);
+    entry.task.store(order::NOBODY, Ordering::Relaxed);
     let node = lock
         .kind
         .has_owner()
@@ -152,8 +171,7 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
     entry.site.store(site.0, Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);
-    entry.waiters.store(0, Ordering::Relaxed);
-    entry.mutex.store(0, Ordering::Relaxed);
+    condition::settle(entry, lock.kind);
     entry.generation.fetch_add(1, Ordering::Relaxed);
     let what = pack(lock, Mode::Exclusive) | marks;
     entry.what.store(what, Ordering::Relaxed);
@@ -172,6 +190,8 @@ pub(super) fn forget_end(entry: &Entry) -> bool {
 
 /// A lock is no more.
 pub(super) fn gone(entry: &Entry) {
+    // Whoever takes it goes the long way.
+    entry.task.store(order::NOBODY, Ordering::Relaxed);
     entry.what.fetch_or(GONE, Ordering::Relaxed);
     order::retire(entry.node.swap(0, Ordering::Relaxed));
 }

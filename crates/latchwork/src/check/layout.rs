@@ -27,7 +27,7 @@ pub const BOARD: &str = "latchwork-board";
 /// What a board begins with.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwboard\0");
 /// Changes with every change of what the bytes mean.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Threads that a board has room for.
 pub const PLACES: usize = 4096;
@@ -128,9 +128,10 @@ pub struct Entry {
     pub name: AtomicU64,
     /// Kind and traits, as in [`HeldLock`]; [`GONE`] and others below.
     pub what: AtomicU32,
-    /// Its class: locks that were initialised in the same place.
-    pub class: AtomicU32,
-    /// Which node of the order graph it is: its class's, or its own.
+    /// The only task that has taken it so far, by its number in this process; 0: none, `u32::MAX`: at least two.
+    pub task: AtomicU32,
+    /// Which node of the order graph it is, its class's or its own; with the highest bit if at least two tasks have
+    /// taken it.
     pub node: AtomicU32,
     /// Moves on when it is initialised anew.
     pub generation: AtomicU32,
@@ -141,6 +142,10 @@ pub struct Entry {
     pub waiters: AtomicU32,
     /// That mutex.
     pub mutex: AtomicU64,
+    /// Two numbers, the first in the upper half. Of what has an owner: the edges of the order graph for which it was
+    /// last wanted, and last held. Of a condition variable: how often all its waiters were notified, or it was made;
+    /// and how many were notified since then, one by one, and have not come back.
+    pub pair: AtomicU64,
 }
 
 /// Where a thread of a place has released a lock that it had alone, the last time. It stays when the thread ends, until
@@ -167,7 +172,7 @@ pub struct Report {
     /// Which one it is, from 1 on; 0 if there is none, or while it is being written. Read twice around the rest it
     /// says that this belongs together.
     pub number: AtomicU32,
-    /// The rule's number, and [`FOLLOWS`] or [`ASSUMED`].
+    /// The rule's number, and [`FOLLOWS`], [`SUSPECTED`] or [`ASSUMED`].
     pub rule: AtomicU32,
     /// The finding's own.
     pub id: AtomicU64,
@@ -181,6 +186,8 @@ pub struct Report {
 
 /// In [`Report::rule`]: the finding follows from what was seen, in another order of events.
 pub const FOLLOWS: u32 = 1 << 8;
+/// In [`Report::rule`]: it would follow if another task did the same.
+pub const SUSPECTED: u32 = 1 << 9;
 /// In [`Report::rule`]: it lasts unless a task releases what another one holds.
 pub const ASSUMED: u32 = 1 << 10;
 
@@ -223,6 +230,15 @@ pub(super) fn text_in(bytes: &[AtomicU8]) -> String {
     let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
     let chunks = bytes.utf8_chunks();
     chunks.map(|chunk| chunk.valid()).collect()
+}
+
+impl Entry {
+    /// Whether it is of the lock at an address.
+    #[inline(always)]
+    pub(super) fn is_at(&self, address: usize) -> bool {
+        // Acquire: pairs with the Release in `enter_lock`.
+        self.address.load(Ordering::Acquire) == address as u64
+    }
 }
 
 /// Where the search for a lock begins in the table of locks.

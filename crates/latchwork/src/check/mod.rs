@@ -10,7 +10,8 @@
 //!
 //! What is found goes to standard error, and to where [`set_reporter`] and the variable `LATCHWORK_CHECK` say;
 //! the program goes on. The variable is a list, separated by commas: `off`; `fatal` (the first finding aborts);
-//! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `order=PATH` (for `latchwork order`);
+//! `quiet` (no text); `json=PATH`; `suppress=PATH` (lines as reports end with); `without=RULE` (which is not reported);
+//! `order=PATH` (for `latchwork order`);
 //! `long=MS` (10,000); `inversion=MS` (1); `long-hold=MS` (0: none); `hints`; `exit` (what is held as the process ends is
 //! reported, too); `refuse` (interposed calls that would close a circle fail).
 //!
@@ -42,13 +43,18 @@
 //! | `within-ceiling` | `Protect` | ceiling, MrsP | – |
 //! | `no-delete-in-use` | – | owned | awaited |
 //! | `no-lone-wait` | – | – | in an anonymous region, by a process without other threads and children |
-//! | `no-deadlock`, `one-order` | yes | yes | – (anybody may release) |
+//! | `no-deadlock`, `one-order`, `one-task-order` | yes | yes | – (anybody may release) |
 //! | `no-inversion`, `no-long-wait` | yes | when the wait ends | – |
 //! | `no-long-hold` | with `long-hold=MS`, at the release | the same | – |
 //! | `initialised-once`, `no-failed-call`, `notifies-with-mutex` | what interposers tell of foreign objects | – | the same |
 //!
 //! How sure a finding is, its [`Confidence`] says. A deadlock of locks that any task may release (foreign ones of most
 //! kinds) is [assumed](Confidence::Assumed) to last, unless no thread is left that could do so.
+//!
+//! `one-order` needs as many tasks as orders that contradict each other, and locks that at least two tasks have taken.
+//! `one-task-order` is the same of orders that one task has made alone: a second one that did the same could wait for it
+//! for ever, but perhaps none ever does. Such a finding is [suspected](Confidence::Suspected) only. It counts as a
+//! finding (`fatal` aborts at it); the word `without=one-task-order`, or [`leave_out`], leaves all of them out.
 //!
 //! Events have no rule: they may be sent to oneself, by a signal handler. Circles go through all processes of a region
 //! before the sleep; through others, by locks in memory that they share otherwise, when the wait has lasted for 0.1 s
@@ -74,7 +80,8 @@
 //! | deadlocks | `circle.rs`, `field.rs` | circles of waits, through processes, found before the sleep |
 //! | the same by locks in no region | `far.rs` | in other processes, when the wait has lasted for 0.1 s |
 //! | whether they last | `lasting.rs` | or another task may release what keeps them |
-//! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and circles of them |
+//! | order | `order.rs`, `order/`, `order_file.rs` | edges between classes, and cycles of them |
+//! | conditions | `condition.rs` | who waits for one, with which mutex |
 //! | inversions, long waits | `waits.rs` | what lasts |
 //! | waits for nobody | `lone.rs` | what no other task can end |
 //! | ends of threads | `end.rs`, `ended.rs` | what is held when all destructors have run; and whether the process goes on |
@@ -88,6 +95,7 @@ mod beside;
 mod board;
 mod checked;
 pub(crate) mod circle;
+mod condition;
 mod end;
 mod ended;
 mod far;
@@ -126,6 +134,8 @@ pub use few::{Few, Text};
 pub use finding::{Confidence, Finding, LockText, PlaceText, Released, TASKS, TaskText, Use};
 pub use json::Json;
 pub use kinds::Checkable;
+#[doc(hidden)]
+pub use order::order_work;
 pub use order_file::{CannotOpen, save_order};
 pub use reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
 #[cfg(feature = "check")]
@@ -133,8 +143,8 @@ pub(crate) use robust::told;
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{
-    is_on, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on, set_text,
-    suppress,
+    is_on, leave_out, refuses, set_fatal, set_inversion, set_long_hold, set_long_wait, set_on,
+    set_text, suppress,
 };
 #[doc(hidden)]
 pub use sink::forget_reported;
@@ -165,6 +175,7 @@ pub fn begin() {
         ended: tell::ended,
         misused: tell::misused,
         freed: |range| tell::freed(range, Site::UNKNOWN),
+        notifies: tell::condvar_notifies,
         task_ends: end::task_ends,
     };
     crate::hook::listen(&HOOKS);
@@ -192,9 +203,9 @@ pub mod hook {
     #[doc(hidden)]
     pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
     pub use super::tell::{
-        condvar_begins, condvar_ends, destroyed, forked, freed, gave_up, has_waited, initialised,
-        knows_this_thread, not_a_lock, patience, re_site, releasing, seen, still_waits, taken,
-        task_ends, waits, wants,
+        condvar_begins, condvar_ends, condvar_notifies, destroyed, forked, freed, gave_up,
+        has_waited, initialised, knows_this_thread, not_a_lock, patience, re_site, releasing, seen,
+        still_waits, taken, task_ends, waits, wants,
     };
     pub use crate::hook::{
         HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,

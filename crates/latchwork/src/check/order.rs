@@ -2,265 +2,98 @@
 //!
 //! An *edge* A → B says that a task wanted B while it held A. Nodes are classes of locks (those of one name, or
 //! that were initialised in one place), until two of a class are held together: then each of its locks becomes a node
-//! of its own when it is next held together with another one. A circle of edges is a potential deadlock, but for the following.
+//! of its own when it is next held together with another one. A cycle of edges is a potential deadlock, but for the following.
 //!
 //! | harmless | how it is told |
 //! | --- | --- |
 //! | B was taken by a call that never waits | no edge |
 //! | two of the edges were made under one more lock, of which one keeps the other out | each edge keeps the locks that were held each time: its *gates* |
-//! | too few tasks to have one in each place of the circle | each edge keeps up to three tasks |
-//! | readers, of whom one does not keep the other out | each edge keeps the modes; a circle needs a pair that exclude each other at each lock |
+//! | too few tasks to have one in each place of the cycle | each edge keeps up to three tasks |
+//! | readers, of whom one does not keep the other out | each edge keeps the modes; a cycle needs a pair that exclude each other at each lock |
 //! | locks of one class, taken in one order | nodes of their own |
+//! | locks of one class, of which each task takes its own only | each edge keeps whether a lock of its ends was *common*: taken by at least two tasks; each place of the cycle needs one of both edges |
 //! | an address that another lock had before | a node ends with its lock; if nobody told, the next has one of its own |
 //!
+//! *One task so far.* A cycle whose edges one task has all made may be its own business, or the fault of a program of which
+//! no other task has run yet. It is a finding of its own rule, [`OneTaskOrder`](super::Rule::OneTaskOrder), with less
+//! confidence, if the very same locks form the cycle (of a class: those with which its edges were first made), if some
+//! call has asked for each of them, other than the end of a wait for a condition, and if either all of
+//! them are common, or none is: what one task takes within a lock that many take is most probably its own. It becomes
+//! the usual finding when another task makes one of the edges. Of one shape (classes and places) one is reported, and no
+//! more than [`SHAPES`](search) in all.
+//!
 //! *Steady state:* nothing is held: nothing is done. A chain of held locks that this thread has had before is
-//! found by its hash in memory of its own; the hash goes by locks and nodes, so that what has become another node, or
-//! another lock at an address, is looked at again. Otherwise each edge is looked up, without a lock, and is changed
-//! under the one lock only if something about it is new. Then a search goes from B back to A: no order is kept
-//! up for that, since a new edge is rare, and stays known for ever.
+//! found by its hash in memory of its own; the hash goes by locks and nodes, so that what has become another node,
+//! another lock at an address, or common, is looked at again. Otherwise each edge is looked up, without a lock, and is
+//! changed under the one lock only if something about it is new. Nodes are kept in an order in which all edges lead
+//! upwards ([`level`]), so a new edge that agrees with it costs nothing more; another one is put in order, and
+//! only within what lies on cycles already a search goes from B back to A.
 //!
-//! *Bounds:* [`NODES`] classes and locks of their own, and twice [`EDGES`] orders. What locks have left that are no more
-//! is used again when there is no more room (`order/recycle.rs`); if that is too little, further orders are not
-//! checked, which is said once, and counted.
+//! *Bounds:* nodes and edges grow without moving ([`store`]), up to two million of each, as far as there is
+//! memory. What locks have left that are no more is used again (`order/recycle.rs`), rather than more memory. If there is
+//! no more room, further orders are not checked, which is said once, and counted. A search looks at 20,000
+//! edges at most, and all of them together at a million and 64 more for each.
 //!
-//! *Fork:* edges are copied. One that was being entered in that moment by another thread is whole, or not there.
-#![allow(unsafe_code)]
+//! *Fork:* the graph is copied. One that was being changed in that moment by another thread is derived anew from its nodes
+//! and edges, and an edge that was being entered is whole, or not there. *Death:* the graph is one process's, and dies
+//! with it. *Signals:* a handler finds its thread at work, and is not watched.
 
+mod common;
+mod graph;
+mod level;
+mod recycle;
 mod search;
+mod store;
 
-pub(super) use search::Circle;
+pub(super) use common::{COMMON, NOBODY, used};
+pub(super) use graph::Edge;
+pub use level::order_work;
+pub(super) use search::{Circle, forget_shapes};
 
 use super::board;
-use super::layout::{Entry, REMADE};
+use super::layout::Entry;
 use super::own::{CHAINS, Mine, Own};
-use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU32, Ordering, fence};
 use crate::hook::record::{READS, pack};
-use crate::hook::{Lock, Mode, Site};
-use crate::sys::{board as memory, thread};
-use core::ptr::{self, NonNull};
+use crate::hook::{How, Lock, Mode, Site};
+use crate::sys::thread;
+use common::COMMON_NODE;
+use graph::{ASKED, GRAPH, HELD_COMMON, RETIRED, SPLIT, WANTED_COMMON};
 
-/// Edges that there is room for.
-pub(super) const EDGES: usize = 1 << 15;
-/// Nodes that there is room for.
-pub(super) const NODES: usize = 1 << 16;
-
-mod recycle;
-
-const TASKS: usize = 3;
-const GATES: usize = 4;
-
-/// In [`Node::flags`]: the locks of this class are nodes of their own. Its edges count no more.
-const SPLIT: u32 = 1;
-/// The lock is no more, and its edges do not count.
-const RETIRED: u32 = 2;
-/// An [`Edge::key`]: there was an edge, and others that found this place taken stand behind.
-const DROPPED: u64 = u64::MAX;
 /// In a gate, beside its address: it was held as one of several readers. (Locks lie at even addresses.)
 const READ_GATE: u64 = 1;
-/// In [`Edge::modes`]: more tasks than fit have made this edge.
-const MANY: u32 = 1 << 8;
 
-/// A class, or a lock of its own.
-#[repr(C)]
-pub(super) struct Node {
-    /// What a class is known by: the key of its name, or a site.
-    key: AtomicU64,
-    /// The first edge that begins here, + 1.
-    first: AtomicU32,
-    flags: AtomicU32,
-    /// Of a lock of its own: its class's node.
-    pub(super) class: AtomicU32,
-    /// The search that found nothing behind it.
-    dead: AtomicU32,
-}
-
-/// See the head of this file.
-#[repr(C, align(64))]
-pub(super) struct Edge {
-    /// Both nodes; 0: free; [`DROPPED`].
-    key: AtomicU64,
-    /// The next edge from the same node, + 1.
-    next: AtomicU32,
-    /// A bit for each pair of modes: how the one was held, and the other wanted.
-    modes: AtomicU32,
-    /// The locks that were held each time, beside.
-    gates: [AtomicU64; GATES],
-    tasks: [AtomicU32; TASKS],
-    /// Their threads.
-    threads: [AtomicU32; TASKS],
-    pub(super) held_at: AtomicU64,
-    pub(super) wanted_at: AtomicU64,
-    /// The two locks, and what they are, when it was made.
-    pub(super) held: AtomicU64,
-    pub(super) wanted: AtomicU64,
-    pub(super) held_what: AtomicU32,
-    pub(super) wanted_what: AtomicU32,
-    name: [AtomicU64; 2],
-}
-
-/// The graph, in an arena that a fork copies.
-#[derive(Clone, Copy)]
-pub(super) struct Graph(NonNull<u8>);
-
-// SAFETY: atomics, in memory that stays.
-unsafe impl Send for Graph {}
-// SAFETY: as above.
-unsafe impl Sync for Graph {}
-
-#[repr(C)]
-struct Head {
-    nodes: AtomicU32,
-    searches: AtomicU32,
-    /// Edges and nodes that found no room.
-    lost: AtomicU32,
-    /// Nodes that are retired, and not free yet.
-    retired: AtomicU32,
-    /// The first node that is free again; each leads to the next by its first edge.
-    free: AtomicU32,
-}
-
-const NODES_AT: usize = 4096;
-const EDGES_AT: usize = NODES_AT + NODES * size_of::<Node>();
-/// Twice the edges, so that searches are short.
-const SLOTS: usize = EDGES * 2;
-const BYTES: usize = EDGES_AT + SLOTS * size_of::<Edge>();
-
-static GRAPH: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// How many classes were split so far.
 static SPLITS: AtomicU32 = AtomicU32::new(0);
 
-/// The graph; made at its first use. Under the lock when `make`.
-fn graph(make: bool) -> Option<Graph> {
-    // Acquire: pairs with the Release below.
-    match NonNull::new(GRAPH.load(Ordering::Acquire)) {
-        Some(base) => Some(Graph(base)),
-        None if make => {
-            let base = memory::arena(BYTES).ok()?;
-            GRAPH.store(base.as_ptr(), Ordering::Release);
-            Some(Graph(base))
-        }
-        None => None,
-    }
-}
-
-impl Graph {
-    fn at<T>(self, offset: usize) -> &'static T {
-        // SAFETY: within the arena, which stays; atomics, for which zero is a value.
-        unsafe { self.0.add(offset).cast().as_ref() }
-    }
-
-    fn head(self) -> &'static Head {
-        self.at(0)
-    }
-
-    pub(super) fn node(self, number: u32) -> &'static Node {
-        self.at(NODES_AT + (number as usize % NODES) * size_of::<Node>())
-    }
-
-    fn slot(self, index: usize) -> &'static Edge {
-        self.at(EDGES_AT + (index % SLOTS) * size_of::<Edge>())
-    }
-
-    /// The edge, or the place for it.
-    fn find(self, key: u64) -> (Option<usize>, Option<usize>) {
-        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.ilog2())) as usize;
-        let mut free = None;
-        for index in first..first + 256 {
-            // Acquire: pairs with the Release in `enter`.
-            match self.slot(index).key.load(Ordering::Acquire) {
-                0 => return (None, free.or(Some(index % SLOTS))),
-                found if found == key => return (Some(index % SLOTS), None),
-                DROPPED => free = free.or(Some(index % SLOTS)),
-                _ => {}
-            }
-        }
-        (None, free)
-    }
-
-    /// All edges, for whoever saves them.
-    pub(super) fn edges(self) -> impl Iterator<Item = &'static Edge> {
-        (0..SLOTS)
-            .map(move |index| self.slot(index))
-            .filter(|edge| ![0, DROPPED].contains(&edge.key.load(Ordering::Acquire)))
-    }
-
-    /// A new node. Under the lock.
-    fn new_node(self, key: u64, class: u32) -> Option<u32> {
-        let mut number = self.head().nodes.load(Ordering::Relaxed) + 1;
-        if (number as usize) < NODES {
-            self.head().nodes.store(number, Ordering::Relaxed);
-        } else {
-            number = self.recycled_node()?;
-        }
-        let node = self.node(number);
-        node.class.store(class, Ordering::Relaxed);
-        node.key.store(key, Ordering::Relaxed);
-        Some(number)
-    }
-
-    /// The node of a class. Under the lock.
-    fn class(self, key: u64) -> Option<u32> {
-        let known = self.head().nodes.load(Ordering::Relaxed);
-        let is_it = |number: &u32| {
-            let node = self.node(*number);
-            node.class.load(Ordering::Relaxed) == 0 && node.key.load(Ordering::Relaxed) == key
-        };
-        // Locks are met once; classes are few.
-        (1..=known).find(is_it).or_else(|| self.new_node(key, 0))
-    }
-
-    fn has(self, number: u32, flags: u32) -> bool {
-        self.node(number).flags.load(Ordering::Relaxed) & flags != 0
-    }
-
-    /// Whether a lock is to have a node of its own, and has its class's: that is split; or where it is first taken
-    /// says nothing of what it is, as with one that follows others on a stack.
-    fn is_to_be_single(self, entry: &Entry) -> bool {
-        let node = entry.node.load(Ordering::Relaxed);
-        let is_class = node != 0 && self.node(node).class.load(Ordering::Relaxed) == 0;
-        is_class && (self.has(node, SPLIT) || entry.what.load(Ordering::Relaxed) & REMADE != 0)
-    }
-
-    /// Gives a lock a node of its own, if it is to have one. Under the lock.
-    fn single_out(self, entry: &Entry) {
-        if self.is_to_be_single(entry) {
-            let class = entry.node.load(Ordering::Relaxed);
-            let key = self.node(class).key.load(Ordering::Relaxed);
-            let own = self.new_node(key, class).unwrap_or(0);
-            entry.node.store(own, Ordering::Relaxed);
-        }
-    }
-}
-
 /// Orders of locks that found no room, and are not checked.
 pub(super) fn lost() -> u32 {
-    graph(false).map_or(0, |graph| graph.head().lost.load(Ordering::Relaxed))
+    GRAPH.head.lost.load(Ordering::Relaxed)
 }
 
-/// The saved graph, if there is one.
-pub(super) fn current() -> Option<Graph> {
-    graph(false)
+/// All edges, for whoever saves them.
+pub(super) fn edges() -> impl Iterator<Item = &'static Edge> {
+    GRAPH.edges()
 }
 
-/// The node for a lock of a class that is known by `key`. If the one before it at its address, of node `before`, had
-/// one of its own, so has this one from the beginning: threads know their chains by nodes. Under the lock.
+/// A lock's node.
+pub(super) fn node_of(entry: &Entry) -> u32 {
+    entry.node.load(Ordering::Relaxed) & !COMMON_NODE
+}
+
+/// The node for a lock of a class that is known by `key`, at an address where one of node `before` was. Under the lock.
 pub(super) fn node_for(key: u64, before: u32) -> u32 {
-    let find = |graph: Graph| {
-        let class = graph.class(key)?;
-        let is_single = graph.node(before).class.load(Ordering::Relaxed) != 0;
-        let own = is_single.then(|| graph.new_node(key, class));
-        own.flatten().or(Some(class))
-    };
-    graph(true).and_then(find).unwrap_or(0)
+    GRAPH.settle();
+    GRAPH.node_for(key, before)
 }
 
 /// A lock is no more: what was learned of it alone does not count for the next one there.
 pub(super) fn retire(node: u32) {
-    if let Some(graph) = graph(false)
-        && graph.node(node).class.load(Ordering::Relaxed) != 0
-        && graph.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed) & RETIRED == 0
+    let node = node & !COMMON_NODE;
+    if GRAPH.is_single(node)
+        && GRAPH.node(node).flags.fetch_or(RETIRED, Ordering::Relaxed) & RETIRED == 0
     {
-        graph.head().retired.fetch_add(1, Ordering::Relaxed);
+        GRAPH.head.retired.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -294,33 +127,57 @@ const fn place_of(chain: u64) -> usize {
     (chain >> 32) as usize % CHAINS
 }
 
-/// The calling task wants, or has just got, a lock by a call that may wait: notes the order, and returns a
-/// circle that is one edge longer now.
+/// The calling task wants, or has just got, a lock: notes who takes it and, if the call may wait, in which order. A
+/// cycle that follows from that now, and did not before.
 #[inline]
 pub(super) fn note(
     own: &Own,
     lock: Lock,
     entry: Option<&Entry>,
     mode: Mode,
+    how: How,
     site: Site,
 ) -> Option<Circle> {
     let entry = entry?;
-    if own.is_free() || !lock.kind.has_owner() {
+    if !lock.kind.has_owner() {
         return None;
+    }
+    let learned = used(own, lock, entry);
+    if own.is_free() || how == How::Tried {
+        return learned;
     }
     let node = entry.node.load(Ordering::Relaxed);
     let chain = chain(own, lock.address, pack(lock, mode), node);
     let [latest, before] = &own.chains[place_of(chain)];
-    if latest.get() == chain || before.get() == chain {
-        return None;
+    // What the end of a wait for a condition makes of a chain is not all that there is to it.
+    let is_again = how == How::Again;
+    if !is_again && (latest.get() == chain || before.get() == chain) {
+        return learned;
     }
-    let circle = note_chain(own, lock, entry, mode, site);
-    before.set(latest.replace(chain));
-    circle
+    let circle = note_chain(own, lock, entry, mode, is_again, site);
+    if !is_again {
+        before.set(latest.replace(chain));
+    }
+    worse(learned, circle)
+}
+
+/// The one of which there is more to be said.
+fn worse(one: Option<Circle>, other: Option<Circle>) -> Option<Circle> {
+    match (one, other) {
+        (Some(one), Some(other)) if one.is_by_one() => Some(other),
+        (one, other) => one.or(other),
+    }
 }
 
 #[cold]
-fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> Option<Circle> {
+fn note_chain(
+    own: &Own,
+    lock: Lock,
+    wanted: &Entry,
+    mode: Mode,
+    is_again: bool,
+    site: Site,
+) -> Option<Circle> {
     let board = board::board()?;
     let mut found = None;
     for mine in own.locks() {
@@ -331,46 +188,54 @@ fn note_chain(own: &Own, lock: Lock, wanted: &Entry, mode: Mode, site: Site) -> 
         let Some(entry) = board.lock(held.address) else {
             continue;
         };
-        let nodes = [entry, wanted].map(|entry| entry.node.load(Ordering::Relaxed));
-        let is_to_be_single =
-            |entry| graph(false).is_some_and(|graph| graph.is_to_be_single(entry));
-        if nodes[0] == nodes[1] || [entry, wanted].into_iter().any(is_to_be_single) {
+        let both = [entry, wanted];
+        let [held_node, wanted_node] = both.map(node_of);
+        if held_node == wanted_node || both.into_iter().any(|entry| GRAPH.is_to_be_single(entry)) {
             board::alone(|_| {
-                let graph = graph(true)?;
-                split(graph, entry, wanted);
-                graph.single_out(entry);
-                graph.single_out(wanted);
-                Some(())
+                GRAPH.settle();
+                split(entry, wanted);
+                GRAPH.single_out(entry);
+                GRAPH.single_out(wanted);
             });
         }
+        let flag = |is_so: bool, flag: u32| if is_so { flag } else { 0 };
         let new = New {
-            from: entry.node.load(Ordering::Relaxed),
-            to: wanted.node.load(Ordering::Relaxed),
-            modes: 1 << (held_mode as u32 * 2 + mode as u32),
+            from: node_of(entry),
+            to: node_of(wanted),
+            modes: 1 << (held_mode as u32 * 2 + mode as u32)
+                | flag(!is_again, ASKED)
+                | flag(common::is_common(entry), HELD_COMMON)
+                | flag(common::is_common(wanted), WANTED_COMMON),
             mine,
             lock,
             mode,
             site,
         };
-        if new.from == 0 || new.to == 0 || new.from == new.to || new.is_known(own) {
+        if new.from == 0 || new.to == 0 || new.from == new.to {
             continue;
         }
-        let circle = board::alone(|_| {
-            let graph = graph(true)?;
-            new.enter(graph, own)
-                .then(|| search::search(graph, new.from, new.to))
-                .flatten()
-        });
-        found = found.or(circle.flatten());
+        let (edge, circle) = match new.known(own) {
+            Some(edge) => (Some(edge), None),
+            None => board::alone(|_| {
+                GRAPH.settle();
+                new.enter(own)
+            })
+            .unwrap_or_default(),
+        };
+        if let Some(edge) = edge {
+            common::remember(entry, wanted, edge);
+        }
+        found = worse(found, circle);
     }
     found
 }
 
 /// Has locks of one class be nodes of their own from now on. Under the lock.
-fn split(graph: Graph, one: &Entry, other: &Entry) {
-    let class = one.node.load(Ordering::Relaxed);
-    if class != 0 && class == other.node.load(Ordering::Relaxed) && !graph.has(class, SPLIT) {
-        graph.node(class).flags.fetch_or(SPLIT, Ordering::Relaxed);
+fn split(one: &Entry, other: &Entry) {
+    let class = node_of(one);
+    if class != 0 && class == node_of(other) && !GRAPH.has(class, SPLIT) {
+        let flags = &GRAPH.node(class).flags;
+        flags.fetch_or(SPLIT, Ordering::Relaxed);
         SPLITS.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -412,58 +277,34 @@ impl New {
         held.map_or(0, |held| held | gate)
     }
 
-    /// Whether nothing about it is new. (Gates only ever go, tasks and modes only ever come: what is found
+    /// The edge, if nothing about it is new. (Gates only ever go, tasks, modes and flags only ever come: what is found
     /// is true, if not the latest.)
-    fn is_known(&self, own: &Own) -> bool {
-        let Some(graph) = graph(false) else {
-            return false;
-        };
-        let (Some(index), _) = graph.find(self.key()) else {
-            return false;
-        };
-        let edge = graph.slot(index);
-        let modes = edge.modes.load(Ordering::Relaxed);
+    fn known(&self, own: &Own) -> Option<u32> {
+        let number = GRAPH.find(self.key())?;
+        let edge = GRAPH.edge(number);
         let me = own.task.get();
-        let tasks = edge.tasks.iter().map(|task| task.load(Ordering::Relaxed));
-        modes & self.modes != 0
-            && (modes & MANY != 0 || tasks.into_iter().any(|task| task == me))
+        let is_known = edge.modes.load(Ordering::Relaxed) & self.modes == self.modes
+            && (edge.has_many_tasks() || edge.tasks().any(|task| task == me))
             && edge.gates.iter().all(|gate| {
                 let gate = gate.load(Ordering::Relaxed);
                 gate == 0 || self.kept(own, gate) == gate
-            })
-            // It may have become another edge.
-            && edge.key.load(Ordering::Acquire) == self.key()
+            });
+        // It may have become another edge.
+        fence(Ordering::Acquire);
+        let is_it = edge.key.load(Ordering::Relaxed) == self.key();
+        (is_known && is_it).then_some(number)
     }
 
-    /// Enters what is new; whether anything is. Under the lock.
-    fn enter(&self, graph: Graph, own: &Own) -> bool {
-        let (known, free) = graph.find(self.key());
-        let index = known.or(free);
-        let Some(index) = index.or_else(|| graph.recycled_edge(self.key())) else {
-            return false;
+    /// Enters what is new. The edge, unless there is no room; and a cycle that it closes. Under the lock.
+    fn enter(&self, own: &Own) -> (Option<u32>, Option<Circle>) {
+        let known = GRAPH.find(self.key());
+        let Some(number) = known.or_else(|| GRAPH.new_edge()) else {
+            return (None, None);
         };
-        let edge = graph.slot(index);
-        let mut is_new = false;
-        if known.is_none() {
-            is_new = true;
-            let gates = self.gates(own).chain(core::iter::repeat(0));
-            for (place, gate) in edge.gates.iter().zip(gates) {
-                place.store(gate, Ordering::Relaxed);
-            }
-            edge.held_at.store(self.mine.site.0, Ordering::Relaxed);
-            edge.wanted_at.store(self.site.0, Ordering::Relaxed);
-            edge.held.store(self.mine.address as u64, Ordering::Relaxed);
-            edge.wanted
-                .store(self.lock.address as u64, Ordering::Relaxed);
-            edge.held_what.store(self.mine.what, Ordering::Relaxed);
-            let what = pack(self.lock, self.mode);
-            edge.wanted_what.store(what, Ordering::Relaxed);
-            // Threads mostly get their names after they have begun.
-            let task_name = thread::name();
-            own.publish(|record| record.set_name(&task_name));
-            for (place, task_name) in edge.name.iter().zip(&own.record().name) {
-                place.store(task_name.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
+        let edge = GRAPH.edge(number);
+        let mut is_new = known.is_none();
+        if is_new {
+            self.describe(edge, own);
         } else {
             for place in &edge.gates {
                 let gate = place.load(Ordering::Relaxed);
@@ -474,95 +315,43 @@ impl New {
                 }
             }
         }
-        is_new |= edge.modes.fetch_or(self.modes, Ordering::Relaxed) & self.modes == 0;
+        is_new |= edge.modes.fetch_or(self.modes, Ordering::Relaxed) & self.modes != self.modes;
         is_new |= edge.add_task(own.task.get(), own.thread.get());
+        common::count_task(&GRAPH.head.task, own.task.get());
         if known.is_none() {
-            let from = graph.node(self.from);
-            edge.next
-                .store(from.first.load(Ordering::Relaxed), Ordering::Relaxed);
-            // Release: who finds it by its key finds all of it. The list is gone along under the lock.
-            edge.key.store(self.key(), Ordering::Release);
-            from.first.store(index as u32 + 1, Ordering::Relaxed);
+            GRAPH.publish(number, self.key());
         }
-        is_new
+        let circle = is_new.then(|| search::search(number)).flatten();
+        (Some(number), circle)
     }
-}
 
-impl Edge {
-    /// Whether the task is a new one.
-    fn add_task(&self, task: u32, thread: u32) -> bool {
-        if self.modes.load(Ordering::Relaxed) & MANY != 0 {
-            return false;
+    /// Says who made an edge, and how: it is free, and will have no other tasks and modes.
+    fn describe(&self, edge: &Edge, own: &Own) {
+        edge.modes.store(0, Ordering::Relaxed);
+        for (task, thread) in edge.tasks.iter().zip(&edge.threads) {
+            task.store(0, Ordering::Relaxed);
+            thread.store(0, Ordering::Relaxed);
         }
-        for (place, its_thread) in self.tasks.iter().zip(&self.threads) {
-            match place.load(Ordering::Relaxed) {
-                0 => {
-                    its_thread.store(thread, Ordering::Relaxed);
-                    place.store(task, Ordering::Relaxed);
-                    return true;
-                }
-                known if known == task => return false,
-                _ => {}
-            }
+        let gates = self.gates(own).chain(core::iter::repeat(0));
+        for (place, gate) in edge.gates.iter().zip(gates) {
+            place.store(gate, Ordering::Relaxed);
         }
-        self.modes.fetch_or(MANY, Ordering::Relaxed);
-        true
-    }
-
-    /// Whether two tasks cannot make the two at the same time: by a lock that both hold, one of them alone.
-    fn excludes(&self, other: &Self) -> bool {
-        let gates = |edge: &Self| {
-            edge.gates
-                .each_ref()
-                .map(|gate| gate.load(Ordering::Relaxed))
-        };
-        let theirs = gates(other);
-        gates(self)
-            .into_iter()
-            .filter(|mine| *mine != 0)
-            .any(|mine| {
-                let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
-                theirs
-                    .iter()
-                    .find(is_it)
-                    .is_some_and(|gate| gate & mine & READ_GATE == 0)
-            })
-    }
-
-    pub(super) fn ends(&self) -> (u32, u32) {
-        let key = self.key.load(Ordering::Relaxed);
-        ((key >> 32) as u32, key as u32)
-    }
-
-    fn tasks(&self) -> impl Iterator<Item = u32> {
-        self.tasks
-            .iter()
-            .map(|task| task.load(Ordering::Relaxed))
-            .filter(|task| *task != 0)
-    }
-
-    /// The thread of a task that has made it; 0: not known.
-    pub(super) fn thread_of(&self, task: u32) -> u32 {
-        let is_it = |place: &AtomicU32| place.load(Ordering::Relaxed) == task;
-        let place = self.tasks.iter().position(is_it).filter(|_| task != 0);
-        place.map_or(0, |place| self.threads[place].load(Ordering::Relaxed))
-    }
-
-    /// Whether a task was the first to make it.
-    pub(super) fn is_by(&self, task: u32) -> bool {
-        self.tasks[0].load(Ordering::Relaxed) == task
-    }
-
-    fn has_many_tasks(&self) -> bool {
-        self.modes.load(Ordering::Relaxed) & MANY != 0
-    }
-
-    /// The thread's name that made it first.
-    pub(super) fn name(&self) -> [u8; 16] {
-        let mut name = [0; 16];
-        for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {
-            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
+        edge.held_at.store(self.mine.site.0, Ordering::Relaxed);
+        edge.wanted_at.store(self.site.0, Ordering::Relaxed);
+        let (held, wanted) = (self.mine.address as u64, self.lock.address as u64);
+        edge.held.store(held, Ordering::Relaxed);
+        edge.wanted.store(wanted, Ordering::Relaxed);
+        edge.held_what.store(self.mine.what, Ordering::Relaxed);
+        let what = pack(self.lock, self.mode);
+        edge.wanted_what.store(what, Ordering::Relaxed);
+        // Threads mostly get their names after they have begun, and keep them then.
+        let orders = own.orders.replace(own.orders.get().wrapping_add(1));
+        if orders < 8 || orders.is_power_of_two() {
+            let task_name = thread::name();
+            own.publish(|record| record.set_name(&task_name));
         }
-        name
+        for (place, task_name) in edge.name.iter().zip(&own.record().name) {
+            place.store(task_name.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
     }
 }

@@ -30,20 +30,18 @@ pub fn save_order(path: &str) -> Result<usize, CannotOpen> {
 fn append(path: &str) -> Result<(usize, bool), CannotOpen> {
     let file = look::append_to(path).ok_or(CannotOpen)?;
     let (mut count, mut is_whole) = (0, true);
-    if let Some(graph) = order::current() {
-        for edge in graph.edges() {
-            let mut line = Line(Text::EMPTY);
-            if line
-                .write(edge)
-                .is_ok_and(|is_between_classes| is_between_classes)
-            {
-                let bytes = line.0.as_bytes();
-                is_whole = look::write(file, bytes) == bytes.len();
-                if !is_whole {
-                    break;
-                }
-                count += 1;
+    for edge in order::edges() {
+        let mut line = Line(Text::EMPTY);
+        if line
+            .write(edge)
+            .is_ok_and(|is_between_classes| is_between_classes)
+        {
+            let bytes = line.0.as_bytes();
+            is_whole = look::write(file, bytes) == bytes.len();
+            if !is_whole {
+                break;
             }
+            count += 1;
         }
     }
     look::close(file);

@@ -102,6 +102,10 @@ pub(super) struct Own {
     pub(super) sites: [Cell<u64>; 32],
     /// Chains of held locks that are known to be in order, by hash.
     pub(super) chains: [[Cell<u64>; 2]; CHAINS],
+    /// Orders of locks that the thread was the first to make.
+    pub(super) orders: Cell<u32>,
+    /// Of a wait for a condition: how often all its waiters had been notified when it began.
+    pub(super) round: Cell<u32>,
     /// When the wait began that is under way, to the nanosecond.
     pub(super) wait_began: Cell<u64>,
     pub(super) wait: Cell<Option<Wait>>,
@@ -412,8 +416,8 @@ impl Own {
     /// The thread is about to release what stands at a place.
     #[inline(always)]
     pub(super) fn pop(&self, place: usize) {
-        let mine = self.held[place].get();
-        self.held[place].set(Mine { address: 0, ..mine });
+        // SAFETY: this thread's own, and nobody refers to it. (To set all of it would be to write all of it.)
+        unsafe { (*self.held[place].as_ptr()).address = 0 };
         let is_last = place + 1 == self.count.get() && self.gaps.get() == 0;
         let count = if is_last {
             place
@@ -458,6 +462,7 @@ impl Own {
     }
 
     /// Changes how often a recursive lock is held, or where it was taken.
+    #[inline(never)]
     pub(super) fn change(&self, place: usize, change: impl FnOnce(&mut Mine)) {
         let mut mine = self.held[place].get();
         change(&mut mine);

@@ -14,7 +14,6 @@
 //! long way.
 
 use super::beside::Holder;
-use super::layout::GONE;
 use super::own::{Mine, Own};
 use super::{order, settings, totals};
 use crate::atomic::Ordering;
@@ -29,15 +28,14 @@ use crate::sys::clock;
 #[inline(always)]
 pub fn taken_as_usual(lock: Lock, mode: Mode, how: How, site: Site) -> bool {
     let tried = if how == How::Tried { TRIED } else { 0 };
-    // Who takes a lock of a region becomes a task of that first.
-    lock.kind.has_owner() && !lock.is_shared() && take(lock, pack(lock, mode) | tried, site)
+    take(lock, pack(lock, mode) | tried, how, site)
 }
 
 /// In [`Mine::what`]: the task may hold it already.
 const AGAIN: u32 = READS | (Traits::RECURSIVE.bits() as u32) << 8;
 
 #[inline(always)]
-fn take(lock: Lock, what: u32, site: Site) -> bool {
+fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     let address = lock.address;
     let Some(own) = Own::enter_if_known() else {
         return false;
@@ -47,15 +45,22 @@ fn take(lock: Lock, what: u32, site: Site) -> bool {
     if waited || count >= HELD || !own.knows_site(site) {
         return false;
     }
-    let board = own.board.get();
-    let Some(entry) = board.and_then(|board| board.lock_at_once(address)) else {
+    let Some(board) = own.board.get() else {
         return false;
     };
-    // Relaxed, in all of this file: as in `tell.rs`.
-    let is_gone = entry.what.load(Ordering::Relaxed) & GONE != 0;
+    let entry = board.first_place(address);
+    if !entry.is_at(address) {
+        return false;
+    }
+    // Relaxed, in all of this file: as in `tell.rs`. Who takes it is nothing new. Of what is gone, has no owner, or is
+    // shared by processes (who takes a lock of a region becomes a task of that first) no task is ever known.
+    let task = entry.task.load(Ordering::Relaxed);
+    if task != own.task.get() && task != order::COMMON {
+        return false;
+    }
     let holder = Holder::of(lock, entry);
     let is_alone = what & READS == 0;
-    if is_gone || is_alone && !holder.lets_in(&own) {
+    if is_alone && !holder.lets_in(&own) {
         return false;
     }
     let node = entry.node.load(Ordering::Relaxed);
@@ -66,7 +71,7 @@ fn take(lock: Lock, what: u32, site: Site) -> bool {
             own.change(place, |mine| mine.depth += 1);
             return true;
         }
-        if what & TRIED == 0 && !order::is_known(&own, address, what, node) {
+        if how == How::Again || what & TRIED == 0 && !order::is_known(&own, address, what, node) {
             return false;
         }
     }

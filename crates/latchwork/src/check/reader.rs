@@ -3,7 +3,8 @@
 use super::finding::{Confidence, verdict};
 use super::foreign::{find_lock, find_text, open, read};
 use super::layout::{
-    ASSUMED, FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report, text_in,
+    ASSUMED, FOLLOWS, GONE, Header, PLACES, PLACES_AT, Place, REPORTS, REPORTS_AT, Report,
+    SUSPECTED, text_in,
 };
 use super::rule::Rule;
 use crate::atomic::{AtomicU32, Ordering};
@@ -157,10 +158,11 @@ impl BoardReader {
         (number != 0 && number == again).then_some(())?;
         Some(BoardReport {
             number,
-            rule: *Rule::ALL.get((rule & !(FOLLOWS | ASSUMED)) as usize)?,
-            confidence: match rule & (FOLLOWS | ASSUMED) {
+            rule: *Rule::ALL.get((rule & !(FOLLOWS | SUSPECTED | ASSUMED)) as usize)?,
+            confidence: match rule & (FOLLOWS | SUSPECTED | ASSUMED) {
                 0 => Confidence::Seen,
                 FOLLOWS => Confidence::Follows,
+                SUSPECTED => Confidence::Suspected,
                 _ => Confidence::Assumed,
             },
             id: report.id.load(Ordering::Relaxed),

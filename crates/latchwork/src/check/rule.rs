@@ -40,6 +40,8 @@ pub enum Rule {
     NoDeadlock,
     /// Locks are taken in one order.
     OneOrder,
+    /// One task alone takes locks in one order, too: a second one that did the same could wait for it for ever.
+    OneTaskOrder,
     /// Nobody waits for a task of lower priority that does not run at the waiter's.
     NoInversion,
     /// No wait lasts too long.
@@ -72,7 +74,7 @@ pub enum Severity {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::OneHolder,
         Self::OwnerUnlocks,
         Self::NoDoubleUnlock,
@@ -89,6 +91,7 @@ impl Rule {
         Self::NoLoneWait,
         Self::NoDeadlock,
         Self::OneOrder,
+        Self::OneTaskOrder,
         Self::NoInversion,
         Self::NoLongWait,
         Self::NoLongHold,
@@ -117,6 +120,7 @@ impl Rule {
             Self::NoLoneWait => "no-lone-wait",
             Self::NoDeadlock => "no-deadlock",
             Self::OneOrder => "one-order",
+            Self::OneTaskOrder => "one-task-order",
             Self::NoInversion => "no-inversion",
             Self::NoLongWait => "no-long-wait",
             Self::NoLongHold => "no-long-hold",
@@ -154,6 +158,9 @@ impl Rule {
             Self::NoLoneWait => "a task must not wait for what nobody else can bring about",
             Self::NoDeadlock => "tasks must not wait for each other in a circle",
             Self::OneOrder => "locks must be taken in one order by all tasks",
+            Self::OneTaskOrder => {
+                "a task should take locks in one order, even while no other task takes them"
+            }
             Self::NoInversion => {
                 "a task should not wait for one of lower priority that does not run at its own"
             }
@@ -174,7 +181,7 @@ impl Rule {
     pub const fn severity(self) -> Severity {
         match self {
             Self::NoDeadlock | Self::NoRecursion | Self::NoLoneWait => Severity::Deadlock,
-            Self::OneOrder => Severity::Potential,
+            Self::OneOrder | Self::OneTaskOrder => Severity::Potential,
             Self::NoInversion => Severity::Inversion,
             Self::NoLongWait | Self::NoLongHold => Severity::LongWait,
             _ => Severity::Misuse,

@@ -10,6 +10,7 @@
 //! | `quiet` | no text on standard error |
 //! | `json=PATH` | findings are appended to a file, one JSON object a line |
 //! | `suppress=PATH` | a file of suppression lines, as reports end with |
+//! | `without=RULE` | breaches of this rule are not reported; may be there several times |
 //! | `order=PATH` | the order of locks is appended to a file when the program ends in good order |
 //! | `exit` | what is held as the process ends is reported, too |
 //! | `long=MS` | a wait that lasts longer is reported; default 10,000, 0: none is |
@@ -19,6 +20,7 @@
 #![allow(unsafe_code)]
 
 use super::kept::Kept;
+use super::rule::Rule;
 use crate::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sys::helper::{self, Helper};
 use crate::sys::{board as memory, look};
@@ -39,6 +41,8 @@ pub(super) const HINTS: u32 = 32;
 const READ: u32 = 1 << 31;
 
 static FLAGS: AtomicU32 = AtomicU32::new(0);
+/// Rules that are not reported, a bit for each.
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 static LONG_WAIT: AtomicU64 = AtomicU64::new(10_000_000_000);
 static LONG_HOLD: AtomicU64 = AtomicU64::new(0);
 static INVERSION: AtomicU64 = AtomicU64::new(1_000_000);
@@ -168,6 +172,10 @@ fn apply(word: &str) {
             }
         }
         "suppress" => suppress_file(value),
+        "without" => match Rule::ALL.iter().find(|rule| rule.name() == value) {
+            Some(rule) => leave_out(*rule),
+            None => super::sink::complain(format_args!("LATCHWORK_CHECK: unknown rule {value:?}")),
+        },
         "order" => keep_order_path(value),
         "long" => set_milliseconds(&LONG_WAIT, value),
         "long-hold" => set_milliseconds(&LONG_HOLD, value),
@@ -217,6 +225,15 @@ fn id_of_line(line: &[u8]) -> Option<u64> {
     let line = str::from_utf8(line.split(|byte| *byte == b'#').next()?).ok()?;
     let id = line.split_ascii_whitespace().next_back()?;
     u64::from_str_radix(id, 16).ok()
+}
+
+/// Breaches of this rule are not reported from now on.
+pub fn leave_out(rule: Rule) {
+    LEFT_OUT.fetch_or(1 << rule as u32, Ordering::Relaxed);
+}
+
+pub(super) fn is_left_out(rule: Rule) -> bool {
+    LEFT_OUT.load(Ordering::Relaxed) & 1 << rule as u32 != 0
 }
 
 /// Findings with this ID are not reported from now on.

@@ -2,9 +2,10 @@
 
 use super::beside::Holder;
 use super::circle;
+use super::condition;
 use super::field::Here;
 use super::known;
-use super::layout::{Entry, GONE};
+use super::layout::GONE;
 use super::lone;
 use super::order;
 use super::own::{Mine, Own};
@@ -142,7 +143,7 @@ pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     }
     own.wait
         .set(Some(Wait::begin(&own, lock, mode, site, look.blocker)));
-    let wrong_order = order::note(&own, lock, entry, mode, site);
+    let wrong_order = order::note(&own, lock, entry, mode, How::Locked, site);
     match look.circle {
         Some(circle) => {
             found::deadlock(&here, &circle);
@@ -208,9 +209,7 @@ pub(super) fn taken_slowly(lock: Lock, mode: Mode, how: How, site: Site) {
     if again && let Some((place, _)) = own.find(lock.address) {
         return own.change(place, |mine| mine.depth += 1);
     }
-    if how != How::Tried
-        && let Some(circle) = order::note(&own, lock, entry, mode, site)
-    {
+    if let Some(circle) = order::note(&own, lock, entry, mode, how, site) {
         found::wrong_order(&own, &circle);
     }
     let node = entry.map_or(0, |entry| entry.node.load(Ordering::Relaxed));
@@ -431,8 +430,12 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
         return Verdict::Go;
     };
     let entry = known::know(&own, condvar, site);
-    if let Some(entry) = entry {
-        count_in(&own, entry, condvar, mutex, site);
+    if let Some(entry) = entry
+        && !condition::begins(&own, entry, mutex)
+        && !condvar.is_shared()
+    {
+        let what = format_args!("waits, with another mutex than others, for");
+        found::misuse(&own, Rule::OneMutexPerCondition, condvar, site, None, what);
     }
     let verdict = match own.find(mutex.address) {
         // A recursive one is released once, and held still.
@@ -460,32 +463,24 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
     verdict
 }
 
-/// Counts a waiter of a condition variable in, and compares its mutex with the others'.
-fn count_in(own: &Own, entry: &Entry, condvar: Lock, mutex: Lock, site: Site) {
-    let address = mutex.address as u64;
-    // Relaxed: two that come first at the same time may both be believed.
-    if entry.waiters.fetch_add(1, Ordering::Relaxed) == 0 {
-        entry.mutex.store(address, Ordering::Relaxed);
-    } else if entry.mutex.load(Ordering::Relaxed) != address {
-        let what = format_args!("waits, with another mutex than others, for");
-        found::misuse(own, Rule::OneMutexPerCondition, condvar, site, None, what);
-    }
-}
-
 /// That wait is over, and the mutex taken again, unless it could not be.
 pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
     if let Some(own) = Own::enter() {
-        own.end_wait();
-        let entry = board::board().and_then(|board| board.lock(condvar.address));
-        if let Some(entry) = entry {
-            // One that was made anew meanwhile, after all were woken, has counted this task never.
-            let less = |count: u32| count.checked_sub(1);
-            let waiters = &entry.waiters;
-            let _ = waiters.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        if let Some(entry) = board::board().and_then(|board| board.lock(condvar.address)) {
+            condition::ends(&own, entry);
         }
+        own.end_wait();
     }
     if has_mutex {
         taken(mutex, Mode::Exclusive, How::Again, site);
+    }
+}
+
+/// A condition variable is about to be notified: one of its waiters, or all. (By whomever: a signal handler may.)
+pub fn condvar_notifies(condvar: Lock, all: bool) {
+    let entry = board::made().and_then(|board| board.lock(condvar.address));
+    if let Some(entry) = entry {
+        condition::notified(entry, all);
     }
 }
 

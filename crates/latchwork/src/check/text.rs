@@ -19,6 +19,7 @@ impl fmt::Display for Finding {
             Confidence::Seen => "seen",
             Confidence::Follows => "follows from what was seen",
             Confidence::Assumed => "seen; it lasts unless a task releases what another one holds",
+            Confidence::Suspected => "suspected, if another task does the same",
         };
         writeln!(to, "   rule: {} ({sure})", self.rule.text())?;
         for (number, task) in self.tasks.iter().enumerate() {
@@ -42,7 +43,7 @@ impl fmt::Display for Finding {
                 released.thread, released.at
             )?;
         }
-        if self.rule == Rule::OneOrder {
+        if matches!(self.rule, Rule::OneOrder | Rule::OneTaskOrder) {
             self.write_interleaving(to)?;
         }
         if !self.note.is_empty() {

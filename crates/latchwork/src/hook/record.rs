@@ -42,6 +42,7 @@ pub struct HeldLock {
     /// Kind, traits, mode, depth: see [`pack`].
     pub(crate) what: AtomicU32,
     /// Its class, by the number that its process gave it; 0: not known yet.
+    /// (The highest bit says that at least two tasks have taken it.)
     pub(crate) class: AtomicU32,
 }
 
@@ -133,7 +134,7 @@ impl HeldLock {
                 self.site.load(Ordering::Relaxed),
                 self.since.load(Ordering::Relaxed),
                 self.what.load(Ordering::Relaxed),
-                self.class.load(Ordering::Relaxed),
+                self.class.load(Ordering::Relaxed) & !(1 << 31),
             )
         })
     }

@@ -27,6 +27,8 @@ pub(crate) struct Hooks {
     pub(crate) misused: fn(Lock, Misuse, Site),
     /// Memory is about to be given back.
     pub(crate) freed: fn(Range<usize>),
+    /// One of a condition variable's waiters is about to be notified, or all.
+    pub(crate) notifies: fn(Lock, bool),
     /// The end of the calling thread has begun, and it leaves its regions; whether it will come here again, and the
     /// listener is to know the thread until then.
     pub(crate) task_ends: fn() -> bool,
@@ -59,6 +61,13 @@ pub(crate) fn listener() -> Option<&'static Hooks> {
 pub(crate) fn freed(range: impl FnOnce() -> Range<usize>) {
     if let Some(hooks) = listener() {
         (hooks.freed)(range());
+    }
+}
+
+/// A condition variable that tasks wait for is about to be notified.
+pub(crate) fn notifies(condvar: Lock, all: bool) {
+    if let Some(hooks) = listener() {
+        (hooks.notifies)(condvar, all);
     }
 }
 

@@ -86,11 +86,6 @@ fn order_rows() -> Vec<Row> {
             };
             in_turn(&[&|| reads(&[&a, &b]), &|| writes(&[&b, &a])]);
         }),
-        harmless("two orders of one task", || {
-            let [a, b] = ["a", "b"].map(plain);
-            nest(&[&a, &b]);
-            nest(&[&b, &a]);
-        }),
         harmless("three orders of two tasks", || {
             let [a, b, c] = ["a", "b", "c"].map(plain);
             let first = || {

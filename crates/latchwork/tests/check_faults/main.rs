@@ -5,7 +5,10 @@
 //! that ends by itself.
 
 mod bounds;
+mod conditions;
 mod containers;
+mod evidence;
+mod growth;
 mod harmless;
 mod inversions;
 mod kinds;
@@ -24,6 +27,8 @@ fn table() -> Vec<Row> {
         misuse::rows(),
         live::rows(),
         order::rows(),
+        evidence::rows(),
+        conditions::rows(),
         processes::rows(),
         objects::rows(),
         inversions::rows(),

@@ -10,14 +10,14 @@ use latchwork::mutex::{Protocol, WaitWake};
 use std::thread::scope;
 
 /// Runs one after the other, each on a thread of its own.
-fn in_turn(bodies: &[(&str, &(dyn Fn() + Sync))]) {
+pub fn in_turn(bodies: &[(&str, &(dyn Fn() + Sync))]) {
     for (name, body) in bodies {
         scope(|scope| thread(scope, name, body).join().unwrap());
     }
 }
 
 /// Takes both, in this order, and releases them.
-fn nest<P: Make>(first: &Checked<P>, second: &Checked<P>, names: [&str; 2]) {
+pub fn nest<P: Make>(first: &Checked<P>, second: &Checked<P>, names: [&str; 2]) {
     crate::run::mark(names[0], line!() + 1);
     let _ = first.acquire();
     crate::run::mark(names[1], line!() + 1);
@@ -26,6 +26,15 @@ fn nest<P: Make>(first: &Checked<P>, second: &Checked<P>, names: [&str; 2]) {
     unsafe {
         second.release();
         first.release();
+    }
+}
+
+/// Takes each by itself.
+pub fn touch(locks: &[&Checked<WaitWake>]) {
+    for lock in locks {
+        let _ = lock.acquire();
+        // SAFETY: taken.
+        unsafe { lock.release() };
     }
 }
 
@@ -72,7 +81,10 @@ fn single_rows() -> Vec<Row> {
             || {
                 let [a, b] = ["a", "b"].map(plain);
                 let [other_a, other_b] = ["a", "b"].map(plain);
+                let each = || touch(&[&a, &b, &other_a, &other_b]);
                 in_turn(&[
+                    ("one", &each),
+                    ("two", &each),
                     ("one", &|| nest(&a, &b, ["a", "b"])),
                     ("two", &|| nest(&other_b, &other_a, ["b", "a"])),
                 ]);

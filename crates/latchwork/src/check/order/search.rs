@@ -1,107 +1,158 @@
-//! Circles of edges, and which of them are harmless: see the head of [`order`](super).
+//! Cycles of edges, and which of them are harmless: see the head of [`order`](super).
 //!
-//! A search is bounded: by the length of a circle, and by the edges that it looks at.
+//! A search is bounded: by the length of a cycle, and by the edges that it looks at. The short ones come first.
 
-use super::{Edge, Graph, RETIRED, SPLIT, graph};
-use crate::atomic::Ordering;
+use super::common::COMMON;
+use super::graph::{ASKED, Edge, GRAPH, Graph, HELD_COMMON, WANTED_COMMON};
+use super::level::worked;
+use crate::atomic::{AtomicU64, Ordering};
+use crate::check::{board, sink};
 
-/// The longest circle that is looked for.
-const LONGEST: usize = 12;
+/// The longest cycle that is looked for.
+const LONGEST: usize = 32;
 /// How many edges a search looks at.
 const BUDGET: u32 = 20_000;
+/// The same when a cycle was found that one task has made alone, for a worse one.
+const BUDGET_FOR_WORSE: u32 = 2_000;
+/// What all searches look at together,
+const BUDGET_OF_ALL: u32 = 1 << 20;
+/// and how much more for each search.
+const EACH: u32 = 64;
 
-/// Edges of which each begins where the last one ends, in a circle; with a task for each.
+/// The shapes of cycles of one task that were reported: as many as are.
+static SHAPES: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+
+/// Has them reported again.
+pub(in crate::check) fn forget_shapes() {
+    for place in &SHAPES {
+        // Relaxed: tests take their turns.
+        place.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Edges of which each begins where the last one ends, in a cycle; with a task for each.
 #[derive(Clone, Copy)]
 pub(in crate::check) struct Circle {
-    edges: [usize; LONGEST],
+    edges: [u32; LONGEST],
     tasks: [u32; LONGEST],
     length: usize,
+    is_by_one: bool,
 }
 
 impl Circle {
     /// The edges, with a task that has made each.
     pub(in crate::check) fn edges(&self) -> impl Iterator<Item = (&'static Edge, u32)> + Clone {
-        let graph = graph(false);
         let pairs = self.edges.iter().zip(&self.tasks).take(self.length);
-        pairs.filter_map(move |(edge, task)| Some((graph?.slot(*edge), *task)))
+        pairs.map(|(edge, task)| (GRAPH.edge(*edge), *task))
+    }
+
+    /// Whether one task has made all of them.
+    pub(in crate::check) fn is_by_one(&self) -> bool {
+        self.is_by_one
     }
 }
 
-/// A circle through an edge that is not harmless. Under the lock.
-pub(super) fn search(graph: Graph, from: u32, to: u32) -> Option<Circle> {
-    let number = graph.head().searches.fetch_add(1, Ordering::Relaxed) + 1;
-    let (Some(first), _) = graph.find(u64::from(from) << 32 | u64::from(to)) else {
+/// A cycle through an edge that is not harmless. Under the lock.
+pub(super) fn search(edge: u32) -> Option<Circle> {
+    let (from, to) = GRAPH.edge(edge).ends();
+    let root = GRAPH.root(from);
+    if root != GRAPH.root(to) || !GRAPH.counts(from) || !GRAPH.counts(to) {
         return None;
-    };
+    }
+    // Relaxed: under the lock, as all of this.
+    let debt = &GRAPH.head.debt;
+    let owed = debt.load(Ordering::Relaxed).saturating_sub(EACH);
+    let budget = BUDGET.min(BUDGET_OF_ALL.saturating_sub(owed));
     let mut search = Search {
-        graph,
-        number,
+        graph: &GRAPH,
         goal: from,
-        budget: BUDGET,
+        root,
+        budget,
+        looked_at: 0,
         path: [0; LONGEST],
-        length: 1,
-        result: None,
+        by_one: None,
     };
-    search.path[0] = first;
-    search.go(to);
-    search.result
+    search.path[0] = edge;
+    let found = search.straight_back(from, to).or_else(|| {
+        let short = search.go(4);
+        short.or_else(|| search.go(LONGEST))
+    });
+    debt.store(owed + search.looked_at, Ordering::Relaxed);
+    worked(search.looked_at);
+    found.or_else(|| search.by_one.filter(is_new_shape))
 }
 
 struct Search {
-    graph: Graph,
-    number: u32,
+    graph: &'static Graph,
     goal: u32,
+    /// Of the component in which all cycles through the edge lie.
+    root: u32,
     budget: u32,
-    path: [usize; LONGEST],
-    length: usize,
-    result: Option<Circle>,
+    looked_at: u32,
+    path: [u32; LONGEST],
+    /// The first one found that one task has made.
+    by_one: Option<Circle>,
 }
 
 impl Search {
-    /// Goes on from a node; whether the goal lies behind it at all.
-    fn go(&mut self, at: u32) -> bool {
-        if at == self.goal {
-            self.result = self.judge();
-            return true;
-        }
-        let node = self.graph.node(at);
-        if node.dead.load(Ordering::Relaxed) == self.number
-            || self.graph.has(at, SPLIT | RETIRED)
-            || self.length == LONGEST
-        {
-            return false;
-        }
-        let mut leads = false;
-        let mut next = node.first.load(Ordering::Relaxed);
-        while next != 0 && self.budget > 0 && self.result.is_none() {
+    /// The cycle of two edges, if there is one.
+    fn straight_back(&mut self, from: u32, to: u32) -> Option<Circle> {
+        let back = self.graph.find(u64::from(to) << 32 | u64::from(from))?;
+        self.path[1] = back;
+        self.judge(2)
+    }
+
+    /// Goes along all paths up to a length; the first cycle that more than one task has made.
+    fn go(&mut self, longest: usize) -> Option<Circle> {
+        let first_after = |edge: u32| {
+            let (_, to) = self.graph.edge(edge).ends();
+            self.graph.node(to).first.load(Ordering::Relaxed)
+        };
+        let mut next = first_after(self.path[0]);
+        let mut length = 1;
+        while self.budget > 0 {
+            if next == 0 {
+                length -= 1;
+                if length == 0 {
+                    break;
+                }
+                let edge = self.graph.edge(self.path[length]);
+                next = edge.next.load(Ordering::Relaxed);
+                continue;
+            }
             self.budget -= 1;
-            let index = next as usize - 1;
-            let edge = self.graph.slot(index);
-            let to = edge.ends().1;
-            let is_on_path = self.path[..self.length]
-                .iter()
-                .any(|known| self.graph.slot(*known).ends().0 == to && to != self.goal);
-            if !is_on_path {
-                self.path[self.length] = index;
-                self.length += 1;
-                leads |= self.go(to);
-                self.length -= 1;
+            self.looked_at += 1;
+            let edge = self.graph.edge(next);
+            let (_, to) = edge.ends();
+            self.path[length] = next;
+            if to == self.goal {
+                // Those of two were looked at before.
+                let circle = (length > 1).then(|| self.judge(length + 1)).flatten();
+                if circle.is_some() {
+                    return circle;
+                }
+            } else if length + 1 < longest && self.goes_on(to, length) {
+                length += 1;
+                next = self.graph.node(to).first.load(Ordering::Relaxed);
+                continue;
             }
             next = edge.next.load(Ordering::Relaxed);
         }
-        if !leads && self.budget > 0 && self.length < LONGEST / 2 {
-            node.dead.store(self.number, Ordering::Relaxed);
-        }
-        leads
+        None
     }
 
-    /// The path as a circle, unless it is harmless.
-    fn judge(&self) -> Option<Circle> {
-        let edges = || {
-            self.path[..self.length]
-                .iter()
-                .map(|index| self.graph.slot(*index))
-        };
+    /// Whether the path, of so many edges, goes on from a node: it may be part of a cycle, and is new.
+    fn goes_on(&self, node: u32, length: usize) -> bool {
+        let mut path = self.path[..length].iter();
+        self.graph.counts(node)
+            && self.graph.root(node) == self.root
+            && path.all(|edge| self.graph.edge(*edge).ends().0 != node)
+    }
+
+    /// The path as a cycle, unless it is harmless; one that a task has made alone is kept.
+    fn judge(&mut self, length: usize) -> Option<Circle> {
+        let path = self.path;
+        let edges = || path[..length].iter().map(|number| self.graph.edge(*number));
         // Two of them, each with its task, at the same time: that is what one gate forbids.
         let is_gated = |(number, edge): (usize, &Edge)| {
             edges().skip(number + 1).any(|other| edge.excludes(other))
@@ -109,27 +160,72 @@ impl Search {
         if edges().enumerate().any(is_gated) {
             return None;
         }
-        let next = edges().skip(1).chain(edges().take(1));
+        let pairs = || edges().zip(edges().skip(1).chain(edges().take(1)));
         // At each lock: wanted by the one in a mode that the other's hold excludes.
-        let excludes = edges().zip(next).all(|(edge, next)| {
-            let wanted_alone = edge.modes.load(Ordering::Relaxed) & 0b0101 != 0;
-            let held_alone = next.modes.load(Ordering::Relaxed) & 0b0011 != 0;
-            wanted_alone || held_alone
-        });
+        let excludes = pairs().all(|(edge, next)| edge.has(0b0101) || next.has(0b0011));
+        if !excludes {
+            return None;
+        }
         let mut circle = Circle {
-            edges: self.path,
+            edges: path,
             tasks: [0; LONGEST],
-            length: self.length,
+            length,
+            is_by_one: false,
         };
-        (excludes && self.assign(&mut circle.tasks, 0)).then_some(circle)
+        if pairs().all(|(edge, next)| self.is_of_common(edge, next))
+            && self.assign(&mut circle.tasks[..length], 0)
+        {
+            return Some(circle);
+        }
+        if self.by_one.is_none()
+            && let Some(task) = self.only_task(length)
+        {
+            circle.tasks = [task; LONGEST];
+            circle.is_by_one = true;
+            if !is_known_shape(&circle) {
+                self.by_one = Some(circle);
+                let several = self.graph.head.task.load(Ordering::Relaxed) == COMMON;
+                let left = if several { BUDGET_FOR_WORSE } else { 0 };
+                self.budget = self.budget.min(left);
+            }
+        }
+        None
+    }
+
+    /// Whether at the node between two edges there are locks that at least two tasks have taken.
+    fn is_of_common(&self, edge: &Edge, next: &Edge) -> bool {
+        // A lock of its own has then been taken by the tasks of both.
+        self.graph.is_single(edge.ends().1)
+            || (edge.has(WANTED_COMMON) || is_common_now(&edge.wanted))
+                && (next.has(HELD_COMMON) || is_common_now(&next.held))
+    }
+
+    /// A task that has made all edges of the path, with the very same locks; see the head of [`order`](super::super).
+    fn only_task(&self, length: usize) -> Option<u32> {
+        let edges = || {
+            self.path[..length]
+                .iter()
+                .map(|number| self.graph.edge(*number))
+        };
+        let mut pairs = edges().zip(edges().skip(1).chain(edges().take(1)));
+        let load = |address: &AtomicU64| address.load(Ordering::Relaxed);
+        let is_same = |(edge, next): (&Edge, &Edge)| {
+            self.graph.is_single(edge.ends().1) || load(&edge.wanted) == load(&next.held)
+        };
+        let common = edges().filter(|edge| is_common_now(&edge.held)).count();
+        let is_plain = edges().all(|edge| edge.has(ASKED))
+            && pairs.all(is_same)
+            && (common == 0 || common == length);
+        let mut tasks = edges().next()?.tasks();
+        tasks.find(|task| is_plain && edges().all(|edge| edge.tasks().any(|one| one == *task)))
     }
 
     /// Finds a task for each edge, no two the same.
-    fn assign(&self, tasks: &mut [u32; LONGEST], at: usize) -> bool {
-        if at == self.length {
+    fn assign(&self, tasks: &mut [u32], at: usize) -> bool {
+        if at == tasks.len() {
             return true;
         }
-        let edge = self.graph.slot(self.path[at]);
+        let edge = self.graph.edge(self.path[at]);
         for task in edge.tasks() {
             if !tasks[..at].contains(&task) {
                 tasks[at] = task;
@@ -142,4 +238,57 @@ impl Search {
         tasks[at] = 0;
         edge.has_many_tasks() && self.assign(tasks, at + 1)
     }
+}
+
+/// Whether the lock at an address is common.
+fn is_common_now(address: &AtomicU64) -> bool {
+    let address = address.load(Ordering::Relaxed) as usize;
+    let entry = board::board().and_then(|board| board.lock(address));
+    entry.is_some_and(super::common::is_common)
+}
+
+/// A cycle's classes and places, wherever it begins.
+fn shape(circle: &Circle) -> u64 {
+    let of_edge = |(edge, _): (&Edge, u32)| {
+        let (from, to) = edge.ends();
+        let key = |node: u32| GRAPH.node(node).key.load(Ordering::Relaxed);
+        let site = |site: &AtomicU64| site.load(Ordering::Relaxed);
+        let parts = [
+            key(from),
+            key(to),
+            site(&edge.held_at),
+            site(&edge.wanted_at),
+        ];
+        parts.into_iter().fold(0, |hash: u64, part| {
+            (hash ^ part)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        })
+    };
+    circle
+        .edges()
+        .map(of_edge)
+        .fold(1, u64::wrapping_add)
+        .max(1)
+}
+
+fn is_known_shape(circle: &Circle) -> bool {
+    let shape = shape(circle);
+    let mut all = SHAPES.iter().map(|place| place.load(Ordering::Relaxed));
+    all.any(|known| known == shape)
+}
+
+/// Whether a cycle is to be reported, as the first one of its shape.
+fn is_new_shape(circle: &Circle) -> bool {
+    let is_free = |place: &&AtomicU64| place.load(Ordering::Relaxed) == 0;
+    let Some((number, place)) = SHAPES.iter().enumerate().find(|(_, place)| is_free(place)) else {
+        return false;
+    };
+    place.store(shape(circle), Ordering::Relaxed);
+    if number + 1 == SHAPES.len() {
+        sink::complain(format_args!(
+            "many orders that contradict each other, of one task alone: no more of them are reported"
+        ));
+    }
+    true
 }

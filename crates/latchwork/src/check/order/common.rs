@@ -1,0 +1,113 @@
+//! Whose a lock is: one task's so far, or *common*, taken by at least two.
+//!
+//! | [`Entry::task`] | says |
+//! | --- | --- |
+//! | [`NOBODY`] | nobody has taken it; or it is gone, has no owner, or is common anyhow, since processes share it |
+//! | a task's number | that one has, and no other |
+//! | [`COMMON`] | at least two have |
+//!
+//! A task that wants a lock counts as one that takes it. The usual way of taking a lock, in `quick.rs`, goes on only if
+//! nothing is new about this; so each lock comes here at its first use, and at that of its second task.
+//!
+//! An edge that was made with a lock that was not common yet must learn of it when it becomes so. Each lock
+//! remembers the edges that it was last wanted for and last held for ([`Entry::pair`]), which are marked then; and
+//! its node's number gets another bit, so that all threads look at their chains with it again.
+//!
+//! In the child of a fork a lock that one task had taken is nobody's: its thread has another number there.
+
+use super::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
+use super::search::{Circle, search};
+use super::{node_of, worse};
+use crate::atomic::{AtomicU32, Ordering};
+use crate::check::board;
+use crate::check::layout::Entry;
+use crate::check::own::Own;
+use crate::hook::Lock;
+use crate::hook::record::unpack;
+
+/// See the head of this file.
+pub(in crate::check) const NOBODY: u32 = 0;
+/// See the head of this file.
+pub(in crate::check) const COMMON: u32 = u32::MAX;
+/// In [`Entry::node`]: the lock is common.
+pub(super) const COMMON_NODE: u32 = 1 << 31;
+
+pub(super) fn is_common(entry: &Entry) -> bool {
+    let what = entry.what.load(Ordering::Relaxed);
+    entry.task.load(Ordering::Relaxed) == COMMON || unpack(0, what).0.is_shared()
+}
+
+/// One more task, of which a word names the only one, or says that there are more.
+pub(super) fn count_task(word: &AtomicU32, task: u32) {
+    // Relaxed: under the lock.
+    match word.load(Ordering::Relaxed) {
+        NOBODY => word.store(task, Ordering::Relaxed),
+        known if known == task => {}
+        _ => word.store(COMMON, Ordering::Relaxed),
+    }
+}
+
+/// The calling task takes a lock, or wants to. A cycle that is no longer harmless by that.
+#[inline]
+pub(in crate::check) fn used(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
+    let known = entry.task.load(Ordering::Relaxed);
+    if known == own.task.get() || known == COMMON {
+        return None;
+    }
+    used_by_another(own, lock, entry)
+}
+
+#[cold]
+fn used_by_another(own: &Own, lock: Lock, entry: &Entry) -> Option<Circle> {
+    let me = own.task.get();
+    let first = || {
+        let task = &entry.task;
+        task.compare_exchange(NOBODY, me, Ordering::Relaxed, Ordering::Relaxed)
+    };
+    if lock.is_shared() || first().is_ok() {
+        return None;
+    }
+    board::alone(|_| {
+        GRAPH.settle();
+        become_common(entry)
+    })
+    .flatten()
+}
+
+/// Under the lock.
+fn become_common(entry: &Entry) -> Option<Circle> {
+    if entry.task.swap(COMMON, Ordering::Relaxed) == COMMON {
+        return None;
+    }
+    let node = node_of(entry);
+    if node != 0 {
+        entry.node.store(node | COMMON_NODE, Ordering::Relaxed);
+    }
+    let edges = entry.pair.load(Ordering::Relaxed);
+    let mark = |number: u32, flag: u32| {
+        let edge = GRAPH.edge(number);
+        let (from, to) = edge.ends();
+        let end = if flag == HELD_COMMON { from } else { to };
+        let is_new =
+            number != 0 && end == node && edge.modes.fetch_or(flag, Ordering::Relaxed) & flag == 0;
+        is_new.then(|| search(number)).flatten()
+    };
+    let wanted = mark((edges >> 32) as u32, WANTED_COMMON);
+    worse(wanted, mark(edges as u32, HELD_COMMON))
+}
+
+/// Two locks have made an edge, the one that was held and the one that was wanted.
+pub(super) fn remember(held: &Entry, wanted: &Entry, edge: u32) {
+    let change = |entry: &Entry, change: fn(u64, u64) -> u64| {
+        let before = entry.pair.load(Ordering::Relaxed);
+        let after = change(before, edge.into());
+        // Two tasks at the same time: then it is common.
+        if after != before && !is_common(entry) {
+            entry.pair.store(after, Ordering::Relaxed);
+        }
+    };
+    change(held, |before, edge| before >> 32 << 32 | edge);
+    change(wanted, |before, edge| {
+        edge << 32 | before & u64::from(u32::MAX)
+    });
+}

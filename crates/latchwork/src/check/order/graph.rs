@@ -1,0 +1,441 @@
+//! The graph: nodes, edges, and how they are found.
+//!
+//! What counts are the nodes' keys, classes and flags, and the edges with a key. All else follows: the lists of edges of
+//! each node, the index, components and levels. While it is being changed the graph says so ([`Head::changing`]), and the
+//! child of a fork that finds it so derives all of it anew ([`Graph::settle`]).
+
+use super::store::{Index, Row, Rows, Scratch};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::check::layout::{Entry, REMADE};
+
+pub(super) const TASKS: usize = 3;
+pub(super) const GATES: usize = 4;
+
+/// In [`Node::flags`]: the locks of this class are nodes of their own. Its edges count no more.
+pub(super) const SPLIT: u32 = 1;
+/// The lock is no more, and its edges do not count.
+pub(super) const RETIRED: u32 = 2;
+
+/// In [`Edge::modes`]: more tasks than fit have made this edge.
+pub(super) const MANY: u32 = 1 << 8;
+/// A call that was to wait for the lock has made it, other than the end of a wait for a condition.
+pub(super) const ASKED: u32 = 1 << 9;
+/// It was made with a lock held that at least two tasks have taken.
+pub(super) const HELD_COMMON: u32 = 1 << 10;
+/// The same of the one that was wanted.
+pub(super) const WANTED_COMMON: u32 = 1 << 11;
+
+/// A class, or a lock of its own.
+#[repr(C)]
+pub(in crate::check) struct Node {
+    /// What a class is known by: the key of its name, or a site.
+    pub(super) key: AtomicU64,
+    /// The first edge that begins here; of a node that is free, the next one that is.
+    pub(super) first: AtomicU32,
+    pub(super) flags: AtomicU32,
+    /// Of a lock of its own: its class's node.
+    pub(super) class: AtomicU32,
+    /// Its place in the order, if it stands for its component.
+    pub(super) level: AtomicU32,
+    /// A node nearer to the one that stands for its component; 0: it does so itself.
+    pub(super) component: AtomicU32,
+    /// Of the edges that leave its component, in a ring, the last one, if it stands for it.
+    pub(super) leaving: AtomicU32,
+    /// The same of those that enter it.
+    pub(super) entering: AtomicU32,
+    /// The walk that has come here last along edges.
+    pub(super) ahead: AtomicU32,
+    /// The same against them.
+    pub(super) behind: AtomicU32,
+}
+
+/// See the head of [`order`](super). What searches look at comes first.
+#[repr(C)]
+pub(in crate::check) struct Edge {
+    /// Both nodes; 0: free.
+    pub(super) key: AtomicU64,
+    /// The next edge from the same node; of an edge that is free, the next one that is.
+    pub(super) next: AtomicU32,
+    /// The next one that leaves the component, and the next one that enters the other.
+    pub(super) next_leaving: AtomicU32,
+    pub(super) next_entering: AtomicU32,
+    /// A bit for each pair of modes: how the one was held, and the other wanted; and the flags above.
+    pub(super) modes: AtomicU32,
+    pub(super) tasks: [AtomicU32; TASKS],
+    /// Their threads.
+    pub(super) threads: [AtomicU32; TASKS],
+    /// The locks that were held each time, beside.
+    pub(super) gates: [AtomicU64; GATES],
+    pub(in crate::check) held_at: AtomicU64,
+    pub(in crate::check) wanted_at: AtomicU64,
+    /// The two locks, and what they are, when it was made.
+    pub(in crate::check) held: AtomicU64,
+    pub(in crate::check) wanted: AtomicU64,
+    pub(in crate::check) held_what: AtomicU32,
+    pub(in crate::check) wanted_what: AtomicU32,
+    pub(super) name: [AtomicU64; 2],
+}
+
+// SAFETY: atomics.
+#[allow(unsafe_code)]
+unsafe impl Row for Node {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Row for Edge {}
+
+/// Under the lock, but for what is lost.
+pub(super) struct Head {
+    /// Numbers of nodes and edges in use, free ones among them included: from 1 on.
+    pub(super) nodes: AtomicU32,
+    pub(super) edges: AtomicU32,
+    /// The first node that is free again; each leads to the next.
+    pub(super) free_nodes: AtomicU32,
+    pub(super) free_edges: AtomicU32,
+    /// Nodes that are retired, and not free yet.
+    pub(super) retired: AtomicU32,
+    /// The highest level that was given.
+    pub(super) levels: AtomicU32,
+    pub(super) walks: AtomicU32,
+    /// The only task that has made edges so far; or [`COMMON`](super::COMMON).
+    pub(super) task: AtomicU32,
+    /// What searches have looked at, beyond what new edges have allowed them.
+    pub(super) debt: AtomicU32,
+    /// Orders that found no room.
+    pub(super) lost: AtomicU32,
+    /// What follows from nodes and edges is being changed.
+    pub(super) changing: AtomicU32,
+}
+
+/// The graph of this process. A fork copies it.
+pub(super) struct Graph {
+    nodes: Rows<Node>,
+    edges: Rows<Edge>,
+    /// Edges by both nodes.
+    pub(super) by_key: Index,
+    /// Classes by key.
+    classes: Index,
+    pub(super) scratch: Scratch,
+    pub(super) head: Head,
+}
+
+pub(super) static GRAPH: Graph = Graph::new();
+
+impl Graph {
+    pub(super) const fn new() -> Self {
+        Self {
+            nodes: Rows::new(),
+            edges: Rows::new(),
+            by_key: Index::new(),
+            classes: Index::new(),
+            scratch: Scratch::new(),
+            head: Head {
+                nodes: AtomicU32::new(0),
+                edges: AtomicU32::new(0),
+                free_nodes: AtomicU32::new(0),
+                free_edges: AtomicU32::new(0),
+                retired: AtomicU32::new(0),
+                levels: AtomicU32::new(0),
+                walks: AtomicU32::new(0),
+                task: AtomicU32::new(0),
+                debt: AtomicU32::new(0),
+                lost: AtomicU32::new(0),
+                changing: AtomicU32::new(0),
+            },
+        }
+    }
+
+    /// A node by its number; 0 is none, and without edges.
+    pub(super) fn node(&self, number: u32) -> &'static Node {
+        static NONE: Node = Node {
+            key: AtomicU64::new(0),
+            first: AtomicU32::new(0),
+            flags: AtomicU32::new(RETIRED),
+            class: AtomicU32::new(0),
+            level: AtomicU32::new(0),
+            component: AtomicU32::new(0),
+            leaving: AtomicU32::new(0),
+            entering: AtomicU32::new(0),
+            ahead: AtomicU32::new(0),
+            behind: AtomicU32::new(0),
+        };
+        let row = number.checked_sub(1).and_then(|row| self.nodes.get(row));
+        row.unwrap_or(&NONE)
+    }
+
+    /// An edge by its number; 0 is none, and free.
+    pub(super) fn edge(&self, number: u32) -> &'static Edge {
+        static NONE: Edge = Edge {
+            key: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            next_leaving: AtomicU32::new(0),
+            next_entering: AtomicU32::new(0),
+            modes: AtomicU32::new(0),
+            tasks: [const { AtomicU32::new(0) }; TASKS],
+            threads: [const { AtomicU32::new(0) }; TASKS],
+            gates: [const { AtomicU64::new(0) }; GATES],
+            held_at: AtomicU64::new(0),
+            wanted_at: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+            held_what: AtomicU32::new(0),
+            wanted_what: AtomicU32::new(0),
+            name: [const { AtomicU64::new(0) }; 2],
+        };
+        let row = number.checked_sub(1).and_then(|row| self.edges.get(row));
+        row.unwrap_or(&NONE)
+    }
+
+    /// The edge between two nodes, both of which its key names.
+    pub(super) fn find(&self, key: u64) -> Option<u32> {
+        // Acquire: pairs with the Release in `publish`.
+        let is_it = |number: u32| self.edge(number).key.load(Ordering::Acquire) == key;
+        self.by_key.find(key, is_it)
+    }
+
+    /// All edges, for whoever saves them.
+    pub(in crate::check) fn edges(&self) -> impl Iterator<Item = &'static Edge> {
+        let count = self.head.edges.load(Ordering::Acquire);
+        (1..=count)
+            .map(|number| self.edge(number))
+            .filter(|edge| edge.key.load(Ordering::Acquire) != 0)
+    }
+
+    /// Changes what follows from nodes and edges. Under the lock.
+    pub(super) fn change<R>(&self, change: impl FnOnce() -> R) -> R {
+        let changing = &self.head.changing;
+        changing.store(1, Ordering::Relaxed);
+        // A fork of another thread copies nothing of the change without the mark before it,
+        fence(Ordering::SeqCst);
+        let result = change();
+        // nor the mark's end without all of the change.
+        fence(Ordering::SeqCst);
+        changing.store(0, Ordering::Relaxed);
+        result
+    }
+
+    /// What a parent's thread was changing when this process was forked is made good. Under the lock, before all else.
+    pub(super) fn settle(&self) {
+        if self.head.changing.load(Ordering::Relaxed) != 0 {
+            self.rebuild();
+            super::SPLITS.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A new node. Under the lock.
+    pub(super) fn new_node(&self, key: u64, class: u32) -> Option<u32> {
+        let head = &self.head;
+        let next = head.nodes.load(Ordering::Relaxed) + 1;
+        let is_free = || head.free_nodes.load(Ordering::Relaxed) != 0;
+        if !is_free() && Rows::<Node>::begins_piece(next - 1) {
+            self.drop_if_worth();
+        }
+        let number = if is_free() {
+            let number = head.free_nodes.load(Ordering::Relaxed);
+            let after = self.node(number).first.swap(0, Ordering::Relaxed);
+            head.free_nodes.store(after, Ordering::Relaxed);
+            number
+        } else {
+            if !self.nodes.make(next - 1) || !self.scratch.make_room(next as usize) {
+                self.has_no_room();
+                return None;
+            }
+            head.nodes.store(next, Ordering::Relaxed);
+            next
+        };
+        let node = self.node(number);
+        let level = head.levels.fetch_add(1, Ordering::Relaxed) + 1;
+        node.level.store(level, Ordering::Relaxed);
+        node.class.store(class, Ordering::Relaxed);
+        node.key.store(key, Ordering::Relaxed);
+        Some(number)
+    }
+
+    /// An edge that is free. Under the lock.
+    pub(super) fn new_edge(&self) -> Option<u32> {
+        let head = &self.head;
+        let is_free = || head.free_edges.load(Ordering::Relaxed) != 0;
+        let next = head.edges.load(Ordering::Relaxed) + 1;
+        if !is_free() && Rows::<Edge>::begins_piece(next - 1) {
+            self.drop_if_worth();
+        }
+        let key_of = |number: u32| self.edge(number).key.load(Ordering::Relaxed);
+        if !self.by_key.make_room(key_of) {
+            self.has_no_room();
+            return None;
+        }
+        if is_free() {
+            let number = head.free_edges.load(Ordering::Relaxed);
+            let after = self.edge(number).next.swap(0, Ordering::Relaxed);
+            head.free_edges.store(after, Ordering::Relaxed);
+            return Some(number);
+        }
+        if !self.edges.make(next - 1) {
+            self.has_no_room();
+            return None;
+        }
+        // Release: pairs with `edges`.
+        head.edges.store(next, Ordering::Release);
+        Some(next)
+    }
+
+    /// Puts an edge, all of which is there but its key, where it is found. Under the lock.
+    pub(super) fn publish(&self, number: u32, key: u64) {
+        let edge = self.edge(number);
+        self.change(|| {
+            // Release: who finds it by its key finds all of it.
+            edge.key.store(key, Ordering::Release);
+            self.link(number);
+            self.by_key.enter(key, number);
+        });
+    }
+
+    /// Enters an edge into the list of its first node, and into the order. Under the lock.
+    pub(super) fn link(&self, number: u32) {
+        let edge = self.edge(number);
+        let (from, to) = edge.ends();
+        // Relaxed: the list is gone along under the lock.
+        let before = self.node(from).first.swap(number, Ordering::Relaxed);
+        edge.next.store(before, Ordering::Relaxed);
+        if self.counts(from) && self.counts(to) {
+            self.put_in_rings(number);
+            self.place(from, to);
+        }
+    }
+
+    /// The node of a class. Under the lock.
+    fn class(&self, key: u64) -> Option<u32> {
+        let key_of = |number: u32| self.node(number).key.load(Ordering::Relaxed);
+        let known = self.classes.find(key, |number| key_of(number) == key);
+        known.or_else(|| {
+            if !self.classes.make_room(key_of) {
+                self.has_no_room();
+                return None;
+            }
+            let number = self.new_node(key, 0)?;
+            self.classes.enter(key, number);
+            Some(number)
+        })
+    }
+
+    pub(super) fn has(&self, number: u32, flags: u32) -> bool {
+        self.node(number).flags.load(Ordering::Relaxed) & flags != 0
+    }
+
+    /// Whether a node is a lock of its own.
+    pub(super) fn is_single(&self, number: u32) -> bool {
+        self.node(number).class.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a lock is to have a node of its own, and has its class's: that is split; or where it is first taken
+    /// says nothing of what it is, as with one that follows others on a stack.
+    pub(super) fn is_to_be_single(&self, entry: &Entry) -> bool {
+        let node = super::node_of(entry);
+        let is_class = node != 0 && !self.is_single(node);
+        is_class && (self.has(node, SPLIT) || entry.what.load(Ordering::Relaxed) & REMADE != 0)
+    }
+
+    /// Gives a lock a node of its own, if it is to have one. Under the lock.
+    pub(super) fn single_out(&self, entry: &Entry) {
+        if self.is_to_be_single(entry) {
+            let class = super::node_of(entry);
+            let key = self.node(class).key.load(Ordering::Relaxed);
+            let own = self.new_node(key, class).unwrap_or(0);
+            entry.node.store(own, Ordering::Relaxed);
+        }
+    }
+
+    /// The node for a lock of a class that is known by `key`. If the one before it at its address, of node `before`, had
+    /// one of its own, so has this one from the beginning: threads know their chains by nodes. Under the lock.
+    pub(super) fn node_for(&self, key: u64, before: u32) -> u32 {
+        let find = || {
+            let class = self.class(key)?;
+            let own = self.is_single(before).then(|| self.new_node(key, class));
+            own.flatten().or(Some(class))
+        };
+        find().unwrap_or(0)
+    }
+}
+
+impl Edge {
+    /// Whether the task is a new one.
+    pub(super) fn add_task(&self, task: u32, thread: u32) -> bool {
+        if self.has_many_tasks() {
+            return false;
+        }
+        for (place, its_thread) in self.tasks.iter().zip(&self.threads) {
+            match place.load(Ordering::Relaxed) {
+                0 => {
+                    its_thread.store(thread, Ordering::Relaxed);
+                    place.store(task, Ordering::Relaxed);
+                    return true;
+                }
+                known if known == task => return false,
+                _ => {}
+            }
+        }
+        self.modes.fetch_or(MANY, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether two tasks cannot make the two at the same time: by a lock that both hold, one of them alone.
+    pub(super) fn excludes(&self, other: &Self) -> bool {
+        use super::READ_GATE;
+        let gates = |edge: &Self| {
+            edge.gates
+                .each_ref()
+                .map(|gate| gate.load(Ordering::Relaxed))
+        };
+        let theirs = gates(other);
+        gates(self)
+            .into_iter()
+            .filter(|mine| *mine != 0)
+            .any(|mine| {
+                let is_it = |gate: &&u64| **gate | READ_GATE == mine | READ_GATE;
+                theirs
+                    .iter()
+                    .find(is_it)
+                    .is_some_and(|gate| gate & mine & READ_GATE == 0)
+            })
+    }
+
+    pub(super) fn ends(&self) -> (u32, u32) {
+        let key = self.key.load(Ordering::Relaxed);
+        ((key >> 32) as u32, key as u32)
+    }
+
+    pub(super) fn has(&self, flags: u32) -> bool {
+        self.modes.load(Ordering::Relaxed) & flags != 0
+    }
+
+    pub(super) fn tasks(&self) -> impl Iterator<Item = u32> {
+        self.tasks
+            .iter()
+            .map(|task| task.load(Ordering::Relaxed))
+            .filter(|task| *task != 0)
+    }
+
+    /// The thread of a task that has made it; 0: not known.
+    pub(in crate::check) fn thread_of(&self, task: u32) -> u32 {
+        let is_it = |place: &AtomicU32| place.load(Ordering::Relaxed) == task;
+        let place = self.tasks.iter().position(is_it).filter(|_| task != 0);
+        place.map_or(0, |place| self.threads[place].load(Ordering::Relaxed))
+    }
+
+    /// Whether a task was the first to make it.
+    pub(in crate::check) fn is_by(&self, task: u32) -> bool {
+        self.tasks[0].load(Ordering::Relaxed) == task
+    }
+
+    pub(super) fn has_many_tasks(&self) -> bool {
+        self.has(MANY)
+    }
+
+    /// The thread's name that made it first.
+    pub(in crate::check) fn name(&self) -> [u8; 16] {
+        let mut name = [0; 16];
+        for (place, eight) in self.name.iter().zip(name.chunks_exact_mut(8)) {
+            eight.copy_from_slice(&place.load(Ordering::Relaxed).to_le_bytes());
+        }
+        name
+    }
+}
