@@ -50,17 +50,34 @@ pub(super) fn sleep(
     end: Deadline,
 ) -> Result<Wait, Unfinished> {
     let deadline = patience.deadline();
-    let ended = futex::wait(
-        word,
-        expected,
-        sharing,
-        Some(deadline.map_or(end, |deadline| deadline.min(end))),
-    );
+    let end = deadline.map_or(end, |deadline| deadline.min(end));
+    settle(futex::wait(word, expected, sharing, Some(end)), patience)
+}
+
+#[cfg(not(loom))]
+fn settle(ended: Wait, patience: Patience) -> Result<Wait, Unfinished> {
     match ended {
-        Wait::TimedOut if !deadline.is_some_and(Deadline::has_passed) => {}
+        Wait::TimedOut if !patience.deadline().is_some_and(Deadline::has_passed) => {}
         ended => patience.check(ended)?,
     }
     Ok(ended)
+}
+
+/// The same for one nap that begins now.
+pub(super) fn sleep_once(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    patience: Patience,
+    nap: Nap,
+) -> Result<Wait, Unfinished> {
+    // Without a deadline the nap's length will do: the clock is not read.
+    #[cfg(not(loom))]
+    if patience.deadline().is_none() {
+        let ended = futex::wait_for(word, expected, sharing, nap.length());
+        return settle(ended, patience);
+    }
+    sleep(word, expected, sharing, patience, nap.end())
 }
 
 #[cfg(loom)]

@@ -38,29 +38,27 @@ pub(crate) fn pause(looks: u32) {
     spin_hint();
 }
 
-/// A yield that lasts longer than this was to tasks that need the processor for themselves, and not just to an owner
-/// that is about to release a lock: a sleeper would have been woken sooner. The shortest slice that Linux gives a
-/// task is 0.7 ms.
-#[cfg(not(loom))]
-const LONG: u64 = 500_000;
 /// How many yields a thread leaves out after a long one. (4 tasks beside 4 programs that spin, 2 processors: throughput
 /// and wait-wake locks did 0.6 to 0.8 of what std's did with yields, 0.9 to 1.1 without.)
 #[cfg(not(loom))]
 const LEFT_OUT: u32 = 64;
 
 /// Yields the processor, unless one of the thread's latest yields was a long one. Returns whether it did.
+///
+/// A yield is long if the kernel's tick came in it: it was to tasks that need the processor for themselves, and not just
+/// to an owner that is about to release a lock. A sleeper would have been woken sooner.
 #[cfg(not(loom))]
 #[cold]
 pub(crate) fn yield_if_brief() -> bool {
-    use crate::sys::clock::since_boot;
+    use crate::sys::clock::coarse;
     let left_out = with_habits(|mine| mine.yields_left_out.get());
     if left_out > 0 {
         with_habits(|mine| mine.yields_left_out.set(left_out - 1));
         return false;
     }
-    let began = since_boot();
+    let began = coarse();
     crate::sys::thread::yield_cpu();
-    if since_boot().saturating_sub(began) > LONG {
+    if coarse() != began {
         with_habits(|mine| mine.yields_left_out.set(LEFT_OUT));
     }
     true
@@ -204,15 +202,15 @@ pub(crate) fn looks_in(microseconds: u32) -> u32 {
 #[cfg(not(loom))]
 #[cold]
 fn measure() -> u32 {
-    use crate::sys::clock::monotonic;
+    use crate::sys::clock::monotonic_by_call;
     const HINTS: u64 = 64;
     // Of several, the one that was interrupted least.
     let shortest = (0..3).map(|_| {
-        let began = monotonic();
+        let began = monotonic_by_call();
         for _ in 0..HINTS {
             spin_hint();
         }
-        monotonic().saturating_sub(began)
+        monotonic_by_call().saturating_sub(began)
     });
     let nanoseconds = shortest.min().unwrap_or(0).clamp(HINTS, HINTS * 250);
     (16_000 * HINTS / nanoseconds) as u32

@@ -58,6 +58,24 @@ pub(crate) fn wait(
     ))
 }
 
+/// Sleeps while `word` holds `expected`, for so long at most. Reads no clock. A signal handler ends it.
+pub(crate) fn wait_for(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    time: core::time::Duration,
+) -> Wait {
+    let flags = match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
+    };
+    let time = sys::Timespec {
+        tv_sec: time.as_secs() as _,
+        tv_nsec: time.subsec_nanos() as _,
+    };
+    outcome(sys::wait(word, flags, expected, Some(&time)))
+}
+
 /// A call with none of rustix's types, for addresses that may be stale. Leaves `errno` as it was, for a
 /// signal handler may make it.
 ///

@@ -2,7 +2,7 @@
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
-use crate::mutex::nap::{Nap, sleep};
+use crate::mutex::nap::{Nap, sleep_once};
 use crate::mutex::pause::{has_looked, pause, rest};
 use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
@@ -63,8 +63,8 @@ impl Naps {
         expected: u32,
         patience: Patience,
     ) -> Result<(), Unfinished> {
-        let nap = Nap::OnWord(self.ended).end();
-        match sleep(word, expected, Flag::Shared, patience, nap)? {
+        let nap = Nap::OnWord(self.ended);
+        match sleep_once(word, expected, Flag::Shared, patience, nap)? {
             Wait::TimedOut => self.ended = self.ended.saturating_add(1),
             _ => self.ended = 0,
         }
