@@ -158,7 +158,10 @@ fn each_function_has_a_page() {
     assert!(functions.len() > 200, "{functions:?}");
     // Some of the header are inline alone.
     let inline = ["mutex_lock", "down", "init_completion", "LW_DEFINE_MUTEX"];
-    for function in functions.iter().map(String::as_str).chain(inline) {
+    let functions = functions.iter().map(String::as_str);
+    // No header declares these any more; programs that were compiled with an older one call them.
+    let declared = functions.filter(|name| !name.ends_with("_cond_has_waiters"));
+    for function in declared.chain(inline) {
         let link = manual.join(format!("man3/{function}.3"));
         let link = std::fs::read_to_string(&link)
             .unwrap_or_else(|error| panic!("no page {}: {error}", link.display()));

@@ -185,9 +185,30 @@ impl<'r> Queue<'r> {
     #[cold]
     pub(super) fn tell(&self, misuse: Misuse, site: Site) {
         if let Some(listener) = hook::listener() {
-            let address = core::ptr::from_ref(self.cells.core).addr();
-            let queue = Lock::new(address, Kind::Queue).with(hook::Traits::SHARED);
-            (listener.misused)(queue, misuse, site);
+            (listener.misused)(self.watched(), misuse, site);
+        }
+    }
+
+    /// The queue, as the checker knows it.
+    fn watched(&self) -> Lock {
+        let address = core::ptr::from_ref(self.cells.core).addr();
+        Lock::new(address, Kind::Queue).with(hook::Traits::SHARED)
+    }
+
+    /// Names the queue to the checker, which then need not look for its name in the region.
+    pub(super) fn report_name(&self, name: &str, site: Site) {
+        if let Some(listener) = hook::listener() {
+            (listener.named)(self.watched(), name, site);
+        }
+    }
+
+    /// The queue is about to lose its name. The checker keeps it, for uses that come too late.
+    pub(super) fn report_end(&self, site: Site) {
+        if let Some(listener) = hook::listener() {
+            let mut name = String::new();
+            crate::region::write_object_name(self.watched().address, &mut name);
+            (listener.named)(self.watched(), &name, site);
+            (listener.ended)(self.watched());
         }
     }
 

@@ -40,6 +40,7 @@ impl Queue<'_> {
     #[track_caller]
     pub fn delete(&self) -> Result<(), ControlError> {
         self.end_life()?;
+        self.report_end(Site::caller());
         self.inner().give_up_name(self.cells.core);
         Ok(())
     }

@@ -202,15 +202,19 @@ impl<'r> Queue<'r> {
     ///
     /// # Errors
     /// See [`QueueError`].
+    #[track_caller]
     pub fn create(
         region: &'r Region,
         name: &str,
         options: &QueueOptions,
     ) -> Result<Self, QueueError> {
+        let site = crate::hook::Site::caller();
         options.check(region)?;
         region.reused(name, |head: &'r Head| {
             if !head.is_alive() {
-                return Self::begin_in(region, head, options);
+                let queue = Self::begin_in(region, head, options)?;
+                queue.report_name(name, site);
+                return Ok(queue);
             }
             let queue = Self::open_in(region, head)?;
             if queue.options() != *options {
