@@ -8,7 +8,7 @@
 //! Left out: states of cells, deaths (the kill tests), ranks, more than three tasks.
 #![cfg(loom)]
 
-use latchwork::model::{Fault, Places, Scene, Sleepers};
+use latchwork::model::{Places, Scene, Sleepers};
 use latchwork::mutex::{Mutex, WaitWake};
 use latchwork::negative_twin;
 use latchwork::sharing;

@@ -105,6 +105,7 @@ pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub(crate) use inherit::{end_of_nap, is_over};
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
+#[cfg_attr(loom, allow(unused_imports, reason = "who polls is not modelled"))]
 pub(crate) use pause::pause;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};

@@ -16,24 +16,21 @@ pub(super) enum Nap {
     InQueue,
     /// A throughput lock's word.
     OnTop,
-    /// A robust lock's word, after so many naps that nothing but time has ended.
-    OnWord(u32),
+    /// A robust lock's word. Nearly always a wake-up ends the sleep; a second is what a lost one may cost.
+    OnWord,
 }
 
 #[cfg(not(loom))]
 impl Nap {
     const fn length(self) -> Duration {
         match self {
-            // As long as the caller has waited so far, but a second at most: a lost wake-up at most doubles a short
-            // wait, and a long wait costs one wake-up a second.
-            Self::OnWord(naps) if naps >= 4 => Duration::from_secs(1),
-            Self::OnWord(naps) => Duration::from_millis(50 << naps),
+            Self::OnWord => Duration::from_secs(1),
             Self::InQueue => Duration::from_millis(50),
             Self::OnTop => Duration::from_millis(100),
         }
     }
 
-    /// When a nap ends that begins now. One that a signal interrupts keeps its end.
+    /// When a nap ends that begins now.
     pub(super) fn end(self) -> Deadline {
         Deadline::after(self.length())
     }
@@ -98,7 +95,7 @@ pub(super) fn sleep(
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
     let deadline = patience.deadline();
-    let ended = if matches!(nap, Nap::OnWord(_)) {
+    let ended = if nap == Nap::OnWord {
         futex::nap(word, expected, deadline)
     } else {
         let ends = nap == Nap::InQueue && crate::model::scene().naps_end;

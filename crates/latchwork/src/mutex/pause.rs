@@ -4,11 +4,11 @@
 //! - A waiter yields its processor now and then, since the owner may need just that one. If a yield lasts for long,
 //!   other tasks need the processor for themselves, and the thread leaves yields out for a while.
 //! - If the latest waits for a lock have polled for longer than a sleep and a wake-up cost, the thread polls shortly
-//!   there, and one wait in 16 finds out whether that has changed ([`Polls`]).
+//!   there, and one such wait in 16 finds out whether that has changed ([`Polls`]).
 //! - Where sections are so short that the lock's cache line takes longer to move than the section, a waiter rests
 //!   before its first look ([`rest`]).
 //!
-//! All of it is a thread's own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room for it, and no
+//! What a thread learns is its own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room for it, and no
 //! cache line moves. Models do not poll.
 
 use crate::atomic::spin_hint;

@@ -31,7 +31,7 @@
 //! 2. While a task waits for, takes or releases the lock, it is *announced* in its robust list
 //!    head; while a task holds it, it is on the task's list. Announce, take, link, settle; and
 //!    announce, unlink, release, wake, settle.
-//! 3. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way: an unlock that has removed
+//! 3. But for two deaths (see below) a task sleeps only while the word has `WAITERS`, or while a wake-up is under way: an unlock that has removed
 //!    the bit is about to wake one sleeper, or has woken one. A task that has slept takes the lock with `WAITERS`,
 //!    since others may still sleep. No sleep lasts longer than a second.
 //! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
@@ -50,8 +50,8 @@
 //! here is. Two deaths need more: an unlocker that is killed between its swap and its wake, and a sleeper that is
 //! killed after it was woken. If the lock is free then, the kernel passes the wake-up on. If a newcomer has taken it in
 //! between, the word has no `WAITERS`, the kernel does nothing, and the newcomer's unlock wakes nobody. So every
-//! sleep is a nap: after 50 ms, then 100, 200, 400, 800 and 1,000, the waiter checks the word and sets `WAITERS` if it
-//! is missing. Such a death costs the waiters as long again as they have waited, and a second at most.
+//! sleep is a nap: after a second the waiter checks the word and sets `WAITERS` if it is missing. Such a death costs the
+//! waiters a second at most.
 //!
 //! *Rejected:* to keep `WAITERS` in the word while anybody sleeps, which needs no naps. Each unlock then makes a system
 //! call, also while the waiter that the last one woke has not run yet: with 16 tasks whose sections take 10 µs, each
@@ -66,8 +66,9 @@
 //! its low 30 bits (another robust word that this task took there, or plain data that happens to be
 //! that number) gets `OWNER_DIED`, bit 30, set. One with 0 there at most wakes somebody for nothing.
 //!
-//! *Progress:* barging, so an unlucky waiter has no bound. A waiter polls at most 200 times, and only while no other
-//! task sleeps. Sleepers wake in the kernel's order.
+//! *Progress:* barging, so an unlucky waiter has no bound. A waiter polls at most 200 times before each
+//! sleep, and only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap costs a sleeper
+//! its place among those of its priority.
 //!
 //! *Hostile events:* EINTR re-waits. exec counts as death of all threads of the process, but for one
 //! that calls exec and is not the first: the kernel gives it the first one's ID before it looks at

@@ -1,6 +1,6 @@
 //! The futex system calls.
 //!
-//! `FUTEX_WAIT_BITSET` is used for every wait, since it alone takes an absolute deadline on
+//! `FUTEX_WAIT_BITSET` is used for every wait with a deadline, since it alone takes an absolute deadline on
 //! `CLOCK_MONOTONIC`. The functions that wake take a raw pointer: the word may be gone by then
 //! (after the releasing store the lock's memory belongs to whoever took it), and the kernel
 //! answers a stale address with an error or a spurious wake-up, both harmless.

@@ -7,13 +7,13 @@
 //! Who recovers the lock does so at the ceiling.
 //!
 //! *Waiting:* a newcomer polls at the ceiling, and leaves it before it sleeps, so that the kernel wakes the
-//! sleepers in the order of their own priorities; it enters again when it is woken, before it looks at the
+//! sleepers in the order of their own priorities; it enters again when its sleep ends, woken or not, before it looks at the
 //! word. One that may not enter any more passes its wake-up on. A lock call that fails has left.
 //!
 //! *Cost:* the priority is not changed for a lock that is found held: a look at the word comes first.
 #![allow(unsafe_code)]
 
-use super::wait_wake::{Naps, pass_on, take_by};
+use super::wait_wake::{pass_on, sleep, take_by};
 use super::{RawError, Robust, Slow, TID_MASK};
 use crate::atomic::Ordering;
 use crate::mutex::protect::check;
@@ -27,11 +27,10 @@ impl<S: Sharing> Slow for Protect<S> {
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);
         let mut is_inside = true;
-        let mut naps = Naps::default();
         let taken = take_by(node, me, patience, |expected| {
             Ceilings::leave_to_sleep(ceiling);
             is_inside = false;
-            naps.sleep(&node.word, expected, patience)?;
+            sleep(&node.word, expected, patience)?;
             Ceilings::enter(ceiling).map_err(|fault| {
                 // The wake-up may have been this task's.
                 futex::wake(&raw const node.word, 1, Flag::Shared);

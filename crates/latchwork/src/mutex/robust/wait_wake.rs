@@ -6,7 +6,7 @@ use crate::mutex::nap::{Nap, sleep_once};
 use crate::mutex::pause::{has_looked, pause, rest};
 use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
-use crate::sys::futex::{self, Sharing as Flag, Wait};
+use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
@@ -15,9 +15,8 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 impl<S: Sharing> Slow for WaitWake<S> {
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
-        let mut naps = Naps::default();
         take_by(node, me, patience, |expected| {
-            Ok(naps.sleep(&node.word, expected, patience)?)
+            Ok(sleep(&node.word, expected, patience)?)
         })
     }
 
@@ -48,28 +47,9 @@ pub(super) fn pass_on(node: &Node) {
     futex::wake(address, 1, Flag::Shared);
 }
 
-/// The sleeps of one lock call.
-#[derive(Default)]
-pub(super) struct Naps {
-    /// How many have ended by time since the last wake-up.
-    ended: u32,
-}
-
-impl Naps {
-    /// Sleeps while the word has a value, for one nap at most.
-    pub(super) fn sleep(
-        &mut self,
-        word: &AtomicU32,
-        expected: u32,
-        patience: Patience,
-    ) -> Result<(), Unfinished> {
-        let nap = Nap::OnWord(self.ended);
-        match sleep_once(word, expected, Flag::Shared, patience, nap)? {
-            Wait::TimedOut => self.ended = self.ended.saturating_add(1),
-            _ => self.ended = 0,
-        }
-        Ok(())
-    }
+/// Sleeps while the word has a value, for one nap at most.
+pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Result<(), Unfinished> {
+    sleep_once(word, expected, Flag::Shared, patience, Nap::OnWord).map(drop)
 }
 
 /// Takes the word. `sleep` sleeps while the word has the value that it is given, or gives up.
