@@ -9,7 +9,7 @@ use super::own::Own;
 use super::rule::Rule;
 use super::settings;
 use crate::atomic::Ordering;
-use crate::hook::{Lock, Site};
+use crate::hook::{Kind, Lock, Site};
 use crate::sys::look;
 
 /// What the board has for an object: the bits beside its kind.
@@ -64,9 +64,15 @@ pub fn made_again(object: Lock, sees_frees: bool, site: Site) {
 }
 
 /// An object of so many bytes is about to be destroyed. That threads sleep for it is reported: those that were woken
-/// sleep no more, or for their mutex.
+/// sleep no more, or for their mutex; and of a condition variable whose waiters were all notified none is blocked,
+/// wherever the C library has them sleep until they return.
 pub fn ends_for_sleepers(object: Lock, bytes: usize, site: Site) {
     let Some(own) = Own::enter() else { return };
+    let known = board::board().and_then(|board| board.lock(object.address));
+    let were_notified = known.is_some_and(|entry| entry.waiters.load(Ordering::Relaxed) == 0);
+    if object.kind == Kind::Condvar && were_notified {
+        return;
+    }
     let Some(here) = Here::new(&own) else { return };
     let sleeping = here.locals().filter(|who| {
         let waits = who.record.view().wants;
