@@ -106,7 +106,7 @@ pub fn has_looked(at_once: bool) {
 const SLEEP: u32 = 10;
 /// One wait in so many polls for as long as it may where polls do not pay, to find out whether they do again.
 #[cfg(not(loom))]
-const PROBE: u32 = 16;
+const PROBE: u8 = 16;
 /// Looks of the others: half a microsecond.
 #[cfg(not(loom))]
 const FEW: u32 = 20;
@@ -135,8 +135,9 @@ impl Polls {
                 if u32::from(mine.looks[place].get()) / WEIGHT < looks_in(SLEEP) {
                     return most;
                 }
-                let waits = mine.dear_waits.get().wrapping_add(1);
-                mine.dear_waits.set(waits);
+                // Counted for each place: a thread that takes turns between locks probes all of them.
+                let waits = mine.dear_waits[place].get().wrapping_add(1);
+                mine.dear_waits[place].set(waits);
                 if waits.is_multiple_of(PROBE) {
                     most
                 } else {

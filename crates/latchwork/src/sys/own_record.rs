@@ -28,8 +28,8 @@ pub(crate) struct Habits {
     pub(crate) steals: Cell<u32>,
     /// Yields to be left out, since one has lasted for long.
     pub(crate) yields_left_out: Cell<u32>,
-    /// Waits at locks where polls do not pay.
-    pub(crate) dear_waits: Cell<u32>,
+    /// For locks by their addresses: waits where polls do not pay.
+    pub(crate) dear_waits: [Cell<u8>; PLACES],
     /// For locks by their addresses: eight times the average number of looks of a wait.
     pub(crate) looks: [Cell<u16>; PLACES],
 }
@@ -38,7 +38,7 @@ pub(crate) struct Habits {
 pub(crate) const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { at_once: Cell::new(0), steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: Cell::new(0), looks: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { at_once: Cell::new(0), steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], looks: [const { Cell::new(0) }; PLACES] };
 }
 
 /// The calling thread's.
