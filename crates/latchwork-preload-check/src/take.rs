@@ -104,24 +104,18 @@ pub(crate) fn take(
 /// Looks before a wait is told of, which takes as long as a short section: about 2 µs.
 const POLLS: u32 = 100;
 
-/// Rests before the first look: what is told of a short section takes several times as long as the section. (sysbench's
+/// Microseconds of rest before the first look: what is told of a short section takes several times as long as the section. (sysbench's
 /// few contended mutexes, times as long as with glibc's: 1.19 with four, 1.26 with one.)
-const RESTS: u32 = 4;
+const REST: u32 = 4;
 
 /// Takes a lock that was not free just now, and for which a wait would most probably be short, if `looks_free` says so
 /// soon, by `attempt`.
 #[cold]
 #[inline(never)]
 pub(crate) fn poll(looks_free: impl Fn() -> bool, attempt: impl Fn() -> c_int) -> c_int {
-    for _ in 0..RESTS {
-        hook::rest();
-    }
-    for look in 0..POLLS {
-        let is_free = looks_free();
-        if look == 0 {
-            hook::has_looked(is_free);
-        }
-        if is_free {
+    hook::rest_if_crowded(REST, &looks_free);
+    for _ in 0..POLLS {
+        if looks_free() {
             match attempt() {
                 libc::EBUSY => {}
                 result => return result,

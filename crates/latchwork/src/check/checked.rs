@@ -12,7 +12,7 @@ use super::kinds::Checkable;
 use super::tag::Tag;
 use super::tell;
 use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
-use crate::mutex::pause::{has_looked, rest};
+use crate::mutex::pause::{REST, rest_if_crowded};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished, pause};
 use crate::time::Deadline;
 use core::error::Error;
@@ -237,13 +237,9 @@ impl<P: Checkable, A> Checked<P, A> {
         // As long as a holder in a short section takes; a wait is told of where it lasts. (But the holder of a lock
         // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
-            rest();
+            rest_if_crowded(REST, || self.lock.looks_free());
             for poll in 0..POLLS {
-                let looks_free = self.lock.looks_free();
-                if poll == 0 {
-                    has_looked(looks_free);
-                }
-                if looks_free && self.lock.try_acquire().map_err(Failed::Fault)? {
+                if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
                     tell::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }

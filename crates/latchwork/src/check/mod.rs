@@ -212,5 +212,5 @@ pub mod hook {
         Wanted,
     };
     #[doc(hidden)]
-    pub use crate::mutex::pause::{has_looked, rest};
+    pub use crate::mutex::pause::rest_if_crowded;
 }

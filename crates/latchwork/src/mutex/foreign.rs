@@ -8,7 +8,7 @@
 #![allow(missing_docs, reason = "hidden")]
 
 use super::inherit::{Gate as InheritGate, Way, Word};
-use super::throughput::{DEFAULT_THRESHOLD, Foreign, Gate, Words, is_outside, take};
+use super::throughput::{DEFAULT, Foreign, Gate, Words, is_outside, take};
 use super::{InheritFault, Patience, TID_MASK, WAITERS, WaitWake};
 use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
@@ -36,7 +36,7 @@ impl Throughput<'_> {
             word: self.word,
             gate: Gate::of(self.gate),
             request: self.request,
-            threshold: Some(DEFAULT_THRESHOLD),
+            threshold: &DEFAULT,
             counts: Foreign::of(self.mood),
             sharing: PhantomData,
         };

@@ -13,7 +13,11 @@
 
 use crate::atomic::spin_hint;
 #[cfg(not(loom))]
-use crate::sys::own_record::{PLACES, with_habits};
+use crate::atomic::{AtomicU32, Ordering};
+#[cfg(not(loom))]
+use crate::sys::clock::ticks;
+#[cfg(not(loom))]
+use crate::sys::own_record::{Crowd, PLACES, with_habits};
 
 /// Looks before the processor is offered to others: 0.7 µs. A hand-over between two processors takes
 /// a fifth of that, and an offer that nobody takes a third, so that who waits on another processor does
@@ -64,40 +68,64 @@ pub(crate) fn yield_if_brief() -> bool {
     true
 }
 
-/// Spins before the first look, if that is worth it: 0.8 µs, or 20 to 50 of the shortest sections; where a spin takes
-/// longest, some 2 µs. (Eight tasks at 4 mutexes, sections of one addition, 2 processors: 15 ns a section, with 20 spins
-/// 19, without any 39; glibc's 29.)
+/// Microseconds that a waiter rests for where tasks take locks from each other all the time.
+pub(crate) const REST: u32 = 1;
+/// Microseconds between two collisions of a thread, on average, up to which it is so.
+///
+/// On an AMD EPYC, two tasks, nothing in the section: 0.9 to 2.2 with nothing between sections, and two or three times as
+/// much is done with rests; 5 to 8 with 270 ns between sections, and a tenth less is done with rests.
 #[cfg(not(loom))]
-const REST: u32 = 40;
-/// Of 256 first looks so many found the lock free if its sections are short: an average over some 16 of a thread's
-/// latest, at whatever lock. Where a section takes 1 ns it is 90 to 190, and 245 after a rest; where it takes 300, 2
-/// and 35.
+const SOON: u32 = 3;
+/// Collisions over which a thread counts.
 #[cfg(not(loom))]
-const SHORT: u32 = 96;
+const COUNTED: u32 = 256;
+/// So many of them find the lock free at the first look, at least, if sections are short: 40 to 80 do where a section takes
+/// 1 ns, and 2 where it takes 270.
+#[cfg(not(loom))]
+const SHORT: u32 = 24;
+/// Collisions with rests, before the thread counts again.
+#[cfg(not(loom))]
+const RESTED: u32 = 4096;
 
-/// Passes some time before the first look at a lock that could not be taken, if the sections are short: to move such a
-/// lock to another processor, with all that its section writes, takes longer than to use it some 20 times where it is.
+/// To be called before a wait for a lock that could not be taken.
+///
+/// To move a lock, and all that its section writes, to another processor takes longer than to use it many times where it
+/// is. If sections are short, and the thread collides with others all the time, the tasks do little else than move the
+/// lock: then this passes some microseconds ([`REST`], as a rule), in which another task has it for itself.
 #[inline]
-pub fn rest() {
-    #[cfg(not(loom))]
-    if with_habits(|mine| mine.at_once.get()) >= SHORT {
-        for _ in 0..REST {
-            spin_hint();
-        }
-    }
-}
-
-/// Whether the first look found the lock free: its section ended between a try and that.
-#[inline]
-pub fn has_looked(at_once: bool) {
+pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
     #[cfg(loom)]
-    let _ = at_once;
+    let _ = (microseconds, looks_free);
     #[cfg(not(loom))]
     with_habits(|mine| {
-        let average = mine.at_once.get();
-        let look = if at_once { 16 } else { 0 };
-        mine.at_once.set(average - average / 16 + look);
+        let left = mine.crowd.left.get();
+        mine.crowd.left.set(left.wrapping_sub(1));
+        if mine.crowd.rests.get() {
+            for _ in 0..looks_in(microseconds) {
+                spin_hint();
+            }
+        } else if looks_free() {
+            mine.crowd.free.set(mine.crowd.free.get() + 1);
+        }
+        if left == 0 {
+            count_again(&mine.crowd);
+        }
     });
+}
+
+/// The thread has counted for long enough, or rested.
+#[cfg(not(loom))]
+#[cold]
+fn count_again(crowd: &Crowd) {
+    let now = ticks();
+    let passed = now.wrapping_sub(crowd.began.get());
+    let rests = !crowd.rests.get()
+        && crowd.free.get() >= SHORT
+        && passed < u64::from(COUNTED) * ticks_in(SOON);
+    crowd.rests.set(rests);
+    crowd.left.set(if rests { RESTED } else { COUNTED } - 1);
+    crowd.free.set(0);
+    crowd.began.set(now);
 }
 
 /// Microseconds of polls that cost more than a sleep: what a futex wait and its wake-up take of both processors, and
@@ -107,15 +135,15 @@ const SLEEP: u32 = 10;
 /// One wait in so many polls for as long as it may where polls do not pay, to find out whether they do again.
 #[cfg(not(loom))]
 const PROBE: u8 = 16;
-/// Looks of the others: half a microsecond.
-#[cfg(not(loom))]
-const FEW: u32 = 20;
+/// Looks with which every wait begins. Nothing is learned of them: where a lock is handed over at once, what a waiter does
+/// beside them is time in which nobody has the lock.
+pub(crate) const FIRST_LOOKS: u32 = if cfg!(loom) { 0 } else { 20 };
 
-/// How long one wait polls before it sleeps.
+/// How long one wait goes on polling after its [`FIRST_LOOKS`], before it sleeps.
 ///
-/// A thread keeps, for the lock, an average of the looks that its latest waits have made before they ended or slept.
-/// If that takes longer than a sleep and a wake-up, the thread polls shortly: others can use the processor. Long
-/// yields do not count, since others had the processor then.
+/// A thread keeps, for the lock, an average of the looks that its latest such waits have made before they ended or slept.
+/// If that takes longer than a sleep and a wake-up, the thread sleeps at once: others can use the processor. Long yields do
+/// not count, since others had the processor then.
 pub(crate) struct Polls {
     #[cfg(not(loom))]
     place: usize,
@@ -138,11 +166,7 @@ impl Polls {
                 // Counted for each place: a thread that takes turns between locks probes all of them.
                 let waits = mine.dear_waits[place].get().wrapping_add(1);
                 mine.dear_waits[place].set(waits);
-                if waits.is_multiple_of(PROBE) {
-                    most
-                } else {
-                    most.min(FEW)
-                }
+                if waits.is_multiple_of(PROBE) { most } else { 0 }
             });
             Self { place, most }
         }
@@ -159,7 +183,7 @@ impl Polls {
         return false;
         #[cfg(not(loom))]
         {
-            self.most <= FEW
+            self.most == 0
         }
     }
 
@@ -187,32 +211,58 @@ const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
 /// Looks that take so many microseconds on this machine.
 #[cfg(not(loom))]
 pub(crate) fn looks_in(microseconds: u32) -> u32 {
-    use crate::atomic::{AtomicU32, Ordering};
-    /// Looks in 16 microseconds; 0 before it was measured.
-    static SPEED: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: a number by itself.
-    let mut speed = SPEED.load(Ordering::Relaxed);
-    if speed == 0 {
-        speed = measure();
-        SPEED.store(speed, Ordering::Relaxed);
-    }
-    (microseconds * speed / 16).max(1)
+    (microseconds * SPEED.looks() / 16).max(1)
 }
 
-/// How many looks 16 microseconds have. A processor's pause takes 4 to 60 ns. Some microseconds, once a process.
+/// Ticks of the processor's counter in so many microseconds.
 #[cfg(not(loom))]
-#[cold]
-fn measure() -> u32 {
-    use crate::sys::clock::monotonic_by_call;
-    const HINTS: u64 = 64;
-    // Of several, the one that was interrupted least.
-    let shortest = (0..3).map(|_| {
-        let began = monotonic_by_call();
-        for _ in 0..HINTS {
-            spin_hint();
-        }
-        monotonic_by_call().saturating_sub(began)
-    });
-    let nanoseconds = shortest.min().unwrap_or(0).clamp(HINTS, HINTS * 250);
-    (16_000 * HINTS / nanoseconds) as u32
+fn ticks_in(microseconds: u32) -> u64 {
+    SPEED.looks();
+    // Relaxed: a number by itself.
+    u64::from(microseconds) * u64::from(SPEED.ticks.load(Ordering::Relaxed)) / 16
+}
+
+/// This machine: what it does in 16 microseconds; zeros before that was measured.
+#[cfg(not(loom))]
+struct Speed {
+    looks: AtomicU32,
+    ticks: AtomicU32,
+}
+
+#[cfg(not(loom))]
+static SPEED: Speed = Speed {
+    looks: AtomicU32::new(0),
+    ticks: AtomicU32::new(0),
+};
+
+#[cfg(not(loom))]
+impl Speed {
+    fn looks(&self) -> u32 {
+        // Relaxed: a number by itself.
+        let looks = self.looks.load(Ordering::Relaxed);
+        if looks == 0 { self.measure() } else { looks }
+    }
+
+    /// A processor's pause takes 4 to 60 ns. Some microseconds, once a process.
+    #[cold]
+    fn measure(&self) -> u32 {
+        use crate::sys::clock::monotonic_by_call;
+        const HINTS: u64 = 256;
+        // Of several, the one that was interrupted least.
+        let measured = (0..3).map(|_| {
+            let began = (monotonic_by_call(), ticks());
+            for _ in 0..HINTS {
+                spin_hint();
+            }
+            let ticks = ticks().wrapping_sub(began.1);
+            (monotonic_by_call().saturating_sub(began.0), ticks)
+        });
+        let (nanoseconds, ticks) = measured.min().unwrap_or_default();
+        let nanoseconds = nanoseconds.clamp(HINTS, HINTS * 250);
+        let looks = (16_000 * HINTS / nanoseconds) as u32;
+        self.ticks
+            .store((16_000 * ticks / nanoseconds) as u32, Ordering::Relaxed);
+        self.looks.store(looks, Ordering::Relaxed);
+        looks
+    }
 }

@@ -128,9 +128,20 @@ pub(super) use gate::Gate;
 pub(super) use owner::is_outside;
 
 /// Microseconds.
-pub(super) const DEFAULT_THRESHOLD: u32 = 5_000;
-/// What stands for "never" where the threshold does.
+const DEFAULT_THRESHOLD: u32 = 5_000;
+/// What stands for the default threshold where the threshold does.
+pub(super) const DEFAULT: u32 = 0;
+/// What stands for "never" there.
 const NEVER: u32 = u32::MAX;
+
+/// When a top waiter asks for the lock, in microseconds; `None`: never.
+fn micros(threshold: u32) -> Option<u32> {
+    match threshold {
+        DEFAULT => Some(DEFAULT_THRESHOLD),
+        NEVER => None,
+        micros => Some(micros),
+    }
+}
 
 /// The calling task's ID. (A task that cannot keep it asks each time.)
 fn task_id() -> u32 {
@@ -242,14 +253,6 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         self
     }
 
-    fn threshold(&self) -> Option<u32> {
-        match self.threshold {
-            0 => Some(DEFAULT_THRESHOLD),
-            NEVER => None,
-            threshold => Some(threshold),
-        }
-    }
-
     /// The task that holds the lock at this moment, by its thread ID.
     #[must_use]
     pub fn owner(&self) -> Option<u32> {
@@ -285,7 +288,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             word: &self.word,
             gate: &self.gate,
             request: &self.request,
-            threshold: self.threshold(),
+            threshold: &self.threshold,
             counts: &self.counts,
             sharing: PhantomData,
         }
@@ -294,11 +297,13 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     #[cold]
     #[inline(never)]
     fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
-        let is_known = Me::whoever().tid() != 0;
-        let me = task_id();
+        let mut me = Me::whoever().tid();
         // The first lock call of a thread.
-        if !is_known && take(&self.word, me, 0) {
-            return Ok(Acquisition::FREE);
+        if me == 0 {
+            me = task_id();
+            if take(&self.word, me, 0) {
+                return Ok(Acquisition::FREE);
+            }
         }
         self.words().lock(me, patience)
     }

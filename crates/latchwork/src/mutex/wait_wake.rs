@@ -39,7 +39,7 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::pause::{has_looked, pause, rest};
+use super::pause::{REST, pause, rest_if_crowded};
 use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
@@ -115,9 +115,8 @@ impl<S: Sharing> WaitWake<S> {
         &self,
         sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
-        rest();
         // Relaxed: as in `spin`.
-        has_looked(self.word.load(Ordering::Relaxed) == UNLOCKED);
+        rest_if_crowded(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
         let mut word = self.spin();
         // Nobody had to sleep: the lock can be taken as uncontended.
         // Acquire: pairs with the Release in `unlock`.

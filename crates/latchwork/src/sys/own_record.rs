@@ -22,8 +22,7 @@ use core::ptr::NonNull;
 
 /// What a thread's latest waits for locks have come to, whatever locks these were.
 pub(crate) struct Habits {
-    /// Of 256 first looks that found a lock free, a moving average.
-    pub(crate) at_once: Cell<u32>,
+    pub(crate) crowd: Crowd,
     /// Locks stolen since the thread last queued up.
     pub(crate) steals: Cell<u32>,
     /// Yields to be left out, since one has lasted for long.
@@ -34,11 +33,23 @@ pub(crate) struct Habits {
     pub(crate) looks: [Cell<u16>; PLACES],
 }
 
+/// Whether a thread's locks were taken from it all the time.
+pub(crate) struct Crowd {
+    /// Collisions until the next change.
+    pub(crate) left: Cell<u32>,
+    /// Those that found the lock free at the first look.
+    pub(crate) free: Cell<u32>,
+    /// Whether the thread rests before it waits.
+    pub(crate) rests: Cell<bool>,
+    /// The processor's counter at the latest change.
+    pub(crate) began: Cell<u64>,
+}
+
 /// Locks that a thread remembers apart.
 pub(crate) const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { at_once: Cell::new(0), steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], looks: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], looks: [const { Cell::new(0) }; PLACES] };
 }
 
 /// The calling thread's.

@@ -32,7 +32,7 @@
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
-use crate::mutex::throughput::{DEFAULT_THRESHOLD, Gate, Uncounted, Words, take};
+use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
 use crate::mutex::{Mutex, Patience, Throughput, WAITERS};
 use crate::sharing::{Shared, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -60,7 +60,7 @@ impl<S: Sharing> Slow for Throughput<S> {
                 word: &node.word,
                 gate: Gate::of(&node.queue),
                 request: &node.extra,
-                threshold: Some(DEFAULT_THRESHOLD),
+                threshold: &DEFAULT,
                 counts: &Uncounted,
                 sharing: PhantomData,
             };

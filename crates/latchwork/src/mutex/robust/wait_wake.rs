@@ -3,7 +3,7 @@
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::mutex::nap::{Nap, sleep_once};
-use crate::mutex::pause::{has_looked, pause, rest};
+use crate::mutex::pause::{REST, pause, rest_if_crowded};
 use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
@@ -60,12 +60,11 @@ pub(super) fn take_by<F>(
     patience: Patience,
     mut sleep: impl FnMut(u32) -> Result<(), RawError<F>>,
 ) -> Result<(), RawError<F>> {
-    if !patience.is_none() {
-        rest();
-    }
     // Relaxed: only a compare-and-swap takes the lock.
+    if !patience.is_none() {
+        rest_if_crowded(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
+    }
     let mut word = node.word.load(Ordering::Relaxed);
-    has_looked(word & TID_MASK == 0);
     let mut spins = SPINS;
     // By invariant 3, what a task that has slept adds to the word that it takes.
     let mut others = 0;

@@ -3,9 +3,9 @@
 use super::gate::Gate;
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
-use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
 use crate::mutex::nap::{Nap, sleep};
-use crate::mutex::pause::{Polls, has_looked, pause, rest};
+use crate::mutex::pause::{FIRST_LOOKS, Polls, REST, pause, rest_if_crowded};
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
@@ -34,15 +34,23 @@ const HURRY: u32 = 8;
 #[cfg(not(loom))]
 const TURN: u32 = 2000;
 
-/// Counts a steal; whether the thread's turn is over. (A model has no turns.)
-fn turn_is_over() -> bool {
+/// Counts a steal.
+fn has_stolen() {
+    #[cfg(not(loom))]
+    with_habits(|mine| mine.steals.set(mine.steals.get().saturating_add(1)));
+}
+
+/// Whether the thread's turn is over; another begins then. (A model has no turns.)
+fn turn_ends() -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
     with_habits(|mine| {
-        let count = mine.steals.get().saturating_add(1);
-        mine.steals.set(count);
-        count > TURN
+        let ends = mine.steals.get() >= TURN;
+        if ends {
+            mine.steals.set(0);
+        }
+        ends
     })
 }
 
@@ -57,8 +65,9 @@ pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: boo
     pub(in crate::mutex) word: &'a AtomicU32,
     pub(in crate::mutex) gate: &'a Gate,
     pub(in crate::mutex) request: &'a AtomicU32,
-    /// When a top waiter asks for the lock, in microseconds; `None`: never.
-    pub(in crate::mutex) threshold: Option<u32>,
+    /// When a top waiter asks for the lock, as [`super::micros`] reads it. (Not read before a task waits as one: the lock's
+    /// cache line is its owner's.)
+    pub(in crate::mutex) threshold: &'a u32,
     pub(in crate::mutex) counts: &'a C,
     pub(in crate::mutex) sharing: PhantomData<S>,
 }
@@ -102,13 +111,19 @@ impl Budget {
 
 impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     /// Takes the lock for the task `me`.
+    #[inline]
     pub(in crate::mutex) fn lock(
         &self,
         me: u32,
         patience: Patience,
     ) -> Result<Acquisition, Unfinished> {
         let mut sleeps = 0_u32;
-        let entered = self.enter(me, patience, &mut sleeps);
+        let gives_way = !C::FOREIGN && turn_ends() && self.gate.wake_another::<S>();
+        let entered = if !gives_way && self.steal_at_once(me) {
+            Ok(Entry::Stolen)
+        } else {
+            self.enter(me, gives_way, patience, &mut sleeps)
+        };
         let event = match entered {
             Ok(Entry::Free) => None,
             Ok(Entry::Stolen) => Some(Event::Stolen),
@@ -123,8 +138,15 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         entered.map(|entry| Acquisition { entry, sleeps })
     }
 
-    fn enter(&self, me: u32, patience: Patience, sleeps: &mut u32) -> Result<Entry, Unfinished> {
-        let gives_way = !C::FOREIGN && turn_is_over() && self.gate.has_sleepers();
+    #[cold]
+    #[inline(never)]
+    fn enter(
+        &self,
+        me: u32,
+        gives_way: bool,
+        patience: Patience,
+        sleeps: &mut u32,
+    ) -> Result<Entry, Unfinished> {
         if !gives_way && self.steal(me) {
             return Ok(Entry::Stolen);
         }
@@ -157,27 +179,43 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         entered
     }
 
-    /// Polls for a moment, and takes the lock past all who wait. What is reserved for the top waiter is
-    /// left alone while there may be one.
+    /// The first looks of a newcomer. What it does beside them is time in which nobody has the lock.
+    #[inline]
+    fn steal_at_once(&self, me: u32) -> bool {
+        rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
+        for _ in 0..FIRST_LOOKS {
+            if self.takes(me) {
+                return true;
+            }
+            spin_hint();
+        }
+        false
+    }
+
+    /// Takes the lock, if it is free, past all who wait. What is reserved for the top waiter is left alone while there may
+    /// be one.
+    #[inline]
+    fn takes(&self, me: u32) -> bool {
+        // Relaxed: only a compare-and-swap takes the lock.
+        let word = self.word.load(Ordering::Relaxed);
+        let taken = self.is_for_all(word) && take(self.word, me, word);
+        if taken && !C::FOREIGN {
+            has_stolen();
+        }
+        taken
+    }
+
+    /// Polls for a moment.
     fn steal(&self, me: u32) -> bool {
         let budget = self.budget(core::ptr::from_ref(self.word).addr(), POLLS);
         let polls = budget.most();
-        rest();
-        for left in (0..=polls).rev() {
-            // Relaxed: only a compare-and-swap takes the lock.
-            let word = self.word.load(Ordering::Relaxed);
-            let is_taken = self.is_for_all(word) && take(self.word, me, word);
-            if left == polls {
-                has_looked(is_taken);
-            }
-            if is_taken {
-                if left < polls {
-                    budget.made(polls - left, true, self.counts);
-                }
+        for made in 0..=polls {
+            if self.takes(me) {
+                budget.made(made, true, self.counts);
                 return true;
             }
-            if left > 0 {
-                pause(polls - left);
+            if made < polls {
+                pause(made);
             }
         }
         budget.made(polls, false, self.counts);
@@ -207,7 +245,11 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         patience: Patience,
         sleeps: &mut u32,
     ) -> Result<Entry, Unfinished> {
-        let mut clock = Clock::start(if urgent { Some(0) } else { self.threshold });
+        let mut clock = Clock::start(if urgent {
+            Some(0)
+        } else {
+            super::micros(*self.threshold)
+        });
         let mut nap = None;
         loop {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
@@ -258,6 +300,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Polls as long as the owner runs and polling pays, up to where the top waiter asks for the lock.
     fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
+        for _ in 0..FIRST_LOOKS {
+            if let Some(entry) = self.look(me) {
+                return Some(entry);
+            }
+            spin_hint();
+        }
         let mut watch = Watch::default();
         let mut blind = 0;
         let is_tired = self.counts.is_tired();
@@ -265,15 +313,13 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let polls = budget.most();
         let mut made = 0;
         loop {
-            for left in (0..=polls).rev() {
+            for looks in 0..=polls {
                 if let Some(entry) = self.look(me) {
-                    if made > 0 || left < polls {
-                        budget.made(made + polls - left, true, self.counts);
-                    }
+                    budget.made(made + looks, true, self.counts);
                     return Some(entry);
                 }
-                if left > 0 {
-                    pause(polls - left);
+                if looks < polls {
+                    pause(looks);
                 }
             }
             made += polls;

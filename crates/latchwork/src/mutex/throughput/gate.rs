@@ -30,8 +30,13 @@ impl Gate {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    pub(super) fn has_sleepers(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & WAITERS != 0
+    /// Wakes one that sleeps at a gate which another has, to run in the caller's place; whether it did. (Where the caller
+    /// just went to sleep, its processor was idle until the next tick if the kernel had put the next one elsewhere.)
+    pub(super) fn wake_another<S: Sharing>(&self) -> bool {
+        let gate = self.0.load(Ordering::Relaxed);
+        gate & WAITERS != 0
+            && gate & TID_MASK != 0
+            && futex::wake(&raw const self.0, 1, S::FLAG) > 0
     }
 
     /// Waits in turn, and has the gate then, to be released by [`Self::leave`]; or has slept long enough while another
