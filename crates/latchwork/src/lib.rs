@@ -50,6 +50,7 @@
 
 pub(crate) mod atomic;
 #[cfg(not(loom))]
+mod backoff;
 pub mod barrier;
 #[cfg(not(loom))]
 pub mod check;

@@ -11,18 +11,15 @@
 use super::kinds::Checkable;
 use super::tag::Tag;
 use super::tell;
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
-use crate::mutex::pause::{REST, rest_if_crowded};
-use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished, pause};
+use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
 use crate::time::Deadline;
 use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
-
-/// Looks before a wait is told of: as many as a wait-wake mutex makes before it sleeps.
-const POLLS: u32 = 200;
 
 /// What a checked lock does with a call that would wait for ever: it waits, after the report.
 #[derive(Debug)]
@@ -238,7 +235,7 @@ impl<P: Checkable, A> Checked<P, A> {
         // that lends priority is to have it at once, and a task does not poll for what it holds itself.)
         if !P::TRAITS.contains(Traits::LENDS) && !tell::holds(me) {
             rest_if_crowded(REST, || self.lock.looks_free());
-            for poll in 0..POLLS {
+            for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
                     tell::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);

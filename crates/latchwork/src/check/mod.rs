@@ -207,10 +207,10 @@ pub mod hook {
         has_waited, initialised, knows_this_thread, not_a_lock, patience, re_site, releasing, seen,
         still_waits, taken, task_ends, waits, wants,
     };
+    #[doc(hidden)]
+    pub use crate::backoff::rest_if_crowded;
     pub use crate::hook::{
         HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,
         Wanted,
     };
-    #[doc(hidden)]
-    pub use crate::mutex::pause::rest_if_crowded;
 }

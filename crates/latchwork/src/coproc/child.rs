@@ -16,9 +16,10 @@
 #![allow(unsafe_code)]
 
 use super::attributes::Attribute;
-use super::pace::{BURST, LINGER, poll};
+use super::pace::{BURST, LINGER};
 use super::record::{self, Ref, Request};
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::backoff::poll_briefly;
 use crate::region::watch::has_messages;
 use crate::region::{AttachError, Region};
 use crate::sys::sockets::{self, MAX_DESCRIPTORS};
@@ -169,7 +170,7 @@ fn stay_awake(record: &Ref) {
     }
     let until = Deadline::after(BURST);
     while record.state() == record::AWAKE && !until.has_passed() {
-        if poll(|| record.state() != record::AWAKE) {
+        if poll_briefly(|| record.state() != record::AWAKE) {
             break;
         }
         thread::yield_cpu();

@@ -10,10 +10,11 @@
 #![allow(unsafe_code)]
 
 use super::graveyard::{self, Grave};
-use super::pace::{HURRY, LINGER, poll};
+use super::pace::{HURRY, LINGER};
 use super::record::{self, Ref};
 use super::{JoinError, child};
 use crate::atomic::{AtomicU32, Ordering};
+use crate::backoff::poll_briefly;
 use crate::mutex::Mutex;
 use crate::sys::limits::Usage;
 use crate::sys::process::{self, Ended};
@@ -269,7 +270,7 @@ impl Coproc {
         };
         let inner = self.record.region.inner();
         while self.hurry.is_some_and(|hurry| !hurry.has_passed()) {
-            if poll(|| inner.life_word(task).is_none()) {
+            if poll_briefly(|| inner.life_word(task).is_none()) {
                 return Ok(true);
             }
             // It may have been put on this very processor, since the last one has not left the other

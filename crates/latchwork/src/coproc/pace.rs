@@ -1,6 +1,5 @@
 //! How long those who are about to meet stay awake, and how long an end is put off.
 
-use crate::atomic::spin_hint;
 use core::time::Duration;
 
 /// Spawns that follow each other as closely as this are a burst: the next coproc is then woken before
@@ -16,14 +15,3 @@ pub(super) const HURRY: Duration = Duration::from_micros(40);
 /// How long a coproc from the pool puts its end off. Taking a process apart takes some 100 µs of a
 /// processor; in a burst of short coprocs that would be taken from the next ones.
 pub(super) const LINGER: Duration = Duration::from_millis(10);
-
-/// Polls, of some 20 ns, before the processor is offered to others.
-const POLLS: u32 = 20;
-
-/// Polls for a moment. Whether it `has_come`.
-pub(super) fn poll(has_come: impl Fn() -> bool) -> bool {
-    (0..POLLS).any(|_| {
-        spin_hint();
-        has_come()
-    })
-}

@@ -103,6 +103,7 @@ mod word;
 use super::Mutex;
 use super::{Arrival, By, Protocol, Queue, Sleeps, WAITERS};
 use crate::atomic::const_unless_loom;
+use crate::backoff::{FIRST_POLLS, HAND_OVER};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
@@ -112,7 +113,6 @@ use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::Gate;
 pub(super) use way::Way;
-use way::{FIRST_POLLS, POLLS};
 use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
 pub(crate) use word::{end_of_nap, is_over};
@@ -243,7 +243,7 @@ impl<S: Sharing> InheritPlain<S> {
     fn lock_contended(&self, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
         let me = task_id();
         let polled = self.word.poll(me, 0..FIRST_POLLS, WAITERS)?
-            || !futex_pi::is_real_time() && self.word.poll(me, FIRST_POLLS..POLLS, WAITERS)?;
+            || !futex_pi::is_real_time() && self.word.poll(me, FIRST_POLLS..HAND_OVER, WAITERS)?;
         if polled {
             return Ok(true);
         }

@@ -85,7 +85,6 @@ pub mod foreign;
 mod inherit;
 mod nap;
 mod patience;
-pub(crate) mod pause;
 #[cfg(not(loom))]
 mod protect;
 mod queue;
@@ -106,7 +105,6 @@ pub(crate) use inherit::{end_of_nap, is_over};
 pub(crate) use patience::Patience;
 pub use patience::Unfinished;
 #[cfg_attr(loom, allow(unused_imports, reason = "who polls is not modelled"))]
-pub(crate) use pause::pause;
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
 pub(crate) use queue::{Arrival, By, Queue, Sleeps};

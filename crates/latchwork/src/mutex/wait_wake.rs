@@ -25,7 +25,7 @@
 //! *After the swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
 //! *Progress:* barging is allowed and there is no hand-off, so an unlucky waiter has no bound. A
-//! newcomer polls at most [`SPINS`] times. Sleepers wake in the kernel's order: by real-time
+//! newcomer polls at most `HAND_OVER` times. Sleepers wake in the kernel's order: by real-time
 //! priority, then first come.
 //!
 //! *Hostile events:* EINTR re-waits; the death of an owner leaves the lock held for ever, and a kill
@@ -39,9 +39,9 @@
 //! `tests/loom_mutex.rs` (two and three tasks, spurious wake-ups), each with a negative twin.
 #![allow(unsafe_code)]
 
-use super::pause::{REST, pause, rest_if_crowded};
 use super::{Arrival, By, Interruptible, Patience, Queue, RawLock, Sleeps, Unfinished};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Sharing as Flag};
@@ -51,13 +51,6 @@ use core::marker::PhantomData;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
-
-/// Polls before a sleep. A hand-over between two CPUs takes some 100–200 ns; 200 polls of 16–27 ns
-/// cover it and stay below the cost of one sleep and wake-up (about 6 µs).
-#[cfg(not(loom))]
-const SPINS: u32 = 200;
-#[cfg(loom)]
-const SPINS: u32 = 0;
 
 /// The wait-wake protocol: a waiter polls for a moment, then sleeps until it is woken.
 ///
@@ -90,14 +83,14 @@ impl<S: Sharing> WaitWake<S> {
 
     /// Polls while the lock is held and nobody sleeps; returns the last value seen.
     fn spin(&self) -> u32 {
-        let mut left = SPINS;
+        let mut left = HAND_OVER;
         loop {
             // Relaxed: only a compare-and-swap takes the lock.
             let word = self.word.load(Ordering::Relaxed);
             if word != LOCKED || left == 0 {
                 return word;
             }
-            pause(SPINS - left);
+            pause(HAND_OVER - left);
             left -= 1;
         }
     }

@@ -4,26 +4,11 @@
 use super::cells::Cells;
 use super::wake::Wake;
 use super::{Queue, Wait};
-use crate::atomic::{AtomicU8, Ordering::Relaxed, spin_hint};
+use crate::atomic::Ordering::Relaxed;
+use crate::backoff::Widening;
 use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AllocError, AttachError, Giant, Parked, StorageError, Task};
-
-/// Pauses before a sleep: some 10 µs on a processor that nobody else wants. A sleep and a wake-up on
-/// another processor cost the two sides about as much.
-const PAUSES: u32 = 300;
-/// Bytes of the longest message for a pause more: before the peer has an answer it copies one message out, and
-/// another one in, at about this speed.
-const BYTES_A_PAUSE: u32 = 128;
-/// However long messages are.
-const MOST_PAUSES: u32 = 4 * PAUSES;
-/// The most pauses from one look to the next, of a line that others are at work on: each look takes it
-/// from them.
-pub(super) const SELDOM: u32 = 8;
-/// The same, of the lock while somebody holds it.
-const RARELY: u32 = 16;
-/// The same, of a line that nobody else is at work on.
-pub(super) const OFTEN: u32 = 1;
 
 /// Why a step was not done.
 pub(super) enum Failure {
@@ -43,52 +28,6 @@ impl From<AllocError> for Failure {
 impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
         Self::Attach(error)
-    }
-}
-
-/// Pauses before the processor is offered to others, of whom one may be the peer. Sooner than by those who
-/// wait for a lock, whose holder is about to release it. (On two processors an offer costs a few pauses.)
-const FIRST_OFFER: u32 = 10;
-/// Pauses from one offer to the next.
-const NEXT_OFFER: u32 = 100;
-
-/// Polls until `ready` says so, or a sleep would have cost less.
-///
-/// `bytes` of a message may be copied meanwhile. `turns` is what the task has learned of its peers, if it waits for them: 1 if its last wait ended with an
-/// offer. Who takes turns with a peer on one processor offers that at once.
-pub(super) fn poll(
-    (most, bytes): (u32, u32),
-    turns: Option<&AtomicU8>,
-    mut ready: impl FnMut() -> bool,
-) -> bool {
-    let enough = MOST_PAUSES.min(PAUSES + bytes / BYTES_A_PAUSE);
-    // Relaxed, here and below: a guess of the task's own.
-    let takes_turns = turns.is_some_and(|turns| turns.load(Relaxed) != 0);
-    let (mut pauses, mut next) = (if takes_turns { FIRST_OFFER } else { 0 }, 1);
-    let mut offered = takes_turns;
-    loop {
-        if ready() {
-            if let Some(turns) = turns
-                && offered != takes_turns
-            {
-                turns.store(u8::from(offered), Relaxed);
-            }
-            return true;
-        }
-        if pauses >= enough {
-            return false;
-        }
-        offered = false;
-        for _ in 0..next {
-            pauses += 1;
-            if pauses % NEXT_OFFER == FIRST_OFFER + 1 {
-                crate::sys::thread::yield_cpu();
-                offered = true;
-                break;
-            }
-            spin_hint();
-        }
-        next = most.min(2 * next);
     }
 }
 
@@ -126,9 +65,8 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) {
                 locked.unlock(Wake::NONE);
-                let how = (SELDOM, self.max_message());
                 let turns = Some(&task.slot.takes_turns);
-                poll(how, turns, || self.cells.may_have_room());
+                Widening::Shared.poll(self.max_message(), turns, || self.cells.may_have_room());
                 continue;
             }
             let ticket = senders.register();
@@ -329,7 +267,7 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     // took 0.7 of the time so, when they had one lock between them: whoever has it gets several
     // messages done.
     if lock.owner().is_some() {
-        poll((RARELY, 0), None, || lock.owner().is_none());
+        Widening::Held.poll(0, None, || lock.owner().is_none());
     }
     // SAFETY: the queue lies in the region, which the handle keeps mapped.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {

@@ -1,7 +1,7 @@
 //! Receiving: a small message is copied in one step under the lock; a larger one, or one that is
 //! received in place, is in flight until it is finished.
 
-use super::attempt::{Failure, Locked, OFTEN, SELDOM, Side, poll};
+use super::attempt::{Failure, Locked, Side};
 use super::cells::Index;
 use super::message::{Message, Messages};
 use super::places::Places;
@@ -10,6 +10,7 @@ use super::wake::Wake;
 use super::{Queue, ReceiveError, SMALL, Wait};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
 use crate::atomic::fence_after_update;
+use crate::backoff::Widening;
 use crate::hook::{Kind, Misuse, Site, Waiting};
 use crate::region::wait_record::{BUSY, LOWEST, recorded};
 use crate::region::{Inbox, Parked, Task};
@@ -271,9 +272,7 @@ impl<'r> Queue<'r> {
             }
             if core::mem::take(&mut may_poll) && !in_order {
                 locked.unlock(Wake::NONE);
-                poll((SELDOM, self.max_message()), turns, || {
-                    self.cells.may_have_messages()
-                });
+                Widening::Shared.poll(self.max_message(), turns, || self.cells.may_have_messages());
                 continue;
             }
             let mut wake = Wake::NONE;
@@ -298,9 +297,8 @@ impl<'r> Queue<'r> {
             let come = there
                 || in_order
                     && core::mem::take(&mut may_poll)
-                    && poll((OFTEN, self.max_message()), turns, || {
-                        inbox.given.load(Relaxed) != 0
-                    });
+                    && Widening::None
+                        .poll(self.max_message(), turns, || inbox.given.load(Relaxed) != 0);
             let mut woken = false;
             if !come {
                 let words = [(receivers.word(), ticket), (&inbox.given, 0)];

@@ -40,10 +40,11 @@ mod sender;
 pub use receiver::{Held, HeldBatch, Receiver};
 pub use sender::{Place, Sender};
 
-use super::attempt::{Failure, OFTEN, poll};
+use super::attempt::Failure;
 use super::ring::{Ring, Side};
 use super::{QueueError, QueueOptions, Wait};
 use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::backoff::Widening;
 use crate::hook::{Kind, Waiting};
 use crate::region::heap::Owner;
 use crate::region::{
@@ -459,7 +460,7 @@ impl<'r> End<'r> {
             return Err(Failure::Refused);
         }
         let turns = Some(&task.slot.takes_turns);
-        if poll((OFTEN, self.queue.max_message()), turns, || {
+        if Widening::None.poll(self.queue.max_message(), turns, || {
             self.look() > 0 || self.check_life().is_err()
         }) {
             self.check_life()?;

@@ -62,12 +62,8 @@
 //! wake-ups, a stale sender, repeated events), each with a negative twin; deaths by `tests/kill_event.rs`.
 
 use crate::atomic::{AtomicPair, AtomicU64, Ordering, spin_hint, unless_fault};
+use crate::backoff::EVENTS;
 use crate::sys::futex::{self, Sharing};
-
-/// Polls before a sleep, as in `queue/attempt.rs`: about as long as a sleep and wake-up takes. Senders
-/// make no system call meanwhile.
-const SPINS: u32 = 300;
-const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
 
 /// What a task waits for.
 #[derive(Clone, Copy)]
@@ -374,13 +370,11 @@ impl Set {
     ) -> Result<u32, E> {
         // Relaxed: `end_wait` looks again.
         let has_some = || given(self.words.load_second(Ordering::Relaxed)) != 0;
-        if POLLS {
-            for _ in 0..SPINS {
-                if has_some() {
-                    break;
-                }
-                spin_hint();
+        for _ in 0..EVENTS {
+            if has_some() {
+                break;
             }
+            spin_hint();
         }
         let mut known = self.look();
         while known.given == 0 {

@@ -61,7 +61,7 @@
 //! *After the lock is free* only its address is used, in wake-ups. That is why the last reader leaves in
 //! two steps if anybody waits: what it has to look at, it looks at in between.
 //!
-//! *Progress:* newcomers may pass sleepers; a round of polling is [`SPINS`] long, for the holder's CPU is
+//! *Progress:* newcomers may pass sleepers; a round of polling is `HAND_OVER` long, for the holder's CPU is
 //! not known. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out,
 //! and releases hand the lock to starving readers and writers in alternation, until nobody starves.
 //! At most 63 starve at a time; further ones wait for their turn to. Starving goes before real-time
@@ -88,16 +88,13 @@ use self::state::{
     STARVING_WRITERS, State, WRITER, Waiter,
 };
 use super::{Preference, WritersFirst};
-use crate::atomic::{AtomicU64, Ordering, const_unless_loom, spin_hint, unless_fault};
+use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
+use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Patience, Unfinished};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
-
-/// Polls in front of each sleep, 3 to 5 µs: as for the wait-wake mutex, and far below the 50 µs that
-/// Long's locks spin for readers, whose progress cannot be seen. Longer rounds gained nothing certain.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// A reader/writer lock without data: what [`RwLock`](super::RwLock) is made of, and what other crates
 /// take through [`lock_api`].
@@ -247,17 +244,17 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     /// Looks again and again, for a moment; whether it has entered.
     fn poll<const WRITES: bool>(&self, waiter: Waiter) -> bool {
-        let mut left = SPINS;
+        let mut polls = 0;
         loop {
             let Err(state) = self.attempt::<WRITES>(waiter) else {
                 return true;
             };
             // While others starve it is their turn, and they may need this CPU.
-            if left == 0 || state.has(STARVING) && !waiter.starves() {
+            if polls == HAND_OVER || state.has(STARVING) && !waiter.starves() {
                 return false;
             }
-            left -= 1;
-            spin_hint();
+            pause(polls);
+            polls += 1;
         }
     }
 

@@ -75,19 +75,15 @@ mod unpinned;
 pub use guard::{LockError, OwnerDied, RobustReadGuard, RobustWriteGuard};
 
 use crate::atomic::{
-    AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, spin_hint,
-    unless_fault,
+    AtomicU32, Ordering, compiler_fence, const_unless_loom, fence_after_update, unless_fault,
 };
+use crate::backoff::{HAND_OVER, pause};
 use crate::mutex::{Acquired, Patience, RawError, Robust, RobustProtocol, WAITERS, owner_of_guard};
 use crate::task::Me;
 use crate::time::Deadline;
 use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::ManuallyDrop;
-
-/// Looks at a gate that is not open, before a reader takes its place among those who wait there: a
-/// reader that lets itself in has it for some 100 ns.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// Until when a reader sleeps for its favourite seat, before it looks for another one; and whether that
 /// was the end of its patience, too.
@@ -312,7 +308,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
         }
-        let mut looks = SPINS;
+        let mut polls = 0;
         loop {
             if is_free(&self.gate) {
                 // SAFETY: by the caller's contract; taken just now.
@@ -324,11 +320,11 @@ impl<const READERS: usize> RawRobust<READERS> {
                     Err(error) => return Err(error),
                 }
             }
-            if looks == 0 || patience.is_none() {
+            if polls == HAND_OVER || patience.is_none() {
                 break;
             }
-            looks -= 1;
-            spin_hint();
+            pause(polls);
+            polls += 1;
         }
         self.may_wait(patience)?;
         // SAFETY: by the caller's contract; what was taken is released.

@@ -75,16 +75,18 @@ pub(crate) fn obtain<G: Ground>(
         // Who waits comes first.
         if word & QUEUED == 0 && word >= ONE {
             if obtain_free(core, key) {
+                approach.ends(true);
                 return Ok(());
             }
             continue;
         }
         match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if approach.goes_on(me.looks_ahead()) => {}
+            Patience::Until(_) if approach.goes_on(me.polls_before_queue()) => {}
             Patience::Until(_) => break,
         }
     }
+    approach.ends(false);
     let locked = Locked::new(ground, core)?;
     loop {
         let word = core.word.load(Relaxed);

@@ -97,7 +97,7 @@ use super::wait::{Me, Patience, acknowledge, give_up, look};
 use super::wait_queue::Locked;
 use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
 use crate::atomic::Ordering::{Relaxed, SeqCst};
-use crate::mutex::pause;
+use crate::backoff::pause;
 use crate::region::{Inner, Parked};
 use crate::time::Deadline;
 use core::ops::ControlFlow;

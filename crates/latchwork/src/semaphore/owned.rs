@@ -27,11 +27,12 @@ use super::ground::Ground;
 use super::object::{
     Core, DELETED, DIED, Kind, LOW, NESTED, QUEUED, is_of, key_of, owner_of, slot_of,
 };
-use super::wait::{Approach, LOOKS_OF_A_DONOR, Me, Patience, acknowledge, give_up, wait};
+use super::wait::{Approach, Me, Patience, acknowledge, give_up, wait};
 use super::wait_queue::Locked;
 use super::{Refusal, ReleaseRefusal, Wake, chain, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::unless_fault;
+use crate::backoff::FIRST_POLLS;
 use crate::region::wait_record::{GRANTED, STATE, WAITING, WaitRecord};
 use crate::task::TaskError;
 
@@ -173,6 +174,7 @@ fn take<G: Ground>(
         if word & LOW == key && owner == 0 {
             check_ceiling(core, me)?;
             if obtain_free(core, key, me.task) {
+                approach.ends(true);
                 return Ok(Told::Clean);
             }
             continue;
@@ -181,15 +183,16 @@ fn take<G: Ground>(
         if owner == 0 || !ground.is_alive(owner) {
             break;
         }
-        let looks = match patience {
+        let polls = match patience {
             Patience::Try => return Err(Refusal::WouldBlock),
-            Patience::Until(_) if priority::is_owed(ground, core, me, owner) => LOOKS_OF_A_DONOR,
-            Patience::Until(_) => me.looks_ahead(),
+            Patience::Until(_) if priority::is_owed(ground, core, me, owner) => FIRST_POLLS,
+            Patience::Until(_) => me.polls_before_queue(),
         };
-        if !approach.goes_on(looks) {
+        if !approach.goes_on(polls) {
             break;
         }
     }
+    approach.ends(false);
     let seen = match Locked::new(ground, core)?.take_or_enter(key, me, patience)? {
         Taken::Owned(told) => return Ok(told),
         Taken::Entered(seen) => seen,

@@ -16,7 +16,7 @@ use super::wait_queue::Locked;
 use super::{Refusal, Wake, priority};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use crate::atomic::{fence_after_update, unless_fault};
-use crate::mutex::pause::{Polls, pause};
+use crate::backoff::{BEFORE_QUEUE, Budget, FIRST_POLLS, IN_QUEUE, pause};
 use crate::region::Parked;
 use crate::region::wait_record::{
     BUSY, DELETED, EPOCH, FLUSHED, GRANTED, IDLE, LOWEST, STATE, WAITING, WaitRecord,
@@ -24,29 +24,20 @@ use crate::region::wait_record::{
 use crate::time::Deadline;
 use core::ops::ControlFlow;
 
-/// Looks at the own word before the sleep: about what a sleep and a wake-up cost.
-const LOOKS: u32 = if POLLS { 150 } else { 0 };
-
-/// Looks at the semaphore before the queue: some tens of microseconds, with offers of the processor in between.
-/// Where many tasks share few processors, those that hold what others poll for so get on; once tasks queue,
-/// each hand-over costs a switch.
-const LOOKS_AHEAD: u32 = if POLLS { 1_640 } else { 0 };
-/// Of a task that has a priority, which counts from the queue on; and of one to which the owner owes its own.
-pub(crate) const LOOKS_OF_A_DONOR: u32 = if POLLS { 20 } else { 0 };
 /// The end of that, however long the offers took.
 #[cfg(not(loom))]
 const AHEAD: core::time::Duration = core::time::Duration::from_millis(1);
 /// How often the clock is looked at.
 #[cfg(not(loom))]
 const CLOCK: u32 = 100;
-const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
 
 /// The time before the queue.
 pub(crate) struct Approach {
-    looks: u32,
-    /// How long it pays.
-    polls: Polls,
-    /// That of the whole wait; some looks later also that of this part of it.
+    polls: u32,
+    /// What polling may cost, from the first poll on.
+    budget: Option<Budget>,
+    address: usize,
+    /// The end of the whole wait; some polls later also of this part of it.
     #[cfg(not(loom))]
     end: Option<Deadline>,
 }
@@ -55,21 +46,26 @@ impl Approach {
     #[cfg_attr(loom, expect(unused_variables, reason = "models have no clock"))]
     pub(crate) fn new(core: &Core, patience: Patience) -> Self {
         Self {
-            looks: 0,
-            polls: Polls::at(core::ptr::from_ref(core).addr(), LOOKS_AHEAD),
+            polls: 0,
+            budget: None,
+            address: core::ptr::from_ref(core).addr(),
             #[cfg(not(loom))]
             end: patience.deadline(),
         }
     }
 
-    /// Passes the time until the next look; false if that was enough, of at most so many.
+    /// Passes the time until the next poll; false if that was enough, of at most so many.
     pub(crate) fn goes_on(&mut self, most: u32) -> bool {
-        if self.looks >= most.min(self.polls.most()) {
+        let address = self.address;
+        let budget = self
+            .budget
+            .get_or_insert_with(|| Budget::at(address, BEFORE_QUEUE));
+        if self.polls >= most.min(budget.most().max(FIRST_POLLS)) {
             return false;
         }
         #[cfg(not(loom))]
-        if self.looks.is_multiple_of(CLOCK) {
-            if self.looks == CLOCK {
+        if self.polls.is_multiple_of(CLOCK) {
+            if self.polls == CLOCK {
                 let ahead = Deadline::after(AHEAD);
                 self.end = Some(self.end.map_or(ahead, |end| end.min(ahead)));
             }
@@ -77,16 +73,15 @@ impl Approach {
                 return false;
             }
         }
-        pause(self.looks);
-        self.looks += 1;
+        pause(self.polls);
+        self.polls += 1;
         true
     }
-}
 
-impl Drop for Approach {
-    fn drop(&mut self) {
-        if self.looks > 0 {
-            self.polls.made(self.looks);
+    /// The polls have ended, by a success or not.
+    pub(crate) fn ends(&self, success: bool) {
+        if let Some(budget) = &self.budget {
+            budget.made(self.polls, success);
         }
     }
 }
@@ -121,12 +116,12 @@ impl Me<'_> {
         super::object::slot_of(self.task)
     }
 
-    /// Looks at the semaphore before the queue.
-    pub(crate) fn looks_ahead(self) -> u32 {
+    /// Polls of the semaphore before the queue.
+    pub(crate) fn polls_before_queue(self) -> u32 {
         if self.priority() < LOWEST {
-            LOOKS_OF_A_DONOR
+            FIRST_POLLS
         } else {
-            LOOKS_AHEAD
+            BEFORE_QUEUE
         }
     }
 
@@ -195,13 +190,20 @@ pub(crate) fn wait<G: Ground>(
     if record.standing.effective.load(Relaxed) & BUSY != 0 {
         priority::refresh(ground, me.task, false);
     }
-    let mut looks = LOOKS;
+    let mut polls = 0;
+    // The next hand-over is one thing that a thread learns of, a unit that is free another.
+    let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, IN_QUEUE);
     loop {
-        // Before the look: see `park`.
+        // Before the poll: see `park`.
         let deaths = ground.deaths();
         let word = match look(me) {
             ControlFlow::Continue(word) => word,
-            ControlFlow::Break(end) => return end,
+            ControlFlow::Break(end) => {
+                if polls < budget.most() {
+                    budget.made(polls, true);
+                }
+                return end;
+            }
         };
         if deaths != seen {
             seen = deaths;
@@ -210,9 +212,12 @@ pub(crate) fn wait<G: Ground>(
             priority::refresh(ground, me.task, true);
             continue;
         }
-        if looks > 0 {
-            looks -= 1;
+        if polls < budget.most() {
+            polls += 1;
             crate::atomic::spin_hint();
+            if polls == budget.most() {
+                budget.made(polls, false);
+            }
             continue;
         }
         if ground.park(&record.word, word, deaths, deadline) == Parked::TimedOut {

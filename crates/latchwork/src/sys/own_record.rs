@@ -29,8 +29,8 @@ pub(crate) struct Habits {
     pub(crate) yields_left_out: Cell<u32>,
     /// For locks by their addresses: waits where polls do not pay.
     pub(crate) dear_waits: [Cell<u8>; PLACES],
-    /// For locks by their addresses: eight times the average number of looks of a wait.
-    pub(crate) looks: [Cell<u16>; PLACES],
+    /// For locks by their addresses: eight times the average cost of a wait, in polls.
+    pub(crate) costs: [Cell<u16>; PLACES],
 }
 
 /// Whether a thread's locks were taken from it all the time.
@@ -49,7 +49,7 @@ pub(crate) struct Crowd {
 pub(crate) const PLACES: usize = 8;
 
 each_thread! {
-    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], looks: [const { Cell::new(0) }; PLACES] };
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
 }
 
 /// The calling thread's.

@@ -4,32 +4,26 @@ use super::InheritFault;
 use super::gate::Gate;
 use super::word::Word;
 use crate::atomic::unless_fault;
-use crate::mutex::WAITERS;
-use crate::mutex::pause::Polls;
 #[cfg(not(loom))]
-use crate::mutex::pause::yield_if_brief;
+use crate::backoff::yield_if_brief;
+use crate::backoff::{Budget, FIRST_POLLS, HAND_OVER};
+use crate::mutex::WAITERS;
 use crate::sharing::Sharing;
 use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// Polls of every task: half a microsecond.
-pub(super) const FIRST_POLLS: u32 = if cfg!(loom) { 0 } else { 20 };
-/// Those of a task that is not a real-time one, with the first: as for the wait-wake mutex.
-pub(super) const POLLS: u32 = if cfg!(loom) { 0 } else { 200 };
-/// So often a task gives way before it goes to the gate, so that a holder that was preempted goes on
-/// without everybody going to sleep. With 36 tasks on 2 processors the slowest then makes 0.6 to 0.7 of
+/// Yields of a task before it goes to the gate, so that an owner that was preempted goes on without everybody going to
+/// sleep. With 36 tasks on 2 processors the slowest then makes 0.6 to 0.7 of
 /// the average in a second; without, 0.3 to 0.4.
 #[cfg(not(loom))]
-const WAYS_GIVEN: u32 = 16;
+const YIELDS: u32 = 16;
 /// Polls after each.
 #[cfg(not(loom))]
 const POLLS_AFTER: u32 = 50;
-/// The end of giving way: others may have more to do than to take this lock.
+/// The end of yielding: others may have more to do than to take this lock.
 #[cfg(not(loom))]
 const GIVING_WAY: core::time::Duration = core::time::Duration::from_millis(1);
-/// Polls of the gate's owner. 1,000 are no better.
-const POLLS_IN_TURN: u32 = if cfg!(loom) { 0 } else { 200 };
 
 /// Where a task waits that did not find the word free.
 pub(in crate::mutex) struct Way<'a, S: Sharing, const ROBUST: bool> {
@@ -59,15 +53,15 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         if futex_pi::is_real_time() {
             return self.word.sleep::<S>(deadline);
         }
-        let polls = Polls::at(core::ptr::from_ref(self.word).addr(), POLLS);
+        let budget = Budget::at(core::ptr::from_ref(self.word).addr(), HAND_OVER);
         let mut looks = 0;
         // Also while somebody sleeps on the word: the kernel passes it on once, and then it is free.
-        let taken = !polls.is_short()
+        let taken = !budget.is_spent()
             && (self
                 .word
-                .poll_counted(me, FIRST_POLLS..POLLS, 0, &mut looks)?
+                .poll_counted(me, FIRST_POLLS..HAND_OVER, 0, &mut looks)?
                 || self.give_way(me, deadline, &mut looks)?);
-        polls.made(looks);
+        budget.made(looks, taken);
         if taken {
             return Ok(true);
         }
@@ -85,7 +79,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
     ) -> Result<bool, InheritFault> {
         let end = Deadline::after(GIVING_WAY);
         let end = deadline.map_or(end, |deadline| deadline.min(end));
-        for _ in 0..WAYS_GIVEN {
+        for _ in 0..YIELDS {
             yield_if_brief();
             if self.word.poll_counted(me, 0..POLLS_AFTER, 0, looks)? {
                 return Ok(true);
@@ -108,7 +102,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         let Some(passed) = self.gate.pass::<S>(me, deadline) else {
             return self.word.sleep::<S>(deadline);
         };
-        let waited = match self.word.poll(me, 0..POLLS_IN_TURN, WAITERS) {
+        let waited = match self.word.poll(me, 0..HAND_OVER, WAITERS) {
             Ok(false) => self.word.sleep::<S>(deadline),
             ended => ended,
         };

@@ -4,7 +4,7 @@
 
 use super::InheritFault;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
-use crate::mutex::pause::pause;
+use crate::backoff::pause;
 use crate::mutex::{OWNER_DIED, TID_MASK, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex_pi::{self, Pi};

@@ -2,16 +2,13 @@
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
+use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::mutex::nap::{Nap, sleep_once};
-use crate::mutex::pause::{REST, pause, rest_if_crowded};
 use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
 use crate::sys::futex::{self, Sharing as Flag};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
-
-/// As for the wait-wake mutex.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 200 };
 
 impl<S: Sharing> Slow for WaitWake<S> {
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
@@ -65,7 +62,7 @@ pub(super) fn take_by<F>(
         rest_if_crowded(REST, || node.word.load(Ordering::Relaxed) & TID_MASK == 0);
     }
     let mut word = node.word.load(Ordering::Relaxed);
-    let mut spins = SPINS;
+    let mut spins = HAND_OVER;
     // By invariant 3, what a task that has slept adds to the word that it takes.
     let mut others = 0;
     loop {
@@ -94,7 +91,7 @@ pub(super) fn take_by<F>(
         }
         // Where others sleep already, the lock is held for longer than a poll lasts.
         if spins > 0 && word & WAITERS == 0 {
-            pause(SPINS - spins);
+            pause(HAND_OVER - spins);
             spins -= 1;
             word = node.word.load(Ordering::Relaxed);
             continue;
@@ -114,7 +111,7 @@ pub(super) fn take_by<F>(
         }
         sleep(word)?;
         others = WAITERS;
-        spins = SPINS;
+        spins = HAND_OVER;
         word = node.word.load(Ordering::Relaxed);
     }
 }

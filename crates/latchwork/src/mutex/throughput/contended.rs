@@ -4,8 +4,8 @@ use super::gate::Gate;
 use super::owner::{self, Runs, Watch};
 use super::trace::{Acquisition, Counting, Entry, Event};
 use crate::atomic::{AtomicU32, Ordering, spin_hint, unless_fault};
+use crate::backoff::{Budget, FIRST_POLLS, NEWCOMER, REST, TOP_WAITER, pause, rest_if_crowded};
 use crate::mutex::nap::{Nap, sleep};
-use crate::mutex::pause::{FIRST_LOOKS, Polls, REST, pause, rest_if_crowded};
 use crate::mutex::{OWNER_DIED, Patience, TID_MASK, Unfinished, WAITERS};
 use crate::sharing::Sharing;
 use crate::sys::futex::{Sharing as Flag, Wait};
@@ -14,11 +14,6 @@ use crate::sys::futex_pi::is_real_time;
 use crate::sys::own_record::with_habits;
 use core::marker::PhantomData;
 
-/// Polls of a newcomer, 17–27 µs: a holder that runs is done by then, one that does not is waited for
-/// asleep. On a prototype 200 or 400 were no better with 4 tasks, and 3–10 % worse with 16.
-const POLLS: u32 = if cfg!(loom) { 0 } else { 1000 };
-/// Polls of the top waiter between two looks at the owner, some 10 µs: a look costs 0.3.
-const POLLS_A_LOOK: u32 = if cfg!(loom) { 0 } else { 500 };
 /// Looks at an owner of which nobody can say whether it runs: as many polls as a newcomer's.
 const BLIND_LOOKS: u32 = 2;
 
@@ -82,29 +77,28 @@ pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
         .is_ok()
 }
 
-/// The looks of one wait: what the lock knows of them if it stands in for another library's, else what the thread
-/// knows.
-enum Budget {
+/// The polls of one wait: by what the lock knows if it stands in for another library's, else by what the thread knows.
+enum Polls {
     OfLock(u32),
-    OfThread(Polls),
+    OfThread(Budget),
 }
 
-impl Budget {
+impl Polls {
     fn most(&self) -> u32 {
         match self {
             Self::OfLock(most) => *most,
-            Self::OfThread(polls) => polls.most(),
+            Self::OfThread(budget) => budget.most(),
         }
     }
 
-    fn is_short(&self) -> bool {
-        matches!(self, Self::OfThread(polls) if polls.is_short())
+    fn are_spent(&self) -> bool {
+        matches!(self, Self::OfThread(budget) if budget.is_spent())
     }
 
-    fn made<C: Counting>(&self, looks: u32, taken: bool, counts: &C) {
+    fn made<C: Counting>(&self, polls: u32, success: bool, counts: &C) {
         match self {
-            Self::OfLock(_) => counts.polled(taken),
-            Self::OfThread(polls) => polls.made(looks),
+            Self::OfLock(_) => counts.polled(success),
+            Self::OfThread(budget) => budget.made(polls, success),
         }
     }
 }
@@ -183,7 +177,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
     #[inline]
     fn steal_at_once(&self, me: u32) -> bool {
         rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
-        for _ in 0..FIRST_LOOKS {
+        for _ in 0..FIRST_POLLS {
             if self.takes(me) {
                 return true;
             }
@@ -207,28 +201,28 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Polls for a moment.
     fn steal(&self, me: u32) -> bool {
-        let budget = self.budget(core::ptr::from_ref(self.word).addr(), POLLS);
-        let polls = budget.most();
-        for made in 0..=polls {
+        let polls = self.polls(core::ptr::from_ref(self.word).addr(), NEWCOMER);
+        let most = polls.most();
+        for made in 0..=most {
             if self.takes(me) {
-                budget.made(made, true, self.counts);
+                polls.made(made, true, self.counts);
                 return true;
             }
-            if made < polls {
+            if made < most {
                 pause(made);
             }
         }
-        budget.made(polls, false, self.counts);
+        polls.made(most, false, self.counts);
         false
     }
 
     /// How long to poll for the lock, at most `most` looks. `part` is an address that stands for the newcomers or for
     /// the top waiter, whose waits differ.
-    fn budget(&self, part: usize, most: u32) -> Budget {
+    fn polls(&self, part: usize, most: u32) -> Polls {
         if C::FOREIGN {
-            Budget::OfLock(self.counts.polls(most))
+            Polls::OfLock(self.counts.polls(most))
         } else {
-            Budget::OfThread(Polls::at(part, most))
+            Polls::OfThread(Budget::at(part, most))
         }
     }
 
@@ -300,7 +294,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
 
     /// Polls as long as the owner runs and polling pays, up to where the top waiter asks for the lock.
     fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
-        for _ in 0..FIRST_LOOKS {
+        for _ in 0..FIRST_POLLS {
             if let Some(entry) = self.look(me) {
                 return Some(entry);
             }
@@ -309,23 +303,23 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         let mut watch = Watch::default();
         let mut blind = 0;
         let is_tired = self.counts.is_tired();
-        let budget = self.budget(core::ptr::from_ref(self.gate).addr(), POLLS_A_LOOK);
-        let polls = budget.most();
+        let polls = self.polls(core::ptr::from_ref(self.gate).addr(), TOP_WAITER);
+        let most = polls.most();
         let mut made = 0;
         loop {
-            for looks in 0..=polls {
+            for looks in 0..=most {
                 if let Some(entry) = self.look(me) {
-                    budget.made(made + looks, true, self.counts);
+                    polls.made(made + looks, true, self.counts);
                     return Some(entry);
                 }
-                if looks < polls {
+                if looks < most {
                     pause(looks);
                 }
             }
-            made += polls;
+            made += most;
             let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
             let goes_on = !is_tired
-                && !budget.is_short()
+                && !polls.are_spent()
                 && match watch.look(owner) {
                     Runs::No => false,
                     Runs::Unknown => {
@@ -336,8 +330,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                 };
             // The sleep finds out that a deadline has passed.
             if !goes_on || clock.has_polled_enough() || is_over(patience) {
-                if let Budget::OfThread(polls) = budget {
-                    polls.made(made);
+                if let Polls::OfThread(budget) = polls {
+                    budget.made(made, false);
                 }
                 return None;
             }

@@ -1,0 +1,157 @@
+//! Budgets: a thread learns for each lock whether polls pay.
+
+#[cfg(not(loom))]
+use super::speed::polls_in;
+#[cfg(not(loom))]
+use crate::sys::own_record::{PLACES, with_habits};
+
+/// Microseconds of polls that cost as much as a sleep: what a futex wait and its wake-up take of both processors, and the
+/// time in which nobody has the lock.
+#[cfg(not(loom))]
+const SLEEP: u32 = 10;
+/// One wait in so many polls where polls do not pay, to find out whether they do again; for at most twice [`SLEEP`].
+#[cfg(not(loom))]
+const PROBE: u8 = 16;
+/// The average is over about so many waits.
+#[cfg(not(loom))]
+const WEIGHT: u32 = 8;
+/// So that the sum has room.
+#[cfg(not(loom))]
+const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
+
+/// How long one wait goes on polling after its [`FIRST_POLLS`](super::FIRST_POLLS), before it sleeps.
+///
+/// A thread keeps, for the lock, the average cost of its latest such waits: their polls, and a sleep if the polls were in
+/// vain. If that is more than a sleep costs, the thread sleeps at once: others can use the processor. Long yields do not
+/// count, since others had the processor then.
+pub(crate) struct Budget {
+    #[cfg(not(loom))]
+    place: usize,
+    most: u32,
+}
+
+impl Budget {
+    /// At most `most` polls for the lock, or the part of a lock, at this address.
+    #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
+    pub(crate) fn at(address: usize, most: u32) -> Self {
+        #[cfg(loom)]
+        return Self { most: 0 };
+        #[cfg(not(loom))]
+        {
+            let place = (address >> 2 ^ address >> 6 ^ address >> 12) % PLACES;
+            let most = with_habits(|mine| {
+                if u32::from(mine.costs[place].get()) / WEIGHT < polls_in(SLEEP) {
+                    return most;
+                }
+                // Counted for each place: a thread that takes turns between locks probes all of them.
+                let waits = mine.dear_waits[place].get().wrapping_add(1);
+                mine.dear_waits[place].set(waits);
+                if waits.is_multiple_of(PROBE) {
+                    most.min(polls_in(2 * SLEEP))
+                } else {
+                    0
+                }
+            });
+            Self { place, most }
+        }
+    }
+
+    /// How many polls this wait may make.
+    pub(crate) fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// Whether polls do not pay, and this wait is no probe.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.most == 0
+    }
+
+    /// The wait has made so many polls, and got what it waited for by them or not.
+    #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
+    pub(crate) fn made(&self, polls: u32, success: bool) {
+        #[cfg(not(loom))]
+        if !self.is_spent() {
+            let cost = polls + if success { 0 } else { polls_in(SLEEP) };
+            with_habits(|mine| {
+                let sum = u32::from(mine.costs[self.place].get());
+                let sum = sum - sum / WEIGHT + cost.min(MOST_COUNTED);
+                mine.costs[self.place].set(sum as u16);
+            });
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const LOCK: usize = 0x1000;
+
+    fn on_a_thread(test: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(test).join().unwrap();
+    }
+
+    #[test]
+    fn polls_in_vain_end_and_one_wait_in_sixteen_finds_out_whether_they_pay_again() {
+        on_a_thread(|| {
+            for _ in 0..4 * WEIGHT {
+                let budget = Budget::at(LOCK, 100);
+                budget.made(budget.most(), false);
+            }
+            let made = |waits| {
+                (0..waits)
+                    .filter(|_| {
+                        let budget = Budget::at(LOCK, 100);
+                        let polls = !budget.is_spent();
+                        budget.made(budget.most(), false);
+                        polls
+                    })
+                    .count()
+            };
+            assert_eq!(made(16 * 10), 10);
+            // Probes that succeed at once lead back to polls.
+            for _ in 0..16 * 4 * WEIGHT {
+                let budget = Budget::at(LOCK, 100);
+                budget.made(budget.most().min(1), true);
+            }
+            assert!((0..16).all(|_| !Budget::at(LOCK, 100).is_spent()));
+        });
+    }
+
+    #[test]
+    fn polls_that_succeed_cheaply_stay() {
+        on_a_thread(|| {
+            for _ in 0..1000 {
+                let budget = Budget::at(LOCK, 100);
+                assert_eq!(budget.most(), 100);
+                budget.made(1, true);
+            }
+        });
+    }
+
+    /// One wait in ten in vain is worth nine that take one poll.
+    #[test]
+    fn a_few_polls_in_vain_do_not_end_them() {
+        on_a_thread(|| {
+            for wait in 0..1000 {
+                let budget = Budget::at(LOCK, 100);
+                let success = wait % 10 != 0;
+                if success {
+                    assert!(!budget.is_spent());
+                }
+                budget.made(if success { 1 } else { budget.most() }, success);
+            }
+        });
+    }
+
+    #[test]
+    fn locks_are_told_apart() {
+        on_a_thread(|| {
+            for _ in 0..4 * WEIGHT {
+                let budget = Budget::at(LOCK, 100);
+                budget.made(budget.most(), false);
+            }
+            assert_eq!(Budget::at(LOCK + 4, 100).most(), 100);
+        });
+    }
+}
