@@ -49,8 +49,8 @@
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
 pub(crate) mod atomic;
-#[cfg(not(loom))]
 mod backoff;
+#[cfg(not(loom))]
 pub mod barrier;
 #[cfg(not(loom))]
 pub mod check;

@@ -25,14 +25,18 @@ mod budget;
 mod crowd;
 #[cfg(not(loom))]
 mod speed;
+#[cfg(not(loom))]
 mod widening;
 mod yields;
 
 pub(crate) use budget::Budget;
 pub(crate) use crowd::REST;
 pub use crowd::rest_if_crowded;
+#[cfg(not(loom))]
 pub(crate) use widening::Widening;
-pub(crate) use yields::{poll_briefly, yield_if_brief};
+#[cfg(not(loom))]
+pub(crate) use yields::poll_briefly;
+pub(crate) use yields::yield_if_brief;
 
 use crate::atomic::spin_hint;
 

@@ -1,5 +1,6 @@
 //! Yields: a waiter offers its processor to the owner, unless other tasks need the processor for themselves.
 
+#[cfg(not(loom))]
 use crate::atomic::spin_hint;
 #[cfg(not(loom))]
 use crate::sys::own_record::with_habits;
@@ -35,9 +36,11 @@ pub(crate) fn yield_if_brief() -> bool {
 }
 
 /// Polls of tasks that are about to meet, before the processor is yielded: some 20 ns each.
+#[cfg(not(loom))]
 const MEETING: u32 = 20;
 
 /// Polls for a moment. Whether it `has_come`.
+#[cfg(not(loom))]
 pub(crate) fn poll_briefly(has_come: impl Fn() -> bool) -> bool {
     (0..MEETING).any(|_| {
         spin_hint();

@@ -48,13 +48,22 @@
 //! 6. A top waiter that came past the gate, or whose gate was taken away, takes the gate before it asks and sleeps,
 //!    if nobody has it: what is reserved for it would be a newcomer's.
 //!
-//! *A lock:* CAS 0→TID. Else, after a rest where sections are short (`pause.rs`), some 1,000 polls, each of which steals
-//! a word that is 0. Then the gate; as
-//! top waiter some 500 polls for each look at the owner, until it does not run. (A thread whose latest waits for this
-//! lock have polled for longer than a sleep costs makes 20 polls in place of either.) Ask for the lock, if that took
-//! longer than the threshold; set `WAITERS`, sleep. Once it has slept an eighth of the threshold is enough:
-//! where holders sleep, those who steal from a task that was just woken win always, and save little. Having the word, leave the gate. A task that has stolen
-//! 2,000 times since it last queued up does not poll first, if there is a queue.
+//! *A lock:* CAS 0→TID. If that fails, a newcomer
+//! 1. polls 20 times, and steals a word that is 0. (Where tasks only move the lock between processors it rests first, see
+//!    `backoff/crowd.rs`.)
+//! 2. polls up to 1,000 times more, if polls at this lock have paid lately (`backoff/budget.rs`).
+//! 3. takes the gate, or sleeps for it. Now it is a top waiter. (A real-time task passes a gate that is held.)
+//! 4. polls 20 times; then, if polls of top waiters have paid lately, 500 times for each check whether the owner runs,
+//!    until it does not.
+//! 5. sets the request if it has waited for longer than the threshold; sets `WAITERS`; sleeps; goes on at 4. Once it has
+//!    slept, an eighth of the threshold is enough: where owners sleep in their sections, a newcomer that steals from a task
+//!    that was just woken wins always, and saves little.
+//! 6. leaves the gate when it has the word, and so wakes one that sleeps there.
+//!
+//! *Turns:* a thread that has stolen 2,000 times since it last slept for the gate wakes one of those that sleep there, and
+//! sleeps there in its place. The one that was woken goes on at 4, beside the top waiter (5). It runs on the processor that
+//! the other leaves. (The thread used to sleep without waking anybody: its processor was then often idle until the kernel's
+//! next tick, since the top waiter had been woken to run on another one.)
 //!
 //! *An unlock:* CAS TID→0. With `WAITERS`: if there is a request, clear it, make the word `WAITERS`, and
 //! wake one; else make it 0, and wake all who sleep on it: that is the one top waiter, as a rule.
