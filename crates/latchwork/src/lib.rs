@@ -106,7 +106,7 @@ pub(crate) mod wait_record;
 pub(crate) use sys::fatal;
 pub use task::TaskError;
 
-/// The examples of the README compile and run.
+/// The guide's examples compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;

@@ -74,7 +74,7 @@ fn policy_niceness_and_affinity_take_effect() {
         report(Scheduling::Batch { nice: nicer }),
         libc::SCHED_BATCH * 100 + nicer
     );
-    assert_eq!(report(Scheduling::Idle) / 100, libc::SCHED_IDLE);
+    assert_eq!(report(Scheduling::Idle), libc::SCHED_IDLE * 100 + own);
     // Not each processor need be this process's.
     // SAFETY: has no preconditions.
     let here = unsafe { libc::sched_getcpu() } as usize;
