@@ -54,10 +54,6 @@ pub struct Options {
     /// Run only these contestants, and the base, which the ratios need
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Have latchwork's throughput locks ask the scheduler whether a holder runs: a BPF program at each
-    /// switch of tasks, as long as this runs; needs root, or CAP_BPF and CAP_PERFMON
-    #[arg(long)]
-    pub bpf_oracle: bool,
     /// Also write the results to FILE, one JSON object a line for each scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -84,9 +84,6 @@ pub enum Error {
     /// `--rtems-json`, and none of the scenarios is RTEMS's.
     #[error("--rtems-json is for fine-grained, which is not among the scenarios")]
     NothingOfRtems,
-    /// `--bpf-oracle`, and the scheduler cannot be asked.
-    #[error("no BPF oracle: {0}")]
-    Oracle(#[from] latchwork::mutex::throughput::oracle::OracleError),
     /// A file for the results, or the directory for a report, could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -226,13 +223,6 @@ fn find(name: &str) -> Result<&'static dyn Scenario, Error> {
 
 fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
     let mut warnings = machine::warnings();
-    if plan.bpf_oracle {
-        warnings.push(Warning::Oracle {
-            text: "latchwork's throughput locks ask the scheduler who runs, by a program at each \
-                   switch of tasks, which costs all contestants (--bpf-oracle)"
-                .into(),
-        });
-    }
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
             && plan.wants(scenario.base(), contestant.name)

@@ -6,8 +6,6 @@
 mod abort;
 #[cfg(not(loom))]
 pub(crate) mod board;
-#[cfg(all(feature = "bpf", not(loom)))]
-pub(crate) mod bpf;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
