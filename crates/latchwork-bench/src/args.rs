@@ -21,19 +21,6 @@ pub struct Args {
 pub enum Verb {
     /// Name the scenarios and their contestants, and what brings those that are absent
     List,
-    /// Print one sample of a case of fine-grained: how a build of this program is asked by another, which
-    /// has not the feature `giant-lock`
-    #[command(hide = true)]
-    Sample {
-        /// The case.
-        case: String,
-        /// The contestant.
-        contestant: String,
-        /// How many tasks.
-        tasks: u32,
-        /// How long, in microseconds.
-        window: u64,
-    },
 }
 
 /// What to run, and how.

@@ -67,7 +67,7 @@ use crate::sys::futex::{self, Sharing};
 /// Polls before a sleep, as in `queue/attempt.rs`: about as long as a sleep and wake-up takes. Senders
 /// make no system call meanwhile.
 const SPINS: u32 = 300;
-const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
+const POLLS: bool = !cfg!(loom);
 
 /// What a task waits for.
 #[derive(Clone, Copy)]

@@ -39,7 +39,7 @@ const AHEAD: core::time::Duration = core::time::Duration::from_millis(1);
 /// How often the clock is looked at.
 #[cfg(not(loom))]
 const CLOCK: u32 = 100;
-const POLLS: bool = !cfg!(any(loom, feature = "giant-lock"));
+const POLLS: bool = !cfg!(loom);
 
 /// The time before the queue.
 pub(crate) struct Approach {
