@@ -14,7 +14,7 @@
 
 mod table;
 
-use crate::sys::{futex_pi, memory, probe as sys, rseq};
+use crate::sys::{futex_pi, memory, probe as sys};
 use rustix::io::{Errno, Result};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
@@ -45,7 +45,6 @@ pub enum Feature {
     FutexRobustUnlock,
     Membarrier,
     Rseq,
-    RseqSliceExtension,
     CloneIntoCgroup,
     PidFd,
     TidAddress,
@@ -231,7 +230,6 @@ fn ask(feature: Feature) -> Answer {
         }
         Feature::Membarrier => membarrier(),
         Feature::Rseq => rseq(),
-        Feature::RseqSliceExtension => rseq_slice_extension(),
         Feature::CloneIntoCgroup => plain(sys::clone_into_cgroup()),
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
         Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
@@ -355,18 +353,6 @@ fn rseq() -> Answer {
         (result, size) => told(result, |()| {
             format!("{size} bytes, registered by the C library")
         }),
-    }
-}
-
-fn rseq_slice_extension() -> Answer {
-    match sys::rseq_slice_extension() {
-        Err(error) if rseq::is_unsupported(error) => (Status::Missing, String::new()),
-        Ok(()) if rseq::slice_control().is_some() => (Status::Available, String::new()),
-        Ok(()) | Err(Errno::NXIO) => (
-            Status::Missing,
-            "the C library does not register the memory for it".into(),
-        ),
-        result => plain(result),
     }
 }
 

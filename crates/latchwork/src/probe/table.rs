@@ -165,14 +165,6 @@ pub(super) const ROWS: &[Row] = &[
         fallback: "waiters spin for a bounded time, whether the owner runs or not",
     },
     Row {
-        feature: Feature::RseqSliceExtension,
-        name: "rseq slice extension",
-        group: Group::Optional,
-        since: Some((7, 0)),
-        used_for: "the holder of a `Sliced` lock can ask not to be preempted, if its thread enables that",
-        fallback: "an owner can be preempted in a critical section; its waiters then sleep",
-    },
-    Row {
         feature: Feature::CloneIntoCgroup,
         name: "CLONE_INTO_CGROUP",
         group: Group::Optional,

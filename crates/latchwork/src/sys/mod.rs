@@ -44,8 +44,6 @@ pub(crate) mod process;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub(crate) mod robust_list;
 #[cfg(not(loom))]
-pub(crate) mod rseq;
-#[cfg(not(loom))]
 pub(crate) mod running;
 #[cfg(not(loom))]
 pub(crate) mod scheduling;
