@@ -21,19 +21,6 @@ pub struct Args {
 pub enum Verb {
     /// Name the scenarios and their contestants, and what brings those that are absent
     List,
-    /// Print one sample of a case of fine-grained: how a build of this program is asked by another, which
-    /// has not the feature `giant-lock`
-    #[command(hide = true)]
-    Sample {
-        /// The case.
-        case: String,
-        /// The contestant.
-        contestant: String,
-        /// How many tasks.
-        tasks: u32,
-        /// How long, in microseconds.
-        window: u64,
-    },
 }
 
 /// What to run, and how.
@@ -54,10 +41,6 @@ pub struct Options {
     /// Run only these contestants, and the base, which the ratios need
     #[arg(long, value_name = "CONTESTANT,…", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Have latchwork's throughput locks ask the scheduler whether a holder runs: a BPF program at each
-    /// switch of tasks, as long as this runs; needs root, or CAP_BPF and CAP_PERFMON
-    #[arg(long)]
-    pub bpf_oracle: bool,
     /// Also write the results to FILE, one JSON object a line for each scenario
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

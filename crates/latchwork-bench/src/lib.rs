@@ -40,14 +40,13 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub use args::{Args, Options, Verb};
 
 use plan::Plan;
 use report::Report;
 use result::{SCHEMA, ScenarioResult, Warning};
-use scenarios::fine_grained::{self, rtems};
+use scenarios::fine_grained::rtems;
 use scenarios::{Prepared, Scenario};
 
 /// Why a benchmark did not run.
@@ -84,9 +83,6 @@ pub enum Error {
     /// `--rtems-json`, and none of the scenarios is RTEMS's.
     #[error("--rtems-json is for fine-grained, which is not among the scenarios")]
     NothingOfRtems,
-    /// `--bpf-oracle`, and the scheduler cannot be asked.
-    #[error("no BPF oracle: {0}")]
-    Oracle(#[from] latchwork::mutex::throughput::oracle::OracleError),
     /// A file for the results, or the directory for a report, could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -95,9 +91,6 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// The hidden verb that takes one sample did not get it.
-    #[error("no sample: {0}")]
-    Sample(io::Error),
     /// Standard output could not be written.
     #[error("cannot write the results: {0}")]
     Output(io::Error),
@@ -114,17 +107,6 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match &args.verb {
         Some(Verb::List) => table::print_list(scenarios::ALL, &mut out).map_err(Error::Output),
-        Some(Verb::Sample {
-            case,
-            contestant,
-            tasks,
-            window,
-        }) => {
-            let window = Duration::from_micros(*window);
-            let sample = fine_grained::sample(case, contestant, *tasks, window);
-            let sample = sample.map_err(Error::Sample)?;
-            write!(out, "{sample}").map_err(Error::Output)
-        }
         None => run_scenarios(&args.options, &mut out),
     }
 }
@@ -226,13 +208,6 @@ fn find(name: &str) -> Result<&'static dyn Scenario, Error> {
 
 fn measure_scenario(scenario: &'static dyn Scenario, plan: &Plan) -> ScenarioResult {
     let mut warnings = machine::warnings();
-    if plan.bpf_oracle {
-        warnings.push(Warning::Oracle {
-            text: "latchwork's throughput locks ask the scheduler who runs, by a program at each \
-                   switch of tasks, which costs all contestants (--bpf-oracle)"
-                .into(),
-        });
-    }
     for contestant in scenario.contestants() {
         if let Some(absent) = &contestant.absent
             && plan.wants(scenario.base(), contestant.name)

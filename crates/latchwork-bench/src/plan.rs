@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use latchwork::mutex::throughput::oracle;
-
 use crate::Error;
 use crate::args::Options;
 use crate::disturbance::{Blind, Others, Watch};
@@ -25,8 +23,6 @@ pub(crate) struct Plan {
     /// Resident sizes of the parent in `spawn`.
     pub(crate) parents_mib: &'static [u64],
     only: Vec<String>,
-    /// Throughput locks ask the scheduler who runs.
-    pub(crate) bpf_oracle: bool,
     /// Other programs are watched.
     watches: bool,
 }
@@ -37,9 +33,6 @@ impl Plan {
         let rounds = options.rounds.unwrap_or(FEWEST_ROUNDS);
         if rounds == 0 || rounds < FEWEST_ROUNDS && !options.quick {
             return Err(Error::TooFewRounds { rounds });
-        }
-        if options.bpf_oracle {
-            oracle::enable_bpf()?;
         }
         Ok(Self {
             quick: options.quick,
@@ -53,7 +46,6 @@ impl Plan {
                 &[10, 1024, 8192]
             },
             only: options.only.clone(),
-            bpf_oracle: options.bpf_oracle,
             watches: true,
         })
     }
@@ -94,7 +86,6 @@ impl Plan {
             tasks: Vec::new(),
             parents_mib: &[1, 2],
             only: Vec::new(),
-            bpf_oracle: false,
             watches: false,
         }
     }

@@ -401,11 +401,6 @@ pub enum Warning {
         /// Who, and how.
         text: String,
     },
-    /// Some locks knew more than they know by themselves.
-    Oracle {
-        /// Which, and what.
-        text: String,
-    },
     /// The measuring code itself was built without optimisation.
     Unoptimised {
         /// What to do.
@@ -424,7 +419,6 @@ impl Warning {
             | Self::Memory { text }
             | Self::Skipped { text }
             | Self::Failed { text }
-            | Self::Oracle { text }
             | Self::Unoptimised { text } => text,
         }
     }

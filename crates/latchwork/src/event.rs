@@ -153,7 +153,6 @@ impl<'r> Events<'r> {
         let owner = task.owner().filter(|owner| inner.is_alive(*owner));
         let wake = owner.and_then(|owner| {
             let set = self.set_of(owner.slot());
-            let _giant = inner.giant();
             set.send(owner.generation(), events.bits())
         });
         wake.ok_or(InvalidTask(task))?.carry_out();
@@ -261,7 +260,6 @@ impl<'r> Events<'r> {
         if condition.events() == 0 {
             return Ok(EventSet::empty());
         }
-        let _giant = self.inner().giant();
         match own.take(condition) {
             Ok(taken) => Ok(EventSet::from_bits_retain(taken)),
             Err(present) => Err(TryReceiveError::Unsatisfied {
@@ -282,7 +280,6 @@ impl<'r> Events<'r> {
             return Ok(EventSet::empty());
         }
         let set = self.set_of(task.owner().slot());
-        let _giant = inner.giant();
         let site = Site::caller();
         let taken = set.receive(condition, |word, seen| {
             let half = futex::high_word(word);
@@ -290,8 +287,7 @@ impl<'r> Events<'r> {
             let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
             // The word tells all that a death could have left to be seen: deaths count from here on.
             let words = [(half, (seen >> 32) as u32)];
-            let sleep = || inner.park_in_directive(task, &words, inner.deaths(), deadline);
-            match inner.without_giant(sleep) {
+            match inner.park_in_directive(task, &words, inner.deaths(), deadline) {
                 Parked::Again => Ok(()),
                 Parked::TimedOut => Err(ReceiveError::TimedOut),
             }

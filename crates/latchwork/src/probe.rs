@@ -14,7 +14,7 @@
 
 mod table;
 
-use crate::sys::{futex_pi, memory, probe as sys, rseq};
+use crate::sys::{futex_pi, memory, probe as sys};
 use rustix::io::{Errno, Result};
 use rustix::process::Resource;
 use rustix::thread::CapabilitySet;
@@ -45,15 +45,12 @@ pub enum Feature {
     FutexRobustUnlock,
     Membarrier,
     Rseq,
-    RseqSliceExtension,
-    OwnerOracle,
     CloneIntoCgroup,
     PidFd,
     TidAddress,
     RealTime,
     MrspHelping,
     CapSysNice,
-    CapBpf,
     Cgroup,
     LimitAddressSpace,
     LimitRealTimePriority,
@@ -233,16 +230,12 @@ fn ask(feature: Feature) -> Answer {
         }
         Feature::Membarrier => membarrier(),
         Feature::Rseq => rseq(),
-        Feature::RseqSliceExtension => rseq_slice_extension(),
-        Feature::OwnerOracle => owner_oracle(),
         Feature::CloneIntoCgroup => plain(sys::clone_into_cgroup()),
         Feature::PidFd => plain(sys::pidfd().map_err(unknown_flag)),
         Feature::TidAddress => plain(sys::tid_address().map_err(unknown_flag)),
         Feature::RealTime => plain(sys::real_time()),
         Feature::MrspHelping => mrsp_helping(),
         Feature::CapSysNice => capability(CapabilitySet::SYS_NICE),
-        // Before Linux 5.8 the one was part of the other.
-        Feature::CapBpf => capability(CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
         Feature::Cgroup => told(sys::writable_cgroup(), |path| path.display().to_string()),
         Feature::LimitAddressSpace => limit(Resource::As, bytes),
         Feature::LimitRealTimePriority => {
@@ -363,45 +356,9 @@ fn rseq() -> Answer {
     }
 }
 
-fn rseq_slice_extension() -> Answer {
-    match sys::rseq_slice_extension() {
-        Err(error) if rseq::is_unsupported(error) => (Status::Missing, String::new()),
-        Ok(()) if rseq::slice_control().is_some() => (Status::Available, String::new()),
-        Ok(()) | Err(Errno::NXIO) => (
-            Status::Missing,
-            "the C library does not register the memory for it".into(),
-        ),
-        result => plain(result),
-    }
-}
-
-#[cfg(not(feature = "bpf"))]
-fn owner_oracle() -> Answer {
-    (
-        Status::Missing,
-        "this program is built without the feature `bpf`".into(),
-    )
-}
-
-/// Loaded on trial, and not started.
-#[cfg(feature = "bpf")]
-fn owner_oracle() -> Answer {
-    use crate::mutex::throughput::oracle::{self, OracleError};
-    let Err(error) = oracle::can_enable() else {
-        return (Status::Available, String::new());
-    };
-    let status = match error {
-        OracleError::NotPermitted | OracleError::PidNamespace => Status::NotPermitted,
-        OracleError::Unsupported(_) => Status::Missing,
-        OracleError::System { .. } => Status::Unknown,
-    };
-    (status, error.to_string())
-}
-
-/// Any one of these.
 fn capability(wanted: CapabilitySet) -> Answer {
     match sys::capabilities() {
-        Ok(effective) if effective.intersects(wanted) => (Status::Available, String::new()),
+        Ok(effective) if effective.contains(wanted) => (Status::Available, String::new()),
         Ok(_) => (Status::NotPermitted, String::new()),
         Err(error) => told::<()>(Err(error), |()| String::new()),
     }

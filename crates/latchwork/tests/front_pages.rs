@@ -46,7 +46,6 @@ fn each_page_begins_with_an_example() {
     let pages = public_modules(&folder().join("lib.rs"));
     assert!(pages.len() >= 17, "{pages:?}");
     let inner = [
-        "mutex/slice",
         "mutex/throughput",
         "queue/spsc",
         "region/inspect",

@@ -2,9 +2,7 @@
 
 use crate::hook::Kind;
 use crate::mutex::throughput::Counting;
-use crate::mutex::{
-    Inherit, InheritPlain, Protect, ProtectFault, Protocol, RawLock, Sliced, Throughput, WaitWake,
-};
+use crate::mutex::{Inherit, InheritPlain, Protect, ProtectFault, Protocol, Throughput, WaitWake};
 use crate::sharing::Sharing;
 use crate::spin::Spin;
 
@@ -48,8 +46,4 @@ impl<S: Sharing> Checkable for Protect<S> {
 
 impl Checkable for Spin {
     const KIND: Kind = Kind::Spin;
-}
-
-impl<P: Checkable + RawLock> Checkable for Sliced<P> {
-    const KIND: Kind = P::KIND;
 }

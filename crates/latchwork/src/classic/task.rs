@@ -33,7 +33,6 @@ impl Classic<'_> {
         let ground = self.region.inner();
         // As with `TaskId::set_priority`.
         let _ = ground.task();
-        let _giant = ground.giant();
         let task = match self.task_number(id) {
             Ok(task) => task,
             Err(status) => return status,

@@ -10,7 +10,6 @@
 //! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
 //! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next one | the same, as their protocol says |
 //!
-//! [`Sliced`] has the holder of any of the first three, or of a spinlock, ask the kernel not to preempt it.
 //! [`RecursiveMutex`] lets its holder take it again, with any protocol but [`Robust`].
 //!
 //! ```
@@ -91,8 +90,6 @@ mod queue;
 #[cfg(not(loom))]
 mod recursive;
 mod robust;
-#[cfg(not(loom))]
-pub mod slice;
 pub mod throughput;
 mod wait_wake;
 #[cfg_attr(feature = "check", path = "watched_on.rs")]
@@ -118,8 +115,6 @@ pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[doc(hidden)]
 pub use robust::{Pinned, Unpinned};
-#[cfg(not(loom))]
-pub use slice::Sliced;
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
 #[cfg(feature = "check")]

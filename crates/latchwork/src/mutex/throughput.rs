@@ -14,8 +14,7 @@
 //! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
 //! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space. Newcomers steal; who is
 //! not lucky queues up at the *gate*; only the *top waiter*, who has passed the gate, goes on polling, as
-//! long as the holder runs. (How that is known stands in `owner.rs`; with the feature `bpf` the scheduler
-//! can be asked, see `oracle.rs`.) So an unlock finds nobody asleep on the word, and makes no system call,
+//! long as the holder runs. (How that is known stands in `owner.rs`.) So an unlock finds nobody asleep on the word, and makes no system call,
 //! but when the holder did not run.
 //!
 //! | word | meaning | entered by |
@@ -110,8 +109,6 @@
 
 mod contended;
 mod gate;
-#[cfg(all(feature = "bpf", not(loom)))]
-pub mod oracle;
 mod owner;
 mod trace;
 

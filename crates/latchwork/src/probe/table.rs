@@ -165,22 +165,6 @@ pub(super) const ROWS: &[Row] = &[
         fallback: "waiters spin for a bounded time, whether the owner runs or not",
     },
     Row {
-        feature: Feature::RseqSliceExtension,
-        name: "rseq slice extension",
-        group: Group::Optional,
-        since: Some((7, 0)),
-        used_for: "the holder of a `Sliced` lock can ask not to be preempted, if its thread enables that",
-        fallback: "an owner can be preempted in a critical section; its waiters then sleep",
-    },
-    Row {
-        feature: Feature::OwnerOracle,
-        name: "BPF at sched_switch",
-        group: Group::Optional,
-        since: Some((5, 10)),
-        used_for: "waiters of throughput locks can know exactly which owners run, once the program asks for it (`oracle::enable_bpf`)",
-        fallback: "waiters look at an owner's CPU clock within a process, and spin for a bounded time between processes",
-    },
-    Row {
         feature: Feature::CloneIntoCgroup,
         name: "CLONE_INTO_CGROUP",
         group: Group::Optional,
@@ -227,14 +211,6 @@ pub(super) const ROWS: &[Row] = &[
         since: None,
         used_for: "priorities and CPUs of other tasks can be changed, beyond the limits below",
         fallback: "priorities can be raised as far as the limits below allow",
-    },
-    Row {
-        feature: Feature::CapBpf,
-        name: "CAP_BPF",
-        group: Group::Privilege,
-        since: Some((5, 8)),
-        used_for: "with CAP_PERFMON, the scheduler can be asked which lock owners run (BPF at sched_switch, above)",
-        fallback: "nothing is loaded into the kernel; waiters do without (BPF at sched_switch, above)",
     },
     Row {
         feature: Feature::Cgroup,

@@ -8,7 +8,7 @@ use crate::atomic::Ordering::Relaxed;
 use crate::backoff::Widening;
 use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
-use crate::region::{AllocError, AttachError, Giant, Parked, StorageError, Task};
+use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
 
 /// Why a step was not done.
 pub(super) enum Failure {
@@ -232,7 +232,6 @@ impl<'r> Queue<'r> {
     /// Takes the lock of a side, or both, and says whether an owner died.
     #[inline]
     fn acquire(&self, side: Side) -> Result<(Locked<'r>, Acquired), AttachError> {
-        let giant = self.inner().giant();
         let core = self.cells.core;
         let mut how = Acquired::Clean;
         if side != Side::Receivers {
@@ -254,7 +253,6 @@ impl<'r> Queue<'r> {
         let locked = Locked {
             cells: self.cells,
             side,
-            giant,
         };
         Ok((locked, how))
     }
@@ -295,8 +293,6 @@ pub(super) enum Side {
 pub(super) struct Locked<'r> {
     pub(super) cells: Cells<'r>,
     side: Side,
-    /// Given up after the locks.
-    giant: Giant<'r>,
 }
 
 impl<'r> Locked<'r> {
@@ -334,13 +330,11 @@ impl<'r> Locked<'r> {
         if how == Acquired::Clean {
             return;
         }
-        let mut left = core::mem::ManuallyDrop::new(self);
+        let left = core::mem::ManuallyDrop::new(self);
         for lock in left.locks() {
             // SAFETY: taken by `acquire`.
             unsafe { lock.unlock_inconsistent() };
         }
-        // SAFETY: not dropped otherwise, nor used again.
-        unsafe { core::ptr::drop_in_place(&raw mut left.giant) };
     }
 }
 

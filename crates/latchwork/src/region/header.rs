@@ -63,9 +63,6 @@ pub(super) struct Header {
     pub(super) spares: [AtomicUsize; LISTS],
     /// How many deaths were found, for those who look on.
     pub(super) died: AtomicU32,
-    /// For comparison: see `giant.rs`.
-    #[cfg(feature = "giant-lock")]
-    pub(super) giant: crate::mutex::WaitWake<crate::sharing::Shared>,
 }
 
 /// Where the parts of a region lie, in bytes from its base.

@@ -48,7 +48,6 @@ mod boxed;
 mod create;
 mod error;
 pub(crate) mod events;
-mod giant;
 mod ground;
 mod grow;
 mod handed;
@@ -100,7 +99,6 @@ pub use task_table::Orphans;
 pub use undo::{Cells, Transaction, Undo, UndoError};
 pub use vec::Vec;
 
-pub(crate) use giant::Giant;
 pub(crate) use inbox::{Inbox, LOCK as QUEUE_LOCK};
 pub(crate) use park::Parked;
 pub(crate) use task::Task;

@@ -212,7 +212,6 @@ impl<'r> BinarySemaphore<'r> {
     #[inline(always)]
     pub(crate) fn obtain_at_hand(&self) -> bool {
         let Anchor { ground, core, key } = self.anchor;
-        let _giant = ground.giant();
         if self.is_plain
             && let Some(task) = ground.task_at_hand()
             && owned::obtain_free(core, key, task.owner().raw())
@@ -227,7 +226,6 @@ impl<'r> BinarySemaphore<'r> {
     pub(crate) fn obtain_slowly(&self, patience: Patience, site: Site) -> Result<Told, Failure> {
         let Anchor { ground, core, key } = self.anchor;
         let task = ground.task()?;
-        let _giant = ground.giant();
         let obtain = |patience| owned::obtain(ground, core, key, me(task), patience);
         Ok(watched::obtain(core, patience, site, obtain)?)
     }
@@ -246,7 +244,6 @@ impl<'r> BinarySemaphore<'r> {
     #[inline(always)]
     pub(crate) fn release_with(&self, torn: bool, site: Site) -> Result<(), ReleaseError> {
         let Anchor { ground, core, key } = self.anchor;
-        let _giant = ground.giant();
         if self.is_plain
             && !torn
             && let Some(task) = ground.task_at_hand()
@@ -315,7 +312,6 @@ impl<'r> BinarySemaphore<'r> {
     /// The same in RTEMS's numbers, of which 0 is one, too.
     pub(crate) fn set_recorded_ceiling(&self, ceiling: u32) -> Result<u32, UseError> {
         let Anchor { ground, core, key } = self.anchor;
-        let _giant = ground.giant();
         ground.task()?;
         if !self.kind.has_ceiling() {
             return Err(UseError::NoCeiling);

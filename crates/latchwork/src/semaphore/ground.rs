@@ -64,9 +64,7 @@ mod of_region {
             deadline: Option<Deadline>,
         ) -> Parked {
             match self.task() {
-                Ok(task) => self.without_giant(|| {
-                    self.park_in_directive(task, &[(word, value)], deaths, deadline)
-                }),
+                Ok(task) => self.park_in_directive(task, &[(word, value)], deaths, deadline),
                 // Who waits here is a task.
                 Err(_) => Parked::Again,
             }

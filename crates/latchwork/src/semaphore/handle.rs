@@ -129,14 +129,12 @@ impl<'r> Anchor<'r> {
     /// Obtains a unit if there is one and nobody waits.
     #[inline(always)]
     pub(crate) fn obtain_unit_at_hand(&self) -> bool {
-        let _giant = self.ground.giant();
         counting::obtain_free(self.core, self.key)
     }
 
     #[cold]
     pub(crate) fn obtain_unit_slowly(&self, patience: Patience, site: Site) -> Result<(), Failure> {
         let me = me(self.ground.task()?);
-        let _giant = self.ground.giant();
         let obtain = |patience| counting::obtain(self.ground, self.core, self.key, me, patience);
         Ok(watched::obtain_unit(self.core, patience, site, obtain)?)
     }
@@ -144,7 +142,6 @@ impl<'r> Anchor<'r> {
     /// Releases a unit, up to `most`.
     #[inline(always)]
     pub(crate) fn release_unit(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
-        let _giant = self.ground.giant();
         if counting::release_free(self.core, self.key, most) {
             return Ok(());
         }
@@ -179,7 +176,6 @@ impl<'r> Anchor<'r> {
     }
 
     fn flush_all(&self) -> Result<u32, UseError> {
-        let _giant = self.ground.giant();
         self.ground.task()?;
         let locked = Locked::new(self.ground, self.core).map_err(AttachError::from)?;
         if self.core.key() != Some(self.key) {
@@ -209,7 +205,6 @@ impl<'r> Anchor<'r> {
     }
 
     fn end(&self) -> Result<(), UseError> {
-        let _giant = self.ground.giant();
         self.ground.task()?;
         let (ground, core, key) = (self.ground, self.core, self.key);
         if core.form().kind().has_owner() {

@@ -244,7 +244,7 @@ fn wait(
             if is_late {
                 return give_up(ground, core, me, Refusal::TimedOut);
             }
-            ground.without_giant(|| pause(looks));
+            pause(looks);
             looks = looks.wrapping_add(1);
         } else if ground.park(&me.record.word, word, deaths, deadline) == Parked::TimedOut {
             return give_up(ground, core, me, Refusal::TimedOut);

@@ -95,7 +95,6 @@ impl TaskId {
     /// [`NoSuchTask`].
     pub fn set_priority(self, region: &Region, priority: Priority) -> Result<Priority, NoSuchTask> {
         let _ = region.inner().task();
-        let _giant = region.inner().giant();
         priority::set_base(region.inner(), self.to_raw(), priority.0.into())
             .map(Priority::recorded)
             .ok_or(NoSuchTask)

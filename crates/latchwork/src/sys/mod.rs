@@ -6,8 +6,6 @@
 mod abort;
 #[cfg(not(loom))]
 pub(crate) mod board;
-#[cfg(all(feature = "bpf", not(loom)))]
-pub(crate) mod bpf;
 #[cfg(not(loom))]
 pub(crate) mod clock;
 #[cfg(not(loom))]
@@ -45,8 +43,6 @@ pub(crate) mod proc_file;
 pub(crate) mod process;
 #[cfg_attr(loom, path = "robust_list_loom.rs")]
 pub(crate) mod robust_list;
-#[cfg(not(loom))]
-pub(crate) mod rseq;
 #[cfg(not(loom))]
 pub(crate) mod running;
 #[cfg(not(loom))]

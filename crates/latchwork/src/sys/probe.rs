@@ -83,19 +83,6 @@ fn prctl_read(option: c_int, command: c_ulong) -> Result<u32> {
     answer(returned.into()).map(|value| value as u32)
 }
 
-/// Linux 7.0. `ENXIO`: the C library has registered no area.
-pub(crate) fn rseq_slice_extension() -> Result<()> {
-    const PR_RSEQ_SLICE_EXTENSION: c_int = 79;
-    const GET: c_ulong = 1;
-    const SET: c_ulong = 2;
-    if prctl_read(PR_RSEQ_SLICE_EXTENSION, GET)? != 0 {
-        return Ok(());
-    }
-    // To set it to what it is, off, changes nothing; and unlike the question, it fails where it could
-    // not be set to on.
-    prctl_read(PR_RSEQ_SLICE_EXTENSION, SET).map(drop)
-}
-
 /// Linux 6.16: the slots of this process's own hash table of futexes, 0 while it uses the shared one.
 pub(crate) fn futex_hash_slots() -> Result<u32> {
     const PR_FUTEX_HASH: c_int = 78;

@@ -1,7 +1,7 @@
 //! The kinds of locks, made by name.
 
 use latchwork::check::{Checkable, Checked};
-use latchwork::mutex::{Inherit, InheritPlain, Protect, Sliced, Throughput, WaitWake};
+use latchwork::mutex::{Inherit, InheritPlain, Protect, Throughput, WaitWake};
 use latchwork::sharing::Shared;
 use latchwork::spin::Spin;
 
@@ -42,7 +42,6 @@ kinds! {
     InheritPlain, "plain inherit", Self::new();
     Protect, "protect", Self::with_ceiling(90);
     Spin, "spin", Self::new();
-    Sliced<WaitWake>, "sliced", Self::new(WaitWake::new());
 }
 
 /// A row for each kind: `each!(rows, f)` adds `f::<P>()` for all `P`.
@@ -57,7 +56,6 @@ macro_rules! each {
             $make::<latchwork::mutex::InheritPlain>(),
             $make::<latchwork::mutex::Protect>(),
             $make::<latchwork::spin::Spin>(),
-            $make::<latchwork::mutex::Sliced<latchwork::mutex::WaitWake>>(),
         ]);
     };
 }

@@ -22,15 +22,6 @@ use crate::peers::{enter_fifo, pin_to};
 /// Operations from one look at the clock to the next.
 const BATCH: u32 = 64;
 
-/// What is counted beside the figure.
-pub(super) const COUNTED: [&str; 5] = [
-    "task_min_ops",
-    "task_max_ops",
-    "received_per_1000",
-    "full_per_1000",
-    EACH,
-];
-
 /// Who works.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crew {
@@ -84,16 +75,15 @@ pub(super) fn measure<W: Work>(work: &W, crew: Crew) -> io::Result<Sample> {
         .iter()
         .map(|tally| tally.operations as f64 / seconds);
     let rates = each.clone().skip(usize::from(work.first_serves()));
-    let [slowest, fastest, received, full, one] = COUNTED;
     let mut extra = vec![
-        (slowest, rates.clone().fold(f64::INFINITY, f64::min)),
-        (fastest, rates.fold(0.0, f64::max)),
+        ("task_min_ops", rates.clone().fold(f64::INFINITY, f64::min)),
+        ("task_max_ops", rates.fold(0.0, f64::max)),
     ];
-    extra.extend(each.map(|rate| (one, rate)));
+    extra.extend(each.map(|rate| (EACH, rate)));
     if work.first_serves() {
         let per_1000 = |count: f64| 1000.0 * count / operations.max(1.0);
-        extra.push((received, per_1000(sum(|tally| tally.received))));
-        extra.push((full, per_1000(sum(|tally| tally.refused))));
+        extra.push(("received_per_1000", per_1000(sum(|tally| tally.received))));
+        extra.push(("full_per_1000", per_1000(sum(|tally| tally.refused))));
     }
     Ok(Sample {
         figure: operations / seconds,

@@ -20,16 +20,15 @@
 //! counted: `full_per_1000`. One task alone sends to itself.
 //!
 //! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest that sends. Contestants with
-//! a ceiling of the kernel's run in SCHED_FIFO, and never more of them than CPUs. The contestants behind one
-//! lock for all of a region stand in [`giant`]; `of_giant_lock` is ours over theirs. RTEMS's figures stand
-//! beside ours where the case and the number of tasks are the same. `of_hand_off` is a contested lock's figure over that
-//! of a direct hand-over by a plain futex, and `fall` by how much it is less than that of one task; RTEMS's own fell
-//! 85-fold.
+//! a ceiling of the kernel's run in SCHED_FIFO, and never more of them than CPUs. The contestants `giant-lock …` are
+//! ours with one lock of this benchmark around each operation, in the cases in which no operation sleeps;
+//! `of_giant_lock` is ours over theirs. RTEMS's figures stand beside ours where the case and the number of tasks are
+//! the same. `of_hand_off` is a contested lock's figure over that of a direct hand-over by a plain futex, and `fall` by
+//! how much it is less than that of one task; RTEMS's own fell 85-fold.
 //!
 //! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's shape ([`rtems`]).
 
 mod crew;
-mod giant;
 mod published;
 pub(crate) mod rtems;
 mod work;
@@ -37,14 +36,15 @@ mod work;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::time::Duration;
 
 use self::crew::Crew;
-use self::work::{Locks, Messages, OurQueues, PosixQueues, Signals, To};
+use self::work::{Free, Locks, Messages, OneLock, OurQueues, PosixQueues, Signals, To, Under};
 use super::{Contestant, Prepared, Scenario};
 use crate::machine;
-use crate::measure::{Case, Sample, Sampler};
+use crate::measure::{Case, Sampler};
 use crate::peers::Lock;
 use crate::peers::locks::{self, Between, Peer, Visitor};
 use crate::plan::Plan;
@@ -59,8 +59,8 @@ enum Entrant {
     Event,
     Queue,
     PosixMq,
-    /// Ours of the same name, in the second build.
-    Giant(&'static str),
+    /// Another one under this name, with one lock around all of its operations, none of which sleeps.
+    Giant(&'static str, &'static Self),
 }
 
 use Entrant::{Event, Giant, PosixMq, Queue};
@@ -71,15 +71,24 @@ const fn of(peer: &'static Peer) -> Entrant {
 
 /// Those behind one lock first, and the bare hand-over: in each case ours are compared with them.
 const CASES: &[(Variant, &[Entrant])] = &[
-    (Variant::EventSelf, &[Giant("giant-lock event"), Event]),
-    (Variant::EventManyToOne, &[Giant("giant-lock event"), Event]),
+    (
+        Variant::EventSelf,
+        &[Giant("giant-lock event", &Event), Event],
+    ),
+    (Variant::EventManyToOne, &[Event]),
     (
         Variant::PrivateMutex,
         &[
-            Giant("giant-lock semaphore-binary"),
-            Giant("giant-lock semaphore-inherit"),
-            Giant("giant-lock semaphore-ceiling"),
-            Giant("giant-lock semaphore-mrsp"),
+            Giant("giant-lock semaphore-binary", &of(locks::SEMAPHORE_BINARY)),
+            Giant(
+                "giant-lock semaphore-inherit",
+                &of(locks::SEMAPHORE_INHERIT),
+            ),
+            Giant(
+                "giant-lock semaphore-ceiling",
+                &of(locks::SEMAPHORE_CEILING),
+            ),
+            Giant("giant-lock semaphore-mrsp", &of(locks::SEMAPHORE_MRSP)),
             of(locks::SEMAPHORE_BINARY),
             of(locks::SEMAPHORE_INHERIT),
             of(locks::SEMAPHORE_CEILING),
@@ -96,8 +105,6 @@ const CASES: &[(Variant, &[Entrant])] = &[
     (
         Variant::ContestedMutex,
         &[
-            Giant("giant-lock semaphore-binary"),
-            Giant("giant-lock semaphore-inherit"),
             of(locks::HAND_OFF),
             of(locks::SEMAPHORE_BINARY),
             of(locks::SEMAPHORE_INHERIT),
@@ -108,16 +115,10 @@ const CASES: &[(Variant, &[Entrant])] = &[
     ),
     (
         Variant::MessageSelf,
-        &[Giant("giant-lock queue"), Queue, PosixMq],
+        &[Giant("giant-lock queue", &Queue), Queue, PosixMq],
     ),
-    (
-        Variant::MessageManyToOne,
-        &[Giant("giant-lock queue"), Queue, PosixMq],
-    ),
+    (Variant::MessageManyToOne, &[Queue, PosixMq]),
 ];
-
-const GIANT: &str = "giant-lock ";
-const OURS: &str = "latchwork ";
 
 impl Entrant {
     fn name(self) -> &'static str {
@@ -126,23 +127,24 @@ impl Entrant {
             Event => "latchwork event",
             Queue => "latchwork queue",
             PosixMq => "posix-mq",
-            Giant(name) => name,
+            Giant(name, _) => name,
         }
     }
 
-    /// The object, whoever it is of.
+    /// Its name without the lock around it.
     fn object(self) -> &'static str {
-        let name = self.name();
-        let bare = name.strip_prefix(GIANT).or(name.strip_prefix(OURS));
-        bare.unwrap_or(name)
+        match self {
+            Giant(_, inner) => inner.name(),
+            _ => self.name(),
+        }
     }
 
     fn contestant(self) -> Contestant {
         match self {
             Self::Lock(peer) => peer.contestant(),
-            Giant(name) => Contestant {
+            Giant(name, inner) => Contestant {
                 name,
-                absent: giant::program().err(),
+                ..inner.contestant()
             },
             Event | Queue | PosixMq => Contestant::ready(self.name()),
         }
@@ -151,12 +153,25 @@ impl Entrant {
     fn priority(self) -> Option<libc::c_int> {
         match self {
             Self::Lock(peer) => peer.priority,
-            _ => None,
+            Giant(_, inner) => inner.priority(),
+            Event | Queue | PosixMq => None,
         }
     }
 
     /// Samples of a case.
     fn sampler(self, case: Variant, tasks: u32, window: Duration) -> Option<Sampler> {
+        match self {
+            Giant(_, inner) => inner.sampler_under::<OneLock>(case, tasks, window),
+            _ => self.sampler_under::<Free>(case, tasks, window),
+        }
+    }
+
+    fn sampler_under<U: Under>(
+        self,
+        case: Variant,
+        tasks: u32,
+        window: Duration,
+    ) -> Option<Sampler> {
         let crew = Crew {
             tasks,
             priority: self.priority(),
@@ -172,32 +187,39 @@ impl Entrant {
                     Variant::ContestedMutex => 1,
                     _ => tasks,
                 };
-                return peer.visit(Between::Threads, Take { locks, crew }).ok();
+                let take = Take {
+                    locks,
+                    crew,
+                    under: PhantomData::<U>,
+                };
+                return peer.visit(Between::Threads, take).ok();
             }
-            Event => Box::new(move || crew::measure(&Signals::new(tasks, to)?, crew)),
-            Queue => Box::new(move || crew::measure(&Messages::<OurQueues>::new(tasks, to)?, crew)),
+            Event => Box::new(move || crew::measure(&Signals::<U>::new(tasks, to)?, crew)),
+            Queue => {
+                Box::new(move || crew::measure(&Messages::<OurQueues, U>::new(tasks, to)?, crew))
+            }
             PosixMq => {
-                Box::new(move || crew::measure(&Messages::<PosixQueues>::new(tasks, to)?, crew))
+                Box::new(move || crew::measure(&Messages::<PosixQueues, U>::new(tasks, to)?, crew))
             }
-            Giant(_) => {
-                let usual = format!("{OURS}{}", self.object());
-                giant::sampler(giant::program().ok()?, case, usual, tasks, window)
-            }
+            // What `Giant` holds is none of its kind.
+            Giant(..) => return None,
         })
     }
 }
 
 /// Has tasks take locks.
-struct Take {
+struct Take<U> {
     locks: u32,
     crew: Crew,
+    under: PhantomData<U>,
 }
 
-impl Visitor for Take {
+impl<U: Under> Visitor for Take<U> {
     type Output = Sampler;
 
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
-        Box::new(move || crew::measure(&Locks::new(self.locks, &make)?, self.crew))
+        let Self { locks, crew, .. } = self;
+        Box::new(move || crew::measure(&Locks::<L, U>::new(locks, &make)?, crew))
     }
 }
 
@@ -207,7 +229,8 @@ impl Scenario for FineGrained {
     }
 
     fn about(&self) -> &'static str {
-        "1 to N tasks use objects of their own, or one for all; operations per second of all tasks"
+        "1 to N tasks use objects of their own, or one for all; operations per second of all tasks; \
+         giant-lock: with one lock of the benchmark's around each operation"
     }
 
     fn base(&self) -> &'static str {
@@ -265,7 +288,7 @@ impl Scenario for FineGrained {
                     };
                     let giant = of_giant.entry(entrant.object()).or_default();
                     sampler = match entrant {
-                        Giant(_) => noted(sampler, giant),
+                        Giant(..) => noted(sampler, giant),
                         _ => compared(sampler, "of_giant_lock", giant),
                     };
                     if case == Variant::ContestedMutex {
@@ -370,49 +393,30 @@ fn tasks(plan: &Plan, cpus: u32, warnings: &mut Vec<Warning>) -> Vec<u32> {
     tasks
 }
 
-/// One sample of a contestant, for the first build: see [`giant`].
-///
-/// # Errors
-/// If this is not the second build, or knows no such case or contestant; the contestant's own.
-pub(crate) fn sample(
-    case: &str,
-    contestant: &str,
-    tasks: u32,
-    window: Duration,
-) -> io::Result<String> {
-    if !cfg!(feature = "giant-lock") {
-        return Err(io::Error::other("this build has no lock for all"));
-    }
-    one_sample(case, contestant, tasks, window).map(|sample| giant::write(&sample))
-}
-
-fn one_sample(case: &str, contestant: &str, tasks: u32, window: Duration) -> io::Result<Sample> {
-    let in_case = CASES.iter().find(|(known, _)| known.to_string() == case);
-    let entrant = in_case.and_then(|(case, entrants)| {
-        let mut entrants = entrants.iter();
-        let entrant = entrants.find(|one| one.name() == contestant)?;
-        entrant.sampler(*case, tasks, window)
-    });
-    entrant.ok_or_else(|| io::Error::other("nobody of this name takes part in such a case"))?()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::Sample;
 
     #[test]
-    fn every_contestant_of_the_second_build_is_known_there_and_compared_here() {
+    fn every_contestant_behind_one_lock_sleeps_in_no_case_and_is_compared() {
+        let window = Duration::from_micros(100);
+        let mut behind_one_lock = 0;
         for (case, entrants) in CASES {
-            for giant in entrants.iter().filter(|one| matches!(one, Giant(_))) {
-                let ours = format!("{OURS}{}", giant.object());
-                assert!(entrants.iter().any(|one| one.name() == ours), "{ours}");
-                let window = Duration::from_micros(100);
-                let sample = one_sample(&case.to_string(), &ours, 2, window).unwrap();
-                assert!(sample.figure > 0.0);
+            for giant in entrants.iter().filter(|one| matches!(one, Giant(..))) {
+                let is_private = [
+                    Variant::EventSelf,
+                    Variant::PrivateMutex,
+                    Variant::MessageSelf,
+                ];
+                assert!(is_private.contains(case), "{}", giant.name());
+                assert!(entrants.iter().any(|one| one.name() == giant.object()));
+                let sample = giant.sampler(*case, 2, window).unwrap()().unwrap();
+                assert!(sample.figure > 0.0, "{}", giant.name());
+                behind_one_lock += 1;
             }
         }
-        let nobody = one_sample("event-self", "latchwork queue", 1, Duration::ZERO);
-        assert!(nobody.is_err());
+        assert_eq!(behind_one_lock, 6);
     }
 
     #[test]

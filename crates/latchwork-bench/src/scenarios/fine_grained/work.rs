@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::OnceLock;
 
 use latchwork::event::{EventSet, Events};
-use latchwork::mutex::KeptBoost;
+use latchwork::mutex::{KeptBoost, Mutex, WaitWake};
 use latchwork::queue::{Queue, QueueOptions, SendError};
 use latchwork::region::{Region, RegionOptions, TaskId};
+use latchwork::sharing::Shared;
 
 use super::crew::{Tally, Work};
 use crate::peers::mail::ShallowMq;
@@ -26,29 +27,74 @@ fn region(tasks: u32) -> io::Result<Region> {
     region.map_err(io::Error::other)
 }
 
-/// Increments the datum beside a lock: one for all tasks, or for each its own.
-pub(super) struct Locks<L>(Vec<Place<L>>);
+/// What each operation is done under, beside the object's own locks.
+pub(super) trait Under: Default + Sync + 'static {
+    /// An operation begins. It ends as the result is dropped.
+    fn begin(&self) -> impl Sized;
+}
 
-impl<L: Lock> Locks<L> {
-    pub(super) fn new(count: u32, make: impl Fn() -> io::Result<L>) -> io::Result<Self> {
-        let locks = (0..count).map(|_| make().and_then(placed));
-        locks.collect::<io::Result<_>>().map(Self)
+/// Nothing.
+#[derive(Default)]
+pub(super) struct Free;
+
+impl Under for Free {
+    #[inline]
+    fn begin(&self) -> impl Sized {}
+}
+
+/// One lock for all objects: what RTEMS had before, and the base of its figures. An operation that sleeps would
+/// sleep with it held, so that it is for those that do not.
+#[repr(align(128))]
+pub(super) struct OneLock(Mutex<(), WaitWake<Shared>>);
+
+impl Default for OneLock {
+    fn default() -> Self {
+        Self(Mutex::shared(()))
     }
 }
 
-impl<L: Lock> Work for Locks<L> {
+impl Under for OneLock {
+    #[inline]
+    fn begin(&self) -> impl Sized {
+        self.0.lock()
+    }
+}
+
+/// Increments the datum beside a lock: one for all tasks, or for each its own.
+pub(super) struct Locks<L, U> {
+    locks: Vec<Place<L>>,
+    under: U,
+}
+
+impl<L: Lock, U: Under> Locks<L, U> {
+    pub(super) fn new(count: u32, make: impl Fn() -> io::Result<L>) -> io::Result<Self> {
+        let locks = (0..count).map(|_| make().and_then(placed));
+        Ok(Self {
+            locks: locks.collect::<io::Result<_>>()?,
+            under: U::default(),
+        })
+    }
+}
+
+impl<L: Lock, U: Under> Work for Locks<L, U> {
     type Task<'a> = (Pin<&'a L>, Option<KeptBoost>);
 
     fn enter(&self, number: usize) -> io::Result<Self::Task<'_>> {
         let enlisted = L::enlist()?;
-        let lock = self.0[number % self.0.len()].pin();
+        let lock = self.locks[number % self.locks.len()].pin();
         lock.check()?;
         Ok((lock, enlisted))
     }
 
     #[inline]
     fn step(&self, (lock, _): &mut Self::Task<'_>, tally: &mut Tally) -> io::Result<()> {
-        *lock.lock() += 1;
+        let begun = self.under.begin();
+        let mut held = lock.lock();
+        drop(begun);
+        *held += 1;
+        let begun = self.under.begin();
+        drop(held);
+        drop(begun);
         tally.operations += 1;
         Ok(())
     }
@@ -85,8 +131,9 @@ impl To {
 }
 
 /// Sends events and receives them.
-pub(super) struct Signals {
+pub(super) struct Signals<U> {
     region: Region,
+    under: U,
     tasks: u32,
     to: To,
     first: OnceLock<TaskId>,
@@ -102,10 +149,11 @@ pub(super) struct Signalling<'a> {
     role: Role,
 }
 
-impl Signals {
+impl<U: Under> Signals<U> {
     pub(super) fn new(tasks: u32, to: To) -> io::Result<Self> {
         Ok(Self {
             region: region(tasks)?,
+            under: U::default(),
             tasks,
             to,
             first: OnceLock::new(),
@@ -113,7 +161,7 @@ impl Signals {
     }
 }
 
-impl Work for Signals {
+impl<U: Under> Work for Signals<U> {
     type Task<'a> = Signalling<'a>;
 
     fn enter(&self, number: usize) -> io::Result<Signalling<'_>> {
@@ -136,12 +184,16 @@ impl Work for Signals {
                 Role::Sends => *self.first.get().ok_or(io::ErrorKind::NotFound)?,
                 _ => task.me,
             };
+            let begun = self.under.begin();
             let sent = task.events.send(to, task.event);
+            drop(begun);
             sent.map_err(io::Error::other)?;
             tally.operations += 1;
         }
         if task.role != Role::Sends {
+            let begun = self.under.begin();
             let received = task.events.receive_any(ALL);
+            drop(begun);
             received.map_err(io::Error::other)?;
             tally.received += 1;
         }
@@ -240,23 +292,25 @@ impl Handle for &ShallowMq {
 }
 
 /// Sends messages and receives them.
-pub(super) struct Messages<Q> {
+pub(super) struct Messages<Q, U> {
     queues: Q,
+    under: U,
     tasks: u32,
     to: To,
 }
 
-impl<Q: Queues> Messages<Q> {
+impl<Q: Queues, U: Under> Messages<Q, U> {
     pub(super) fn new(tasks: u32, to: To) -> io::Result<Self> {
         Ok(Self {
             queues: Q::new(tasks)?,
+            under: U::default(),
             tasks,
             to,
         })
     }
 }
 
-impl<Q: Queues> Work for Messages<Q> {
+impl<Q: Queues, U: Under> Work for Messages<Q, U> {
     type Task<'a>
         = (Q::Handle<'a>, Role)
     where
@@ -271,13 +325,19 @@ impl<Q: Queues> Work for Messages<Q> {
     #[inline]
     fn step(&self, (queue, role): &mut Self::Task<'_>, tally: &mut Tally) -> io::Result<()> {
         if *role != Role::Receives {
-            match queue.try_send(&[1; BYTES])? {
+            let begun = self.under.begin();
+            let sent = queue.try_send(&[1; BYTES]);
+            drop(begun);
+            match sent? {
                 true => tally.operations += 1,
                 false => tally.refused += 1,
             }
         }
         if *role != Role::Sends {
-            queue.receive(&mut [0; BYTES])?;
+            let begun = self.under.begin();
+            let received = queue.receive(&mut [0; BYTES]);
+            drop(begun);
+            received?;
             tally.received += 1;
         }
         Ok(())
@@ -316,13 +376,13 @@ mod tests {
     }
 
     fn every_message_arrives<Q: Queues>() {
-        let (sent, received) = counts(&Messages::<Q>::new(2, To::Self_).unwrap(), 2);
+        let (sent, received) = counts(&Messages::<Q, Free>::new(2, To::Self_).unwrap(), 2);
         assert!(sent > 0 && sent == received);
-        let (sent, received) = counts(&Messages::<Q>::new(3, To::First).unwrap(), 3);
+        let (sent, received) = counts(&Messages::<Q, Free>::new(3, To::First).unwrap(), 3);
         // The last one may be what releases the receiver; some may be left when it has gone.
         let left = (sent + 1).checked_sub(received).unwrap();
         assert!(left <= u64::from(PLACES) + 1, "{sent}, {received}");
-        let (sent, received) = counts(&Messages::<Q>::new(1, To::First).unwrap(), 1);
+        let (sent, received) = counts(&Messages::<Q, Free>::new(1, To::First).unwrap(), 1);
         assert!(sent > 0 && sent == received);
     }
 
@@ -338,9 +398,27 @@ mod tests {
 
     #[test]
     fn an_event_is_received_once_for_each_sent_to_oneself_and_at_most_so_often_by_another() {
-        let (sent, received) = counts(&Signals::new(2, To::Self_).unwrap(), 2);
+        let (sent, received) = counts(&Signals::<Free>::new(2, To::Self_).unwrap(), 2);
         assert!(sent > 0 && sent == received);
-        let (sent, received) = counts(&Signals::new(3, To::First).unwrap(), 3);
+        let (sent, received) = counts(&Signals::<Free>::new(3, To::First).unwrap(), 3);
         assert!((1..=sent + 1).contains(&received), "{sent}, {received}");
+    }
+
+    #[test]
+    fn behind_one_lock_the_same_is_done() {
+        let (sent, received) = counts(&Signals::<OneLock>::new(2, To::Self_).unwrap(), 2);
+        assert!(sent > 0 && sent == received);
+        let messages = Messages::<OurQueues, OneLock>::new(2, To::Self_).unwrap();
+        let (sent, received) = counts(&messages, 2);
+        assert!(sent > 0 && sent == received);
+    }
+
+    #[test]
+    fn one_lock_lets_one_operation_in() {
+        let lock = OneLock::default();
+        let begun = lock.begin();
+        assert!(lock.0.try_lock().is_none());
+        drop(begun);
+        assert!(lock.0.try_lock().is_some());
     }
 }

@@ -2,8 +2,7 @@
 //!
 //! | question | asked of | cost |
 //! | --- | --- | --- |
-//! | runs? | the scheduler, if [`oracle`](super::oracle) is enabled | a few ns a look |
-//! | | else its thread's CPU clock, twice: one that has not moved does not run | 280 ns a look |
+//! | runs? | its thread's CPU clock, twice: one that has not moved does not run | 280 ns a look |
 //! | lives? | the kernel, and `/proc` for what has taken its ID since | some µs, in a slow path |
 //!
 //! CPU clocks are known within a process only. Elsewhere [`Runs::Unknown`] bounds the polls. Another way
@@ -22,19 +21,12 @@ pub(super) enum Runs {
 pub(super) struct Watch {
     tid: u32,
     time: u64,
-    #[cfg(all(feature = "bpf", not(loom)))]
-    scheduler: super::oracle::Look,
 }
 
 impl Watch {
     /// Looks at the owner. The first look at one's clock says that it runs: a second one will tell.
     #[cfg(not(loom))]
     pub(super) fn look(&mut self, tid: u32) -> Runs {
-        #[cfg(feature = "bpf")]
-        match self.scheduler.at(tid) {
-            Runs::Unknown => {}
-            known => return known,
-        }
         let Some(time) = crate::sys::running::cpu_time(tid) else {
             return Runs::Unknown;
         };

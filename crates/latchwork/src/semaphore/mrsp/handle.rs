@@ -61,7 +61,6 @@ pub(crate) fn obtain_at(
 ) -> Result<Told, Failure> {
     let Anchor { ground, core, key } = *anchor;
     let task = ground.task()?;
-    let _giant = ground.giant();
     let obtain = |patience| super::obtain(ground, core, key, me(task), patience, &ceiling_on);
     Ok(watched::obtain(core, patience, site, obtain)?)
 }
@@ -74,7 +73,6 @@ pub(crate) fn release_from(
     site: Site,
 ) -> Result<(), ReleaseError> {
     let Anchor { ground, core, key } = *anchor;
-    let _giant = ground.giant();
     let released = anchor.owner_at_hand().and_then(|task| {
         watched::releases(core, key, me(task), site);
         Ok(super::release(ground, core, key, me(task), torn)?)
@@ -329,7 +327,6 @@ impl<'r> MrspSemaphore<'r> {
     pub fn set_ceiling(&self, processor: usize, ceiling: Priority) -> Result<Priority, UseError> {
         let Anchor { ground, core, key } = self.anchor;
         let place = self.ceilings.get(processor).ok_or(UseError::NoCeiling)?;
-        let _giant = ground.giant();
         ground.task()?;
         let _locked = Locked::new(ground, core).map_err(AttachError::from)?;
         if core.key() != Some(key) {
