@@ -303,7 +303,7 @@ mod tests {
             let text = screen.text();
             assert_eq!(status.success(), role == "in another thread", "{text}");
             assert_eq!(screen.switches, ["1049h", "1049l"], "{role}");
-            assert!(!screen.hides_cursor, "{role}");
+            assert!(!screen.hides_cursor(), "{role}");
             assert!(text.contains("by intent"), "{role}: {text}");
             assert!(!text.contains("drawn"), "{role}: {text}");
             let is_number = |line: &str| line.trim().parse::<u32>().is_ok();
