@@ -3,7 +3,7 @@
 mod json;
 pub(crate) mod text;
 
-use crate::live::{self, Picture, Symbols};
+use crate::live::{self, Observer, Picture, Symbols};
 use crate::ps::seek_regions;
 use crate::status::Trouble;
 use std::io::{self, IsTerminal, Write};
@@ -47,10 +47,10 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
 /// Shows what can be seen; that some cannot be is no failure, but for what was named. With `--watch` it ends as soon
 /// as something that was named is gone.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let mut symbols = Symbols::default();
+    let (mut observer, mut symbols) = (Observer::default(), Symbols::default());
     loop {
         let mut trouble = Trouble::of("locks");
-        let picture = chosen(args, &mut symbols, &mut trouble);
+        let picture = chosen(args, &mut observer, &mut symbols, &mut trouble);
         match (args.json, args.watch) {
             (true, None) => json::print_pretty(&picture, out)?,
             (true, Some(_)) => json::print_line(&picture, out)?,
@@ -90,8 +90,13 @@ fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
     }
 }
 
-fn chosen(args: &Args, symbols: &mut Symbols, trouble: &mut Trouble) -> Picture {
-    let mut picture = live::look();
+fn chosen(
+    args: &Args,
+    observer: &mut Observer,
+    symbols: &mut Symbols,
+    trouble: &mut Trouble,
+) -> Picture {
+    let mut picture = observer.look();
     seek_processes(&args.pid, trouble);
     seek_regions(&picture, &args.region, trouble);
     if !args.pid.is_empty() {

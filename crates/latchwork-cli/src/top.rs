@@ -66,7 +66,10 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut app = App::new(args.pane, args.filter.clone(), args.all);
     if args.once {
-        app.show(watch::look(&mut Default::default()));
+        app.show(watch::look(
+            &mut Default::default(),
+            &mut Default::default(),
+        ));
         write!(out, "{}", frame(&mut app, args.size)?)?;
         return Ok(ExitCode::SUCCESS);
     }
