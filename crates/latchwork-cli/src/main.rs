@@ -18,6 +18,7 @@ mod run;
 mod status;
 mod style;
 mod symbolise;
+mod terminal;
 mod top;
 mod tour;
 
