@@ -3,12 +3,15 @@
 mod json;
 pub(crate) mod text;
 
-use crate::live::{self, Picture, Symbols};
+use crate::live::{self, Observer, Picture, Symbols};
 use crate::ps::seek_regions;
 use crate::status::Trouble;
-use std::io::{self, IsTerminal, Write};
+use crate::terminal::{self, Keyboard, keys};
+use anstream::AutoStream;
+use ratatui::crossterm::event::KeyCode;
+use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -24,7 +27,7 @@ pub(crate) struct Args {
     /// Print one JSON object instead of tables (with --watch: one a line)
     #[arg(long)]
     json: bool,
-    /// Look again every so many seconds
+    /// Look again every so many seconds; on a terminal, on a screen of its own, which `q` gives back
     #[arg(
         long,
         value_name = "SECONDS",
@@ -44,23 +47,31 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// Looks as it was told to.
+struct Looks<'a> {
+    args: &'a Args,
+    observer: Observer,
+    symbols: Symbols,
+}
+
 /// Shows what can be seen; that some cannot be is no failure, but for what was named. With `--watch` it ends as soon
 /// as something that was named is gone.
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
-    let mut symbols = Symbols::default();
+    let mut looks = Looks {
+        args,
+        observer: Observer::default(),
+        symbols: Symbols::default(),
+    };
+    if let Some(pause) = args.watch.filter(|_| !args.json && terminal::is_there()) {
+        return watch(&mut looks, pause);
+    }
     loop {
         let mut trouble = Trouble::of("locks");
-        let picture = chosen(args, &mut symbols, &mut trouble);
+        let picture = looks.look(&mut trouble);
         match (args.json, args.watch) {
             (true, None) => json::print_pretty(&picture, out)?,
             (true, Some(_)) => json::print_line(&picture, out)?,
-            (false, watch) => {
-                if watch.is_some() && io::stdout().is_terminal() {
-                    // To the corner, and empty the screen.
-                    write!(out, "\x1b[H\x1b[2J")?;
-                }
-                text::print(&picture, out)?;
-            }
+            (false, _) => text::print(&picture, out)?,
         }
         out.flush()?;
         let Some(pause) = args.watch.filter(|_| trouble.is_none()) else {
@@ -71,6 +82,45 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> io::Result<ExitCode> {
             writeln!(out)?;
         }
     }
+}
+
+/// Looks again and again, on the whole screen, until a key or a signal ends it, or what was named is gone.
+fn watch(looks: &mut Looks<'_>, pause: Duration) -> io::Result<ExitCode> {
+    let mut trouble = Trouble::silent("locks");
+    let colours = AutoStream::choice(&io::stdout());
+    terminal::session(|session| {
+        let mut keyboard = Keyboard::default();
+        let mut above = 0;
+        let mut is_done = false;
+        while !is_done && !session.is_ended() {
+            let picture = looks.look(&mut trouble);
+            if !trouble.is_none() {
+                break;
+            }
+            let mut text = AutoStream::new(Vec::new(), colours);
+            text::print(&picture, &mut text)?;
+            let text = text.into_inner();
+            let text = String::from_utf8_lossy(&text);
+            let next = Instant::now() + pause;
+            while !is_done && !session.is_ended() {
+                let page;
+                (above, page) = session.show(&text, above)?;
+                let left = next.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                keyboard.keys(left.min(terminal::PATIENCE), |key| match key.code {
+                    _ if keys::suspends(&key) => terminal::suspend(),
+                    _ if keys::interrupts(&key) => is_done = true,
+                    KeyCode::Char('q') => is_done = true,
+                    code => above = keys::moved(code, above, page).unwrap_or(above),
+                })?;
+            }
+        }
+        Ok(())
+    })?;
+    trouble.tell();
+    Ok(trouble.code())
 }
 
 /// Says which processes are not there, or may not be looked at.
@@ -90,29 +140,32 @@ fn seek_processes(pids: &[u32], trouble: &mut Trouble) {
     }
 }
 
-fn chosen(args: &Args, symbols: &mut Symbols, trouble: &mut Trouble) -> Picture {
-    let mut picture = live::look();
-    seek_processes(&args.pid, trouble);
-    seek_regions(&picture, &args.region, trouble);
-    if !args.pid.is_empty() {
-        picture.narrow_to(&args.pid);
+impl Looks<'_> {
+    fn look(&mut self, trouble: &mut Trouble) -> Picture {
+        let args = self.args;
+        let mut picture = self.observer.look();
+        seek_processes(&args.pid, trouble);
+        seek_regions(&picture, &args.region, trouble);
+        if !args.pid.is_empty() {
+            picture.narrow_to(&args.pid);
+        }
+        let wanted: Vec<bool> = picture
+            .locks
+            .iter()
+            .map(|lock| {
+                let in_region = || match &lock.place {
+                    live::Place::Region { region, .. } => picture
+                        .regions
+                        .get(*region)
+                        .is_some_and(|region| args.region.contains(&region.name)),
+                    _ => false,
+                };
+                (args.region.is_empty() || in_region())
+                    && (args.all || !args.pid.is_empty() || picture.is_notable(lock))
+            })
+            .collect();
+        picture.retain_locks(&wanted);
+        self.symbols.name_all(&mut picture);
+        picture
     }
-    let wanted: Vec<bool> = picture
-        .locks
-        .iter()
-        .map(|lock| {
-            let in_region = || match &lock.place {
-                live::Place::Region { region, .. } => picture
-                    .regions
-                    .get(*region)
-                    .is_some_and(|region| args.region.contains(&region.name)),
-                _ => false,
-            };
-            (args.region.is_empty() || in_region())
-                && (args.all || !args.pid.is_empty() || picture.is_notable(lock))
-        })
-        .collect();
-    picture.retain_locks(&wanted);
-    symbols.name_all(&mut picture);
-    picture
 }

@@ -18,6 +18,7 @@ mod run;
 mod status;
 mod style;
 mod symbolise;
+mod terminal;
 mod top;
 mod tour;
 
@@ -42,6 +43,13 @@ enum Verb {
     /// Show regions, their tasks, and the processes that these run in
     Ps(ps::Args),
     /// Show who has which lock and who waits for it, in all processes
+    ///
+    /// The time behind a waiter is for how long it has waited, if the program is checked and says so. "~3.2 s" is an
+    /// estimate of how long it has slept. "≥0.7 s" is the same of a sleep with a time limit: the waiter may have slept
+    /// before, and waited for longer. Waiters of robust and throughput locks sleep like that, of a robust lock for a
+    /// second at a time, so that no look can tell since when they wait. With --watch, and in `top`, "seen 14 s" says
+    /// for how long each look has found the waiter waiting for the same lock, which had the same owner. Between two
+    /// looks it may have had the lock.
     Locks(locks::Args),
     /// Watch tasks, locks, queues and regions on the whole screen
     Top(top::Args),

@@ -19,6 +19,8 @@ error.";
 pub(crate) struct Trouble {
     verb: &'static str,
     said: Vec<String>,
+    /// Says nothing by itself.
+    is_silent: bool,
 }
 
 impl Trouble {
@@ -26,6 +28,15 @@ impl Trouble {
         Self {
             verb,
             said: Vec::new(),
+            is_silent: false,
+        }
+    }
+
+    /// One that says all of it at [`Self::tell`]: for a verb that has the screen.
+    pub(crate) fn silent(verb: &'static str) -> Self {
+        Self {
+            is_silent: true,
+            ..Self::of(verb)
         }
     }
 
@@ -33,9 +44,22 @@ impl Trouble {
     pub(crate) fn say(&mut self, what: impl Display) {
         let text = what.to_string();
         if !self.said.contains(&text) {
-            // Without standard error the status says it alone.
-            let _ = writeln!(io::stderr(), "latchwork: {}: {text}", self.verb);
+            if !self.is_silent {
+                self.write(&text);
+            }
             self.said.push(text);
+        }
+    }
+
+    fn write(&self, text: &str) {
+        // Without standard error the status says it alone.
+        let _ = writeln!(io::stderr(), "latchwork: {}: {text}", self.verb);
+    }
+
+    /// Says what was not said yet.
+    pub(crate) fn tell(&mut self) {
+        if std::mem::take(&mut self.is_silent) {
+            self.said.iter().for_each(|text| self.write(text));
         }
     }
 

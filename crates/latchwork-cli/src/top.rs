@@ -8,19 +8,18 @@
 //! | `sheet.rs` | rows and columns: sorted, filtered, fitted to a width |
 //! | `panes.rs` | what stands in which pane |
 //! | `draw.rs` | the screen |
-//! | `keys.rs` | keys, from the bytes of the terminal |
-//! | `terminal.rs` | the terminal, given back however this ends |
+//!
+//! The terminal, which is given back however this ends, and its keys are in `terminal.rs`, beside this file.
 
 mod app;
 mod draw;
 mod history;
-mod keys;
 mod panes;
 mod sheet;
-mod terminal;
 mod watch;
 
 use crate::Failure;
+use crate::terminal::{self, Keyboard, keys};
 use app::App;
 use panes::Pane;
 use ratatui::Terminal;
@@ -28,7 +27,6 @@ use ratatui::backend::TestBackend;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
-use terminal::Keyboard;
 use watch::Watch;
 
 #[derive(Debug, clap::Args)]
@@ -66,7 +64,10 @@ fn size(text: &str) -> Result<(u16, u16), String> {
 pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure> {
     let mut app = App::new(args.pane, args.filter.clone(), args.all);
     if args.once {
-        app.show(watch::look(&mut Default::default()));
+        app.show(watch::look(
+            &mut Default::default(),
+            &mut Default::default(),
+        ));
         write!(out, "{}", frame(&mut app, args.size)?)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -81,7 +82,7 @@ pub(crate) fn run(args: &Args, out: &mut impl Write) -> Result<ExitCode, Failure
                 app.show(view);
             }
             session.draw(|frame| draw::screen(frame, &mut app))?;
-            keyboard.keys(|key| match keys::suspends(&key) {
+            keyboard.keys(terminal::PATIENCE, |key| match keys::suspends(&key) {
                 true => terminal::suspend(),
                 false => app.press(key),
             })?;

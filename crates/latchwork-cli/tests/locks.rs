@@ -240,6 +240,78 @@ fn this_librarys_locks_name_their_owners() {
     assert!(free.is_some(), "held, and nobody waits: {:#}", look.0);
 }
 
+/// The system call of a thread, as `/proc` says it.
+fn call_of(pid: u32, task: &Value) -> Option<i64> {
+    let path = format!("/proc/{pid}/task/{}/syscall", task["tid"]);
+    let line = std::fs::read_to_string(path).ok()?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// It goes on in a call that has no arguments of its own.
+#[test]
+fn a_wait_that_was_stopped_and_goes_on_is_seen() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let actor = Actor::role("limited", "");
+    let look = seen(&actor, |look| {
+        look.task("limited")["waits_for"] != serde_json::json!([])
+    });
+    let limited = look.task("limited");
+    let pid = Pid::from_raw(actor.pid() as i32).unwrap();
+    let watchdog = Watchdog::start("it never goes on".into());
+    // A thread that was not in its call yet, or had gone back to it, is stopped once more.
+    while call_of(actor.pid(), &limited) != Some(libc::SYS_restart_syscall) {
+        kill_process(pid, Signal::STOP).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        kill_process(pid, Signal::CONT).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(watchdog);
+    let wchan = format!("/proc/{}/task/{}/wchan", actor.pid(), limited["tid"]);
+    if !std::fs::read_to_string(wchan).is_ok_and(|function| function.contains("futex")) {
+        eprintln!("skipped: the kernel does not say what a thread sleeps for");
+        return;
+    }
+    let look = Look(json(&["locks", "--all", "--pid", &actor.pid().to_string()]));
+    let lock = look.wanted_by("limited");
+    assert_eq!(lock["type"], "mutex without owner", "{lock:#}");
+    let name = lock["name"].as_str().unwrap();
+    assert!(name.contains("PLAIN"), "the symbol of a static in {name}");
+    // One that sleeps in the same call, and waits for nothing.
+    let sleeper = look.task("sleeper");
+    assert_eq!(sleeper["waits_for"], serde_json::json!([]), "{sleeper:#}");
+}
+
+/// Of a waiter that sleeps again and again each look sees the last sleep only.
+#[test]
+fn the_time_of_naps_is_the_least_and_a_watch_adds_what_it_has_seen() {
+    let actor = Actor::role("own", "");
+    let look = seen(&actor, |look| {
+        ["for robust", "for plain"]
+            .iter()
+            .all(|name| look.task(name)["waits_for"] != serde_json::json!([]))
+    });
+    for (name, is_least) in [("for robust", true), ("for plain", false)] {
+        let task = look.task(name);
+        assert_eq!(task["waited_is_least"], is_least, "{task:#}");
+        assert_eq!(task["waited_is_exact"], false, "{task:#}");
+        assert_eq!(task["seen_ms"], Value::Null, "{task:#}");
+    }
+    let mut watch = common::command()
+        .args(["locks", "--json", "--watch=0.2", "--pid"])
+        .arg(actor.pid().to_string())
+        .spawn()
+        .unwrap();
+    let lines = std::io::BufReader::new(watch.stdout.take().unwrap()).lines();
+    let watchdog = Watchdog::start("no wait is seen for as long as a nap and more".into());
+    let looks = lines.map(|line| Look(serde_json::from_str(&line.unwrap()).unwrap()));
+    let seen_for = |look: Look| look.task("for robust")["seen_ms"].as_u64();
+    // (A look that comes while it checks the word sees no wait.)
+    assert!(looks.map(seen_for).any(|time| time > Some(1500)));
+    drop(watchdog);
+    let _ = watch.kill();
+    let _ = watch.wait();
+}
+
 #[test]
 fn a_checked_program_says_since_when_and_where() {
     let actor = Actor::role("checked", "");

@@ -81,6 +81,7 @@ impl Gathering {
         let entry = &mut self.picture.tasks[task];
         entry.waited = Some(since(wanted.since));
         entry.waited_is_exact = true;
+        entry.waited_is_least = false;
         entry.waits_at = Some(at);
         // What a region's tables say of the rest is more.
         let by_table = matches!(
@@ -139,6 +140,7 @@ impl Gathering {
             let entry = &mut self.picture.tasks[task];
             entry.waited = Some(since(wanted.since));
             entry.waited_is_exact = true;
+            entry.waited_is_least = false;
             entry.waits_at = Some(spot(wanted.site));
             let is_lock = matches!(
                 wanted.lock.kind,

@@ -1,5 +1,10 @@
 //! For how long a thread has slept.
 //!
+//! That is for how long it has waited, unless it woke up and slept again for the same thing. A thread that sleeps for a
+//! limited time does so as a rule, and a waiter of a robust lock each second. Nothing outside it, and nothing that it
+//! writes down unless it is checked, says since when it waits. So its time is shown as the least that it can be;
+//! what more than one look has seen is added beside it (see `observer.rs`).
+//!
 //! The scheduler notes when it last charged a thread for its time, by the clock of the processor where the thread
 //! ran. These clocks leave out what interrupts and a hypervisor took, each its own, and drift apart by seconds; so a
 //! thread of ours goes to each processor concerned for the time of one look at its own note. It waits for no

@@ -31,6 +31,8 @@ pub(super) struct Gathering {
     pub(super) regions: HashMap<(u64, u64), usize>,
     /// Threads as they were seen asleep, for a second look.
     pub(super) asleep: HashMap<usize, Asleep>,
+    /// The processes whose memory was read, for a second look.
+    subjects: Vec<Subject>,
 }
 
 /// A thread that sleeps on words.
@@ -38,6 +40,11 @@ pub(super) struct Asleep {
     pub(super) thread: Thread,
     pub(super) turns: Option<u64>,
     words: Vec<Sleep>,
+    /// Which of the processes is its own.
+    subject: Option<usize>,
+    /// If the one word that it sleeps on leads to a lock: how many bytes it stands behind the lock's own, as a gate
+    /// does.
+    pub(super) behind: Option<u64>,
 }
 
 impl Asleep {
@@ -50,7 +57,17 @@ impl Asleep {
     }
 }
 
-/// A process while it is looked at.
+/// What a second look finds of a thread that slept on one word.
+pub(super) enum Again {
+    /// It sleeps in the same way for the same lock. This is for the next look.
+    Asleep(Thread, Option<u64>),
+    /// It runs, or is about to: that says nothing.
+    Runs,
+    /// It waits for something else, or cannot be looked at again.
+    Elsewhere,
+}
+
+/// A process that is looked at.
 pub(super) struct Subject {
     pub(super) pid: u32,
     pub(super) namespace: u64,
@@ -119,10 +136,11 @@ impl Gathering {
         for subject in &subjects {
             gathering.board_of(subject);
         }
-        for subject in &subjects {
-            gathering.words_of(subject);
+        for (place, subject) in subjects.iter().enumerate() {
+            gathering.words_of(subject, place);
             gathering.robust_locks_of(subject);
         }
+        gathering.subjects = subjects;
         gathering.time_waits();
         gathering
     }
@@ -154,9 +172,12 @@ impl Gathering {
                 process: process.get_or_insert_with(|| seen.name.clone()).clone(),
                 state: seen.state,
                 ticks: seen.ticks,
+                started: seen.started,
                 schedule: Some(seen.schedule),
                 waited: None,
                 waited_is_exact: false,
+                waited_is_least: false,
+                seen_for: None,
                 waits_at: None,
                 waits_for: Vec::new(),
                 memberships: Vec::new(),
@@ -171,6 +192,8 @@ impl Gathering {
                             thread: seen,
                             turns,
                             words: Vec::new(),
+                            subject: None,
+                            behind: None,
                         },
                     );
                 }
@@ -195,7 +218,7 @@ impl Gathering {
     }
 
     /// Adds what a process's threads sleep on.
-    fn words_of(&mut self, subject: &Subject) {
+    fn words_of(&mut self, subject: &Subject, place: usize) {
         for &task in &subject.tasks {
             let Some(asleep) = self.asleep.get_mut(&task) else {
                 continue;
@@ -203,28 +226,81 @@ impl Gathering {
             if self.told.contains(&task) {
                 continue;
             }
-            let call = asleep.thread.call.as_deref().unwrap_or_default();
-            asleep.words = sleep::parse(call, Some(&subject.memory));
+            asleep.words = sleep::of(subject.pid, &asleep.thread, &subject.memory);
+            asleep.subject = Some(place);
             let words = asleep.words.clone();
             for sleep in &words {
                 let Some(located) = self.locate(subject, sleep.address, sleep.private) else {
                     continue;
                 };
                 let is_private = matches!(located.key, Key::Private { .. });
-                let known = |tid: u32| {
-                    let owner = self.threads.get(&(subject.namespace, tid));
-                    owner.is_some_and(|owner| {
-                        !is_private || self.picture.tasks[*owner].pid == subject.pid
-                    })
-                };
+                let known = |tid: u32| self.thread_of(subject, is_private, tid).is_some();
                 let found = word::judge(sleep, &subject.memory, &known);
                 if let Some(located) = self.locate(subject, found.base, sleep.private) {
                     let role = found.role;
                     let lock = self.lock(subject, located, found);
                     self.add_waiter(lock, Waiter { task, role });
+                    if let (Some(asleep), [_]) = (self.asleep.get_mut(&task), &words[..]) {
+                        asleep.behind = Some(0);
+                    }
                 }
             }
         }
+    }
+
+    /// The task that a word names, if it can have what that word is part of: a thread of the same process, where the
+    /// word is no other one's.
+    fn thread_of(&self, subject: &Subject, is_private: bool, tid: u32) -> Option<usize> {
+        let task = self.threads.get(&(subject.namespace, tid)).copied();
+        task.filter(|task| !is_private || self.picture.tasks[*task].pid == subject.pid)
+    }
+
+    /// A thread that was seen asleep on one word, by which it waits for a lock; see [`Asleep::behind`].
+    fn slept_on_one(&self, task: usize) -> Option<(&Asleep, &Sleep, &Subject, u64)> {
+        let seen = self.asleep.get(&task)?;
+        match &seen.words[..] {
+            [word] => Some((seen, word, self.subjects.get(seen.subject?)?, seen.behind?)),
+            _ => None,
+        }
+    }
+
+    /// Looks again at a thread that was seen asleep.
+    pub(super) fn look_again(&self, task: usize) -> Again {
+        let Some((seen, word, subject, behind)) = self.slept_on_one(task) else {
+            return Again::Elsewhere;
+        };
+        // Whoever has slept at a gate for long enough goes on to the lock's own word.
+        let own = Sleep {
+            address: word.address.wrapping_sub(behind),
+            ..*word
+        };
+        // Before its call, as at the first look.
+        let turns = thread::turns_of(subject.pid, seen.thread.tid);
+        let thread = seen.thread.again(subject.pid);
+        match &sleep::of(subject.pid, &thread, &subject.memory)[..] {
+            [] if thread.is_between_calls() => Again::Runs,
+            [now] if now.is_like(word) || now.is_like(&own) => Again::Asleep(thread, turns),
+            _ => Again::Elsewhere,
+        }
+    }
+
+    /// Whether the lock that a task was seen to wait for, by one word, is another one's still.
+    pub(super) fn is_owner_again(&self, task: usize, owner: usize) -> bool {
+        let Some((_, sleep, subject, behind)) = self.slept_on_one(task) else {
+            return false;
+        };
+        let located = self.locate(subject, sleep.address, sleep.private);
+        let is_private = located.is_none_or(|found| matches!(found.key, Key::Private { .. }));
+        let thread_of = |tid| self.thread_of(subject, is_private, tid);
+        let now = match behind {
+            0 => word::judge(sleep, &subject.memory, &|tid| thread_of(tid).is_some()).owner,
+            behind => {
+                let lock = sleep.address.wrapping_sub(behind);
+                let word = subject.memory.u32(lock);
+                word.map(|word| word & word::TID_MASK)
+            }
+        };
+        now.and_then(thread_of) == Some(owner)
     }
 
     /// Notes for how long those have slept that sleep on a word.
@@ -242,6 +318,7 @@ impl Gathering {
             let task = &mut self.picture.tasks[task];
             if !task.waited_is_exact {
                 task.waited = clocks.since_it_ran(task.pid, &asleep.thread);
+                task.waited_is_least = asleep.words.iter().any(|word| word.is_limited);
             }
         }
     }
@@ -337,10 +414,8 @@ impl Gathering {
     fn lock(&mut self, subject: &Subject, located: Located, found: Found) -> usize {
         let is_private = matches!(located.key, Key::Private { .. });
         let owner = found.owner.map(|tid| {
-            let task = self.threads.get(&(subject.namespace, tid)).copied();
-            // A number that another process's thread has by now.
-            task.filter(|task| !is_private || self.picture.tasks[*task].pid == subject.pid)
-                .ok_or(tid)
+            // None: a number that another process's thread has by now.
+            self.thread_of(subject, is_private, tid).ok_or(tid)
         });
         let lock = self.lock_at(located.key, || Lock {
             pid: subject.pid,

@@ -1,9 +1,39 @@
-//! What follows from who waits for whom: gates, circles, priorities upside down.
+//! What follows from who waits for whom: gates, cycles, priorities upside down.
+//!
+//! *A cycle is reported only if there was a moment at which it stood.* Tasks are looked at one after the other; each
+//! of them may have been asleep when its turn came, though they never all were at once (two tasks that pass locks to and
+//! fro look like that now and then). So a cycle is a suspicion at first. For each of its tasks the look notes how
+//! often the task was given a processor (its *turns*), then the word that the task sleeps on, then the owner of the lock.
+//! Later the turns and the call are read once more, of all tasks of the cycle:
+//!
+//! 1. Each of the notes was made before any of the second readings.
+//! 2. A task with the same turns has not run between the two. So it slept, on that word, for all of the time between.
+//! 3. A task that has not run has released nothing. The owner of each lock was read after the owner's turns; so it
+//!    was the owner up to the second reading.
+//!
+//! By 1 the times of all tasks have a part in common. There all of them slept, each for a lock that the next one had.
+//!
+//! *Naps.* A waiter of a robust lock, or a throughput lock, sleeps for a limited time, checks the word and sleeps
+//! again. The end of a nap is a turn, which spoils the proof but not the cycle. It is not enough that such a task
+//! sleeps on the same word again, and that the word names the same owner: in between it may have had the lock,
+//! released it, and come back. So the notes of that task are made anew (the task must sleep in the same way on the
+//! same word, or on the lock's own if it slept at the lock's gate, which it leaves when its nap ends), then the
+//! owners of its own lock and of the lock that it waits for are read again (these must be the same), and then the
+//! second reading of *all* tasks of the cycle is repeated. That is the proof above, from later notes: 1 holds since
+//! the readings that count are those of the last round, 2 and 3 as before. A round reads two small files of each
+//! task, where naps last 50 ms at least; so one of a few rounds has no nap's end in it, unless the cycle has very
+//! many tasks: that one is left out. What cannot be noted anew (a wait for several words, or one that is known from a
+//! board or a region's table) must not have run since the first look.
+//!
+//! A waiter whose nap ends in the very moment of the first look runs, and is not seen to wait: the next look sees it.
 
-use super::gather::Gathering;
+use super::gather::{Again, Gathering};
 use super::picture::{Kind, Picture, Role, State, Waiter};
 use super::sleep::Call;
+use super::thread::Thread;
 use std::collections::BTreeSet;
+use std::thread;
+use std::time::Duration;
 
 impl Gathering {
     /// Draws the conclusions.
@@ -43,12 +73,10 @@ impl Gathering {
             };
             let target = &self.picture.locks[lock];
             let call = self.asleep.get(&owner).and_then(|asleep| asleep.call());
-            let beside = DISTANCES
-                .iter()
-                .any(|distance| entry.address == target.address.wrapping_add(*distance));
+            let behind = entry.address.wrapping_sub(target.address);
             if lock == gate
                 || entry.pid != target.pid
-                || !beside
+                || !DISTANCES.contains(&behind)
                 || (call == Some(Call::LockPi)) != by_kernel
             {
                 continue;
@@ -56,6 +84,9 @@ impl Gathering {
             let waiters = std::mem::take(&mut self.picture.locks[gate].waiters);
             self.picture.locks[gate].owners.clear();
             for waiter in waiters {
+                if let Some(asleep) = self.asleep.get_mut(&waiter.task) {
+                    asleep.behind = asleep.behind.map(|_| behind);
+                }
                 self.picture.tasks[waiter.task]
                     .waits_for
                     .retain(|waited| *waited != gate);
@@ -64,37 +95,110 @@ impl Gathering {
         }
     }
 
-    /// Finds circles of waits: of tasks that wait for each other, one at least. Of tasks that were looked at one after
-    /// the other, each asleep, the waits may never have been at once; so all of a circle are looked at again: if none
-    /// has run since, there was a moment in between at which the circle stood. Else it is looked for without who has.
+    /// Finds cycles of waits, of one task at least, of which each stood at some moment (see the head of this file).
+    /// Where one did not, it is looked for without those who have run.
     fn find_cycles(&mut self) {
+        let mut patience = Patience::default();
         let mut has_run = vec![false; self.picture.tasks.len()];
-        let cycles = loop {
-            let cycles = self.picture.cycles_without(&has_run);
-            let concerned: BTreeSet<_> = cycles.iter().flatten().map(|(task, _)| *task).collect();
-            let mut is_still = true;
-            for task in concerned {
-                if !self.still_waits(task) {
-                    has_run[task] = true;
-                    is_still = false;
+        let mut found = BTreeSet::new();
+        loop {
+            let mut is_settled = true;
+            for mut cycle in self.picture.cycles_without(&has_run) {
+                // Where it begins is chance.
+                let first = (0..cycle.len()).min_by_key(|place| cycle[*place]);
+                cycle.rotate_left(first.unwrap_or(0));
+                if found.contains(&cycle) {
+                    continue;
+                }
+                match self.confirm(&cycle, &mut patience) {
+                    Ok(()) => _ = found.insert(cycle),
+                    Err(gone) => {
+                        gone.into_iter().for_each(|task| has_run[task] = true);
+                        is_settled = false;
+                    }
                 }
             }
-            if is_still {
-                break cycles;
+            if is_settled {
+                break;
             }
-        };
-        for (_, lock) in cycles.iter().flatten() {
+        }
+        for (_, lock) in found.iter().flatten() {
             self.picture.locks[*lock].flags.cycle = true;
         }
-        self.picture.cycles = cycles;
+        self.picture.cycles = found.into_iter().collect();
     }
 
-    /// Whether a task has not run since it was looked at. One whose thread is not to be seen is believed.
-    fn still_waits(&self, task: usize) -> bool {
-        let pid = self.picture.tasks[task].pid;
-        self.asleep
-            .get(&task)
-            .is_none_or(|asleep| asleep.thread.is_still_asleep(pid, asleep.turns))
+    /// Whether there was a moment at which a cycle stood; else the tasks of it that have gone on, or may have.
+    /// A task whose thread is not to be seen is believed.
+    fn confirm(&self, cycle: &[(usize, usize)], patience: &mut Patience) -> Result<(), Vec<usize>> {
+        let task = |place: usize| cycle[place % cycle.len()].0;
+        let mut notes: Vec<_> = cycle
+            .iter()
+            .map(|(task, _)| {
+                let seen = self.asleep.get(task)?;
+                Some((seen.thread.clone(), seen.turns))
+            })
+            .collect();
+        let mut rounds = 0..ROUNDS;
+        loop {
+            let has_run = |(place, note): (usize, &Option<(Thread, Option<u64>)>)| {
+                let pid = self.picture.tasks[task(place)].pid;
+                note.as_ref()
+                    .is_some_and(|(thread, turns)| !thread.is_still_asleep(pid, *turns))
+            };
+            let has_run: Vec<bool> = notes.iter().enumerate().map(has_run).collect();
+            let have_run = (0..cycle.len()).filter(|place| has_run[*place]);
+            let have_run: Vec<usize> = have_run.collect();
+            if have_run.is_empty() {
+                return Ok(());
+            }
+            if rounds.next().is_none() {
+                return Err(have_run.into_iter().map(task).collect());
+            }
+            let mut does_one_run = false;
+            for &place in &have_run {
+                match self.look_again(task(place)) {
+                    Again::Asleep(thread, turns) => notes[place] = Some((thread, turns)),
+                    Again::Runs => does_one_run = true,
+                    Again::Elsewhere => return Err(vec![task(place)]),
+                }
+            }
+            // After the turns of both: who waits for a lock is at one place, its owner at the next.
+            for place in 0..cycle.len() {
+                let next = (place + 1) % cycle.len();
+                if (has_run[place] || has_run[next])
+                    && !self.is_owner_again(task(place), task(next))
+                {
+                    return Err(vec![task(place)]);
+                }
+            }
+            if does_one_run && !patience.pause() {
+                return Err(have_run.into_iter().map(task).collect());
+            }
+        }
+    }
+}
+
+/// How often the tasks of a cycle are noted anew.
+const ROUNDS: usize = 16;
+
+/// For tasks that run while their cycle is confirmed: of all cycles of a look together.
+struct Patience(std::ops::Range<usize>);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(0..50)
+    }
+}
+
+impl Patience {
+    /// Waits for a moment, if there is one left.
+    fn pause(&mut self) -> bool {
+        let is_left = self.0.next().is_some();
+        if is_left {
+            thread::sleep(Duration::from_millis(1));
+        }
+        is_left
     }
 }
 
@@ -205,6 +309,224 @@ impl Picture {
                 _ => false,
             };
             lock.flags.inversion = by_kernel || by_record;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork::mutex::{Mutex, Robust, Throughput};
+    use latchwork::sharing::Shared;
+    use latchwork_testkit::Watchdog;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::pin::Pin;
+    use std::process::{Child, ChildStdout, Command, Stdio};
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const ROLE: &str = "LATCHWORK_TEST_CYCLE";
+
+    /// A program that waits, until it is dropped.
+    struct Actor {
+        child: Child,
+        stdout: BufReader<ChildStdout>,
+    }
+
+    impl Actor {
+        fn start(role: &str) -> Self {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["--exact", "live::graph::tests::plays_a_part", "--nocapture"]);
+            command.env(ROLE, role);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.spawn().unwrap();
+            let stdout = BufReader::new(child.stdout.take().unwrap());
+            let mut actor = Self { child, stdout };
+            actor.until_it_says("ready");
+            actor
+        }
+
+        fn until_it_says(&mut self, word: &str) {
+            let mut lines = self.stdout.by_ref().lines().map_while(Result::ok);
+            assert!(lines.any(|line| line.ends_with(word)), "the actor failed");
+        }
+
+        fn move_on(&mut self) {
+            let stdin = self.child.stdin.as_mut().unwrap();
+            stdin.write_all(b"go\n").unwrap();
+            self.until_it_says("moved");
+        }
+
+        /// A look in which its tasks are suspected of a deadlock, with those tasks.
+        fn suspected(&self) -> (Gathering, Vec<usize>) {
+            let watchdog = Watchdog::start("the suspicion never comes up".into());
+            loop {
+                let mut gathering = Gathering::all();
+                gathering.merge_gates();
+                let picture = &gathering.picture;
+                let none = vec![false; picture.tasks.len()];
+                let cycles = picture.cycles_without(&none);
+                // (A task that takes a gate between the look at its call and that at the word waits for itself.)
+                let own =
+                    |cycle: &Vec<(usize, usize)>| cycle.len() == 2 && self.is_own(picture, cycle);
+                if let Some(cycle) = cycles.into_iter().find(own) {
+                    drop(watchdog);
+                    return (gathering, cycle.into_iter().map(|(task, _)| task).collect());
+                }
+                thread::yield_now();
+            }
+        }
+
+        fn is_own(&self, picture: &Picture, cycle: &[(usize, usize)]) -> bool {
+            let pid = |(task, _): &(usize, usize)| picture.tasks[*task].pid;
+            cycle.iter().all(|step| pid(step) == self.child.id())
+        }
+    }
+
+    impl Drop for Actor {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    /// No test: what an [`Actor`] plays.
+    #[test]
+    fn plays_a_part() {
+        match std::env::var(ROLE).as_deref() {
+            Ok("naps") => naps(),
+            Ok("gate") => gate(),
+            Ok("leaves") => leaves(false),
+            Ok("leaves and comes back") => leaves(true),
+            _ => return,
+        }
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    }
+
+    fn naps() {
+        static LOCKS: [Mutex<(), Robust>; 2] = [const { Mutex::robust(()) }; 2];
+        static ALL_HOLD: Barrier = Barrier::new(3);
+        for own in 0..2 {
+            thread::spawn(move || {
+                let _own = Pin::static_ref(&LOCKS[own]).lock();
+                ALL_HOLD.wait();
+                drop(Pin::static_ref(&LOCKS[1 - own]).lock());
+            });
+        }
+        ALL_HOLD.wait();
+        println!("ready");
+    }
+
+    /// As above, but that one of the two waits at a gate, as a rule, behind a third task.
+    fn gate() {
+        type Lock = Mutex<(), Robust<Throughput<Shared>>>;
+        static LOCKS: [Lock; 2] = [const { Mutex::robust_throughput(()) }; 2];
+        static ALL_HOLD: Barrier = Barrier::new(3);
+        static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+        thread::spawn(|| {
+            ALL_HOLD.wait();
+            IS_TAKEN.store(true, Ordering::Release);
+            drop(Pin::static_ref(&LOCKS[1]).lock());
+        });
+        for own in 0..2 {
+            thread::spawn(move || {
+                let _own = Pin::static_ref(&LOCKS[own]).lock();
+                ALL_HOLD.wait();
+                while !IS_TAKEN.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+                // So that the third is there first, as a rule.
+                thread::sleep(Duration::from_millis(200));
+                drop(Pin::static_ref(&LOCKS[1 - own]).lock());
+            });
+        }
+        println!("ready");
+    }
+
+    /// Two tasks seem to be in a deadlock, and are not: their waits end. They then wait for the same locks again, one
+    /// of which a third task has by then, or one of them waits for nothing more.
+    fn leaves(and_comes_back: bool) {
+        static LOCKS: [Mutex<(), Robust>; 2] = [const { Mutex::robust(()) }; 2];
+        static ALL_HOLD: Barrier = Barrier::new(3);
+        static HAVE_LEFT: Barrier = Barrier::new(3);
+        static IS_PASSED_ON: Barrier = Barrier::new(3);
+        static LEAVE: AtomicBool = AtomicBool::new(false);
+        let wait = |lock: usize| {
+            let lock = Pin::static_ref(&LOCKS[lock]);
+            while !LEAVE.load(Ordering::Acquire) {
+                assert!(lock.lock_for(Duration::from_millis(50)).is_err());
+            }
+        };
+        thread::spawn(move || {
+            let own = Pin::static_ref(&LOCKS[0]).lock();
+            ALL_HOLD.wait();
+            wait(1);
+            HAVE_LEFT.wait();
+            drop(own);
+            IS_PASSED_ON.wait();
+            drop(Pin::static_ref(&LOCKS[1]).lock());
+        });
+        thread::spawn(move || {
+            let _own = Pin::static_ref(&LOCKS[1]).lock();
+            ALL_HOLD.wait();
+            wait(0);
+            HAVE_LEFT.wait();
+            IS_PASSED_ON.wait();
+            if and_comes_back {
+                drop(Pin::static_ref(&LOCKS[0]).lock());
+            }
+            loop {
+                thread::park();
+            }
+        });
+        ALL_HOLD.wait();
+        println!("ready");
+        std::io::stdin().read_line(&mut String::new()).unwrap();
+        LEAVE.store(true, Ordering::Release);
+        HAVE_LEFT.wait();
+        let _passed_on = Pin::static_ref(&LOCKS[0]).lock();
+        IS_PASSED_ON.wait();
+        println!("moved");
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    }
+
+    #[test]
+    fn a_deadlock_is_found_though_all_of_its_naps_have_ended_since() {
+        for role in ["naps", "gate"] {
+            let actor = Actor::start(role);
+            let (gathering, tasks) = actor.suspected();
+            let watchdog = Watchdog::start("no nap ever ends".into());
+            for task in tasks {
+                let seen = &gathering.asleep[&task];
+                while seen.thread.is_still_asleep(actor.child.id(), seen.turns) {
+                    thread::yield_now();
+                }
+            }
+            drop(watchdog);
+            let picture = gathering.conclude();
+            let own = |cycle: &Vec<_>| actor.is_own(&picture, cycle);
+            assert!(picture.cycles.iter().any(own), "{role}");
+        }
+    }
+
+    #[test]
+    fn a_deadlock_that_never_was_is_not_found() {
+        for (role, count) in [("leaves", 1), ("leaves and comes back", 2)] {
+            let mut actor = Actor::start(role);
+            let (gathering, tasks) = actor.suspected();
+            actor.move_on();
+            // Until each waits as it did before, for all that can be seen of it alone.
+            let watchdog = Watchdog::start("they never come back".into());
+            let is_back = |task: &usize| matches!(gathering.look_again(*task), Again::Asleep(..));
+            while tasks.iter().filter(|task| is_back(task)).count() != count {
+                thread::yield_now();
+            }
+            drop(watchdog);
+            let picture = gathering.conclude();
+            let own = |cycle: &Vec<_>| actor.is_own(&picture, cycle);
+            assert!(!picture.cycles.iter().any(own), "{role}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! stopped or waited for, and nothing is written: a look harms nobody, whenever it is killed.
 //!
 //! What is read is not of one instant, and may be anything: every number is bounded before it is used, every address
-//! leads to a read that can fail. Circles of waits are looked at twice (see `graph.rs`).
+//! leads to a read that can fail. Cycles of waits are looked at twice (see `graph.rs`).
 //!
 //! A process that the kernel keeps from giving up its address space (it sleeps uninterruptibly in a page fault, say)
 //! can make a look wait, as it does `ps`.
@@ -27,6 +27,7 @@ mod gather;
 mod graph;
 mod maps;
 mod memory;
+mod observer;
 mod picture;
 mod program;
 mod regions;
@@ -37,6 +38,7 @@ mod thread;
 mod word;
 
 pub(crate) use maps::{Mapping, Maps};
+pub(crate) use observer::Observer;
 #[cfg(test)]
 pub(crate) use picture::Waiter;
 pub(crate) use picture::{
@@ -45,9 +47,7 @@ pub(crate) use picture::{
 pub(crate) use program::{Program, demangled};
 pub(crate) use symbols::Symbols;
 
-/// Looks at the whole system, as far as the caller may.
+/// Looks at the whole system once, as far as the caller may.
 pub(crate) fn look() -> Picture {
-    let mut gathering = gather::Gathering::all();
-    gathering.add_regions();
-    gathering.conclude()
+    Observer::default().look()
 }

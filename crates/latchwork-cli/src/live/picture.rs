@@ -47,11 +47,19 @@ pub(crate) struct Task {
     pub(crate) state: char,
     /// Processor time that it has had, in the kernel's ticks.
     pub(crate) ticks: u64,
+    /// When it began, in the kernel's ticks; 0 if its thread is not seen.
+    pub(crate) started: u64,
     /// `None` if there is no such thread here.
     pub(crate) schedule: Option<Schedule>,
     /// How long it has waited: as it says itself, or an estimate.
     pub(crate) waited: Option<Duration>,
     pub(crate) waited_is_exact: bool,
+    /// It sleeps for a limited time, again and again perhaps: `waited` is how long it has slept, and it may have waited
+    /// for longer.
+    pub(crate) waited_is_least: bool,
+    /// For how long each look has found it waiting for the same lock, which had the same owners; see
+    /// [`Observer`](super::Observer).
+    pub(crate) seen_for: Option<Duration>,
     /// Where in its program, as it says itself.
     pub(crate) waits_at: Option<Spot>,
     /// Places in the picture's locks; of several, any one ends the wait.
@@ -145,6 +153,14 @@ pub(crate) struct Flags {
     /// A waiter stands above the owner, which was lent nothing.
     pub(crate) inversion: bool,
     pub(crate) cycle: bool,
+}
+
+impl Task {
+    /// The longest time for which it is known, or was seen, to wait.
+    pub(crate) fn longest_wait(&self) -> Option<Duration> {
+        let seen = self.seen_for.filter(|_| self.waited_is_least);
+        self.waited.max(seen)
+    }
 }
 
 impl Lock {

@@ -1,6 +1,15 @@
 //! For which words a thread sleeps, by `/proc/PID/task/TID/syscall`.
+//!
+//! *Restarted calls.* A thread that was stopped, or frozen, in a wait with a time limit goes on in `restart_syscall`
+//! after it. The kernel has the thread execute the same instruction again, with another number in place of the call's:
+//! the registers still have the arguments of the first call. `restart_syscall` also continues sleeps and polls; so its
+//! registers count only if `wchan` says that the thread sleeps for a futex or, where that is not to be read, if the
+//! thread's robust list announces the same word. (An announcement alone is not enough: a signal handler may sleep
+//! while the code that it interrupted waits for a robust lock.) A wait of which neither is known is left out.
 
 use super::memory::{Memory, u32_at, u64_at};
+use super::robust;
+use super::thread::{self, Thread};
 
 /// A word that a thread sleeps on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +20,16 @@ pub(crate) struct Sleep {
     pub(crate) private: bool,
     /// What the word held as the thread went to sleep. Of no meaning where the kernel passes the word on.
     pub(crate) expected: u32,
+    /// The sleep has a time limit: it may be one of several for the same thing.
+    pub(crate) is_limited: bool,
+}
+
+impl Sleep {
+    /// Whether both sleep in the same way on the same word.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let essence = |sleep: &Self| (sleep.address, sleep.call, sleep.private);
+        essence(self) == essence(other)
+    }
 }
 
 /// How it sleeps.
@@ -41,20 +60,45 @@ const WAITV_MOST: u64 = 128;
 const WAITV_BYTES: usize = 24;
 const SYS_FUTEX_WAIT: i64 = 455;
 
-/// The words of a line of `syscall`; none if the thread runs or does something else.
-pub(crate) fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
-    let mut fields = line.split_ascii_whitespace();
-    let Some(number) = fields.next().and_then(|field| field.parse::<i64>().ok()) else {
+/// The words that a thread sleeps on; none if it runs or does something else.
+pub(crate) fn of(pid: u32, thread: &Thread, memory: &Memory) -> Vec<Sleep> {
+    let line = thread.call.as_deref().unwrap_or_default();
+    let mut words = parse(line, Some(memory));
+    if !words.is_empty()
+        && number(line) == Some(libc::SYS_restart_syscall)
+        && !thread::sleeps_for_futex(pid, thread.tid)
+    {
+        let announced = robust::list(thread.tid, memory).and_then(|list| list.announced);
+        words.retain(|word| Some(word.address) == announced);
+    }
+    words
+}
+
+/// The system call of a line of `syscall`.
+fn number(line: &str) -> Option<i64> {
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The words of a line of `syscall`; of a restarted call those that it sleeps on if it is a wait for a futex.
+fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
+    let Some(number) = number(line) else {
         return Vec::new();
     };
+    let fields = line.split_ascii_whitespace().skip(1);
     let arguments: Vec<u64> = fields
         .map_while(|field| u64::from_str_radix(field.strip_prefix("0x")?, 16).ok())
         .collect();
-    let Some(&[address, second, third, fourth]) = arguments.first_chunk() else {
+    let Some(&[address, second, third, fourth, fifth]) = arguments.first_chunk() else {
         return Vec::new();
     };
     match number {
-        libc::SYS_futex => {
+        // Of the waits for futexes these two alone are continued so.
+        libc::SYS_restart_syscall
+            if !matches!(second & FUTEX_COMMAND, FUTEX_WAIT | FUTEX_WAIT_BITSET) =>
+        {
+            Vec::new()
+        }
+        libc::SYS_futex | libc::SYS_restart_syscall => {
             let call = match second & FUTEX_COMMAND {
                 FUTEX_WAIT | FUTEX_WAIT_BITSET => Call::Wait,
                 FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Call::LockPi,
@@ -66,6 +110,7 @@ pub(crate) fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
                 call,
                 private: second & FUTEX_PRIVATE != 0,
                 expected: third as u32,
+                is_limited: fourth != 0,
             }]
         }
         SYS_FUTEX_WAIT if fourth & FUTEX2_SIZE == FUTEX2_U32 => vec![Sleep {
@@ -73,15 +118,16 @@ pub(crate) fn parse(line: &str, memory: Option<&Memory>) -> Vec<Sleep> {
             call: Call::Wait,
             private: fourth & FUTEX_PRIVATE != 0,
             expected: second as u32,
+            is_limited: fifth != 0,
         }],
         libc::SYS_futex_waitv => memory
-            .and_then(|memory| many(memory, address, second))
+            .and_then(|memory| many(memory, address, second, fourth != 0))
             .unwrap_or_default(),
         _ => Vec::new(),
     }
 }
 
-fn many(memory: &Memory, array: u64, count: u64) -> Option<Vec<Sleep>> {
+fn many(memory: &Memory, array: u64, count: u64, is_limited: bool) -> Option<Vec<Sleep>> {
     let count = usize::try_from(count.min(WAITV_MOST)).ok()?;
     let mut bytes = vec![0; count * WAITV_BYTES];
     memory.fill(array, &mut bytes)?;
@@ -92,6 +138,7 @@ fn many(memory: &Memory, array: u64, count: u64) -> Option<Vec<Sleep>> {
             call: Call::WaitMany,
             private: flags & FUTEX_PRIVATE != 0,
             expected: u64_at(entry, 0) as u32,
+            is_limited,
         })
     };
     Some(bytes.chunks_exact(WAITV_BYTES).filter_map(word).collect())
@@ -113,9 +160,19 @@ mod tests {
                 address: 0x7f10,
                 call: Call::Wait,
                 private: true,
-                expected: 2
+                expected: 2,
+                is_limited: false,
             }]
         );
+    }
+
+    #[test]
+    fn a_wait_that_was_stopped_and_goes_on_is_read() {
+        let arguments = "0x7f10 0x0 0x80000007 0x7fe0 0x0 0x0 0x7ffc 0x7f00";
+        let [first, restarted] = [libc::SYS_futex, libc::SYS_restart_syscall]
+            .map(|number| parse(&format!("{number} {arguments}"), None));
+        assert!(first[0].is_limited, "{first:?}");
+        assert_eq!(restarted, first);
     }
 
     #[test]
@@ -132,5 +189,9 @@ mod tests {
         }
         let wake = format!("{} 0x7f10 0x81 0x1 0x0 0x0 0x0 0x0 0x0", libc::SYS_futex);
         assert!(parse(&wake, None).is_empty());
+        // The kernel continues no such wait.
+        let lock = libc::SYS_restart_syscall;
+        let lock = format!("{lock} 0x7f10 0x86 0x0 0x7fe0 0x0 0x0 0x0 0x0");
+        assert!(parse(&lock, None).is_empty());
     }
 }

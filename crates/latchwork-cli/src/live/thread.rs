@@ -13,6 +13,8 @@ pub(crate) struct Thread {
     /// As ps shows it: R, S, D, T, …
     pub(crate) state: char,
     pub(crate) schedule: Schedule,
+    /// When it began, in the kernel's ticks: another thread that gets its ID later has another number here.
+    pub(crate) started: u64,
     /// Processor time that it has had, in the kernel's ticks.
     pub(crate) ticks: u64,
     /// Where it ran last.
@@ -61,6 +63,7 @@ mod field {
     pub(super) const FLAGS: usize = 6;
     pub(super) const PRIORITY: usize = 15;
     pub(super) const NICE: usize = 16;
+    pub(super) const STARTED: usize = 19;
     pub(super) const PROCESSOR: usize = 36;
     pub(super) const REAL_TIME_PRIORITY: usize = 37;
     pub(super) const POLICY: usize = 38;
@@ -138,6 +141,7 @@ impl Thread {
             },
             state: stat.state()?,
             schedule: Schedule::of(&stat)?,
+            started: stat.number(field::STARTED)?,
             ticks: stat.ticks()?,
             processor: usize::try_from(stat.number(field::PROCESSOR)?).ok()?,
             name: stat.name,
@@ -149,6 +153,26 @@ impl Thread {
     pub(crate) fn is_still_asleep(&self, pid: u32, turns: Option<u64>) -> bool {
         turns_of(pid, self.tid) == turns && call(pid, self.tid) == self.call
     }
+
+    /// Whether it runs, is about to, or sleeps for what no call asked for: a page, say.
+    pub(crate) fn is_between_calls(&self) -> bool {
+        let call = self.call.as_deref();
+        call.is_some_and(|call| call == "running" || call.starts_with("-1 "))
+    }
+
+    /// The same thread, in the call that it is in now.
+    pub(crate) fn again(&self, pid: u32) -> Self {
+        Self {
+            call: call(pid, self.tid),
+            ..self.clone()
+        }
+    }
+}
+
+/// Whether the kernel says that a thread sleeps for a futex; not where it does not say for what.
+pub(crate) fn sleeps_for_futex(pid: u32, tid: u32) -> bool {
+    let function = fs::read_to_string(format!("/proc/{pid}/task/{tid}/wchan"));
+    function.is_ok_and(|function| function.contains("futex"))
 }
 
 fn call(pid: u32, tid: u32) -> Option<String> {
@@ -166,8 +190,27 @@ fn innermost_tid(pid: u32, tid: u32) -> Option<u32> {
     line.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// How often a thread was given a processor, where the kernel counts that.
+/// How often a thread was given a processor.
 pub(crate) fn turns_of(pid: u32, tid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(2)?.parse().ok()
+    let counted = || -> Option<u64> {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+        text.split_ascii_whitespace().nth(2)?.parse().ok()
+    };
+    // Where the kernel does not count that, all have 0.
+    match counted() {
+        Some(0) | None => switches_of(pid, tid),
+        turns => turns,
+    }
+}
+
+/// How often a thread gave a processor up, or lost it.
+fn switches_of(pid: u32, tid: u32) -> Option<u64> {
+    let status = fs::read(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    let counts = status.lines().filter_map(|line| {
+        let (name, count) = line.split_once(':')?;
+        let count: u64 = count.trim().parse().ok()?;
+        name.ends_with("_ctxt_switches").then_some(count)
+    });
+    counts.reduce(u64::wrapping_add)
 }

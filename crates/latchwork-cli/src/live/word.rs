@@ -457,6 +457,7 @@ mod tests {
                 call: calls[round as usize % calls.len()],
                 private: random.bool(),
                 expected: random.u32(..) >> random.u32(..32),
+                is_limited: random.bool(),
             };
             let found = judge(&sleep, &memory, &|tid| tid % 2 == 0);
             assert!((begin - 64..begin + 256).contains(&found.base), "{found:?}");
@@ -473,6 +474,7 @@ mod tests {
                 call: Call::Wait,
                 private: true,
                 expected: 1,
+                is_limited: false,
             };
             let found = judge(&sleep, &memory, &|_| true);
             assert_eq!(

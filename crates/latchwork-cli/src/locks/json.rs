@@ -69,6 +69,10 @@ struct TaskEntry<'a> {
     waited_ms: Option<u64>,
     /// As the task says itself, not an estimate.
     waited_is_exact: bool,
+    /// It sleeps for a limited time, and may have waited before: `waited_ms` is the least.
+    waited_is_least: bool,
+    /// For how long each look has found it waiting for the same lock, which had the same owners (--watch).
+    seen_ms: Option<u64>,
     /// Where in its program, if that is checked.
     waits_at: Option<String>,
     waits_for: &'a [usize],
@@ -245,6 +249,8 @@ fn task_entry<'a>(picture: &'a Picture, holds: Vec<usize>, task: &'a Task) -> Ta
         effective: task.schedule.map(|schedule| schedule.rank),
         waited_ms: task.waited.map(milliseconds),
         waited_is_exact: task.waited_is_exact,
+        waited_is_least: task.waited_is_least,
+        seen_ms: task.seen_for.map(milliseconds),
         waits_at: task.waits_at.as_ref().and_then(Spot::text),
         waits_for: &task.waits_for,
         holds,

@@ -183,11 +183,34 @@ fn flags_cell(lock: &Lock) -> Cell {
     Cell::new(style::BAD, flags.join(" "))
 }
 
-/// `~3.2 s`: an estimate.
+/// `~3.2 s`: an estimate. `≥0.7 s`: it sleeps for a limited time, and may have slept before; then also for how long
+/// each look has found it waiting, if that is more.
 pub(crate) fn waited(task: &Task) -> Option<String> {
-    let about = if task.waited_is_exact { "" } else { "~" };
-    task.waited
-        .map(|waited| format!("{about}{}", duration(waited)))
+    let about = match task {
+        Task {
+            waited_is_exact: true,
+            ..
+        } => "",
+        Task {
+            waited_is_least: true,
+            ..
+        } => "≥",
+        _ => "~",
+    };
+    let waited = task.waited.map(|time| format!("{about}{}", duration(time)));
+    let texts: Vec<_> = waited.into_iter().chain(seen(task)).collect();
+    (!texts.is_empty()).then(|| texts.join(" "))
+}
+
+/// `seen 14 s`, if that is more than what is known otherwise.
+fn seen(task: &Task) -> Option<String> {
+    let longest = task.longest_wait()?;
+    (task.waited != Some(longest)).then(|| format!("seen {}", duration(longest)))
+}
+
+/// The longer of the two times of [`waited`].
+pub(crate) fn longest_wait(task: &Task) -> Option<String> {
+    seen(task).or_else(|| waited(task))
 }
 
 pub(crate) fn duration(time: Duration) -> String {
@@ -371,9 +394,12 @@ mod tests {
             process: String::new(),
             state: 'S',
             ticks: 0,
+            started: 0,
             schedule: None,
             waited: None,
             waited_is_exact: false,
+            waited_is_least: false,
+            seen_for: None,
             waits_at: None,
             waits_for: waits_for.into_iter().collect(),
             memberships: Vec::new(),
@@ -404,6 +430,34 @@ mod tests {
             });
         }
         picture
+    }
+
+    #[test]
+    fn a_time_says_how_it_is_known() {
+        let waiting = |exact, least, seen: Option<u64>| {
+            waited(&Task {
+                waited: Some(Duration::from_millis(700)),
+                waited_is_exact: exact,
+                waited_is_least: least,
+                seen_for: seen.map(Duration::from_secs),
+                ..task(0, None)
+            })
+        };
+        let texts = [
+            waiting(true, false, Some(14)),
+            waiting(false, false, Some(14)),
+            waiting(false, true, None),
+            waiting(false, true, Some(0)),
+            waiting(false, true, Some(14)),
+        ];
+        let expected = [
+            "700 ms",
+            "~700 ms",
+            "≥700 ms",
+            "≥700 ms",
+            "≥700 ms seen 14.0 s",
+        ];
+        assert_eq!(texts.map(Option::unwrap), expected);
     }
 
     fn chains(picture: &Picture) -> String {

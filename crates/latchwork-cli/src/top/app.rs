@@ -5,6 +5,7 @@ use super::panes::{self, Pane};
 use super::sheet::Sheet;
 use super::watch::View;
 use crate::style::printable;
+use crate::terminal::keys::moved;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::widgets::TableState;
 
@@ -206,20 +207,6 @@ impl App {
             table.select(Some(next));
         }
     }
-}
-
-/// Where a key leads from a line; what is too far is set right when it is drawn.
-fn moved(code: KeyCode, now: usize, page: usize) -> Option<usize> {
-    let page = page.max(1);
-    Some(match code {
-        KeyCode::Down | KeyCode::Char('j') => now.saturating_add(1),
-        KeyCode::Up | KeyCode::Char('k') => now.saturating_sub(1),
-        KeyCode::PageDown => now.saturating_add(page),
-        KeyCode::PageUp => now.saturating_sub(page),
-        KeyCode::Home | KeyCode::Char('g') => 0,
-        KeyCode::End | KeyCode::Char('G') => usize::MAX,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ const TASKS: &[Column] = &[
     Column::number("CPU%", 5, 1),
     Column::number("HOLDS", 5, 1),
     Column::text("WAITS FOR", 16, 4, 0),
-    Column::number("WAITED", 9, 0),
+    Column::number("WAITED", 11, 0),
     Column::text("REGION", 12, 1, 3),
 ];
 
@@ -200,10 +200,11 @@ fn tasks(picture: &Picture, history: &History, all: bool) -> Vec<Vec<Value>> {
             let wait = (all || picture.waits_for_more_than_a_word(task))
                 .then(|| picture.wait_text(index))
                 .flatten();
-            let waited = match (&wait, task.waited) {
-                (Some(_), Some(time)) => {
-                    Value::number(time.as_secs_f64(), text::waited(task).unwrap_or_default())
-                }
+            let waited = match (&wait, task.longest_wait()) {
+                (Some(_), Some(time)) => Value::number(
+                    time.as_secs_f64(),
+                    text::longest_wait(task).unwrap_or_default(),
+                ),
                 _ => Value::default(),
             };
             let region = task.memberships.first().map(|membership| {
@@ -243,7 +244,7 @@ fn lock_row(picture: &Picture, lock: &Lock, history: &History) -> Vec<Value> {
     let longest = lock
         .waiters
         .iter()
-        .filter_map(|waiter| picture.tasks[waiter.task].waited)
+        .filter_map(|waiter| picture.tasks[waiter.task].longest_wait())
         .max();
     let hold = lock.holds.first();
     let average = history.contention(&lock.key);

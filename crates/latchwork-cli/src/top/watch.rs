@@ -1,6 +1,6 @@
 //! Looking again and again, in a thread of its own, so that keys are answered while a look takes its time.
 
-use crate::live::{self, Picture, Symbols};
+use crate::live::{Observer, Picture, Symbols};
 use crate::process::Process;
 use std::collections::BTreeMap;
 use std::io;
@@ -18,9 +18,9 @@ pub(super) struct View {
 }
 
 /// Looks once.
-pub(super) fn look(symbols: &mut Symbols) -> View {
+pub(super) fn look(observer: &mut Observer, symbols: &mut Symbols) -> View {
     let begun = Instant::now();
-    let mut picture = live::look();
+    let mut picture = observer.look();
     symbols.name_all(&mut picture);
     let mut processes = BTreeMap::new();
     for region in &picture.regions {
@@ -54,8 +54,8 @@ impl Watch {
         std::thread::Builder::new()
             .name("look".into())
             .spawn(move || {
-                let mut symbols = Symbols::default();
-                while sender.send(look(&mut symbols)).is_ok()
+                let (mut observer, mut symbols) = (Observer::default(), Symbols::default());
+                while sender.send(look(&mut observer, &mut symbols)).is_ok()
                     && ended.recv_timeout(interval) == Err(RecvTimeoutError::Timeout)
                 {
                 }

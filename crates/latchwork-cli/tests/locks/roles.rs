@@ -193,6 +193,7 @@ fn role() {
     };
     match role.as_str() {
         "own" => own(),
+        "limited" => limited(),
         "checked" => checked(),
         "reported" => reported(),
         "readers" => readers(),
@@ -250,6 +251,40 @@ fn own() {
     });
     task("for robust-pi", || {
         drop(Pin::static_ref(&ROBUST_PI).lock().unwrap())
+    });
+    until_the_end();
+}
+
+/// Waits and sleeps with a limit that no test lives to see.
+fn limited() {
+    const LONG: std::time::Duration = std::time::Duration::from_secs(86_400);
+    let (held, is_held) = mpsc::channel();
+    task("holder", move || {
+        let _plain = PLAIN.lock();
+        held.send(()).unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    is_held.recv().unwrap();
+    task("limited", || drop(PLAIN.lock_for(LONG)));
+    // Its arguments are those of a wait for a shared word, too.
+    task("sleeper", || {
+        let time = libc::timespec {
+            tv_sec: LONG.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        // SAFETY: the call reads the time, and is asked for no rest of it.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::syscall(
+                libc::SYS_nanosleep,
+                &raw const time,
+                std::ptr::null_mut::<libc::timespec>(),
+                0,
+                &raw const time,
+            )
+        };
     });
     until_the_end();
 }

@@ -1,4 +1,4 @@
-//! `latchwork top` on a terminal: what is on its screen after keys, and how it ends.
+//! `latchwork top`, and `locks --watch`, on a terminal: what is on its screen after keys, and how it ends.
 #![allow(unsafe_code)]
 
 #[path = "emulator.rs"]
@@ -16,9 +16,9 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-/// `latchwork top` on a terminal of its own, of which this is the other end.
+/// The command on a terminal of its own, of which this is the other end.
 struct Terminal {
-    top: Child,
+    command: Child,
     master: Arc<File>,
     /// The command's end, to see how it was left.
     slave: OwnedFd,
@@ -41,12 +41,18 @@ enum Control {
 
 impl Terminal {
     fn open(size: (usize, usize), control: Control, args: &[&str]) -> Self {
-        Self::start(size, control, args, None)
+        Self::start(size, control, &[&["top"], args].concat(), None)
+    }
+
+    /// The locks of a process, looked at again and again.
+    fn watch(size: (usize, usize), pid: u32) -> Self {
+        let args = ["locks", "--watch=0.1", "--pid", &pid.to_string()];
+        Self::start(size, Control::Signal, &args, None)
     }
 
     /// Without its standard input, or output.
     fn without(size: (usize, usize), missing: usize) -> Self {
-        Self::start(size, Control::None, &[], Some(missing))
+        Self::start(size, Control::None, &["top"], Some(missing))
     }
 
     fn start(
@@ -61,7 +67,7 @@ impl Terminal {
             false => Stdio::from(slave.try_clone().unwrap()),
         };
         let mut command = command();
-        command.arg("top").args(args);
+        command.args(args);
         command.stdin(end(0)).stdout(end(1)).stderr(end(2));
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR");
         // SAFETY: system calls.
@@ -74,14 +80,14 @@ impl Terminal {
                 Ok(())
             });
         }
-        let top = command.spawn().unwrap();
+        let child = command.spawn().unwrap();
         let screen = Arc::new((Mutex::new(Screen::new(size)), Condvar::new()));
         let master = Arc::new(master);
         let (stop, is_stopped) = std::io::pipe().unwrap();
         let (shown, from) = (Arc::clone(&screen), Arc::clone(&master));
         let reader = std::thread::spawn(move || read(&from, &stop, &shown));
         Self {
-            top,
+            command: child,
             master,
             slave,
             screen,
@@ -142,7 +148,7 @@ impl Terminal {
 
     /// Its end, with the terminal as it was before, but for what it says then.
     fn end_after(mut self, last_words: &str) -> ExitStatus {
-        let status = self.top.wait().unwrap();
+        let status = self.command.wait().unwrap();
         self.assert_given_back(last_words);
         status
     }
@@ -167,7 +173,7 @@ impl Terminal {
     /// The end of the terminal, and then its own.
     fn vanish(self) -> ExitStatus {
         let Self {
-            mut top,
+            mut command,
             master,
             reader: (stop, reader),
             watchdog,
@@ -176,7 +182,7 @@ impl Terminal {
         drop(stop);
         reader.join().unwrap();
         drop(Arc::into_inner(master).expect("the last one"));
-        let status = top.wait().unwrap();
+        let status = command.wait().unwrap();
         drop(watchdog);
         status
     }
@@ -447,7 +453,7 @@ fn the_shell_has_its_text_while_the_program_is_suspended_and_after_it_ends() {
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     for by_key in [true, false] {
         let terminal = Terminal::open((80, 24), Control::Signal, &["--interval", "0.05"]);
-        let pid = Pid::from_child(&terminal.top);
+        let pid = Pid::from_child(&terminal.command);
         for _ in 0..3 {
             terminal.until_shown("pause");
             match by_key {
@@ -494,7 +500,7 @@ fn who_is_told_to_end_gives_the_terminal_back() {
         } else {
             "pause"
         });
-        let pid = rustix::process::Pid::from_child(&terminal.top);
+        let pid = rustix::process::Pid::from_child(&terminal.command);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         assert!(terminal.end().success());
     }
@@ -512,4 +518,82 @@ fn it_ends_when_the_terminal_is_gone() {
         let status = terminal.vanish();
         assert!(status.code().is_some(), "{status}");
     }
+}
+
+#[test]
+fn a_watch_of_locks_has_a_screen_of_its_own_and_gives_it_back() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let actor = Actor::role("own", "");
+    for size in [(80, 24), (200, 50)] {
+        for end in ["q", "\x03", "a signal"] {
+            let terminal = Terminal::watch(size, actor.pid());
+            // All of the screen is its own.
+            let frame = terminal.until_shown("q: end");
+            assert!(frame.contains("LOCK") && !frame.contains(is_old), "{frame}");
+            match end {
+                "a signal" => {
+                    let pid = Pid::from_child(&terminal.command);
+                    kill_process(pid, Signal::TERM).unwrap();
+                }
+                key => terminal.press(key.as_bytes()),
+            }
+            assert!(terminal.end().success());
+        }
+    }
+}
+
+#[test]
+fn what_a_screen_has_no_room_for_is_reached_by_keys() {
+    let named = Named::new("scrolled");
+    let actor = Actor::role("crowd", &named.0);
+    let mut terminal = Terminal::watch((80, 10), actor.pid());
+    let top = terminal.until(|text| text.contains("0 lines above"));
+    terminal.press(b"jj");
+    terminal.until_shown("2 lines above");
+    terminal.press(b"G");
+    terminal.until_shown(" 0 below");
+    terminal.resize((100, 10));
+    terminal.until_shown(" 0 below");
+    terminal.press(b"g");
+    let again = terminal.until_shown("0 lines above");
+    let first = |text: &str| text.lines().next().map(|line| line.trim_end().to_owned());
+    assert!(
+        again.starts_with(first(&top).unwrap().get(..10).unwrap()),
+        "{top}\n{again}"
+    );
+    terminal.press(b"q");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn a_watch_is_suspended_as_any_program_is() {
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+    let actor = Actor::role("own", "");
+    let terminal = Terminal::watch((80, 24), actor.pid());
+    let pid = Pid::from_child(&terminal.command);
+    for _ in 0..2 {
+        terminal.until_shown("q: end");
+        terminal.press(b"\x1a");
+        let (_, status) = waitpid(Some(pid), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(status.stopped(), "{status:?}");
+        let before = Screen::after((80, 24), "");
+        assert_eq!(terminal.until(|text| text == before), before);
+        assert_given_back(&terminal.slave);
+        kill_process(pid, Signal::CONT).unwrap();
+    }
+    terminal.until_shown("q: end");
+    terminal.press(b"q");
+    assert!(terminal.end().success());
+}
+
+/// It says so where it can be read.
+#[test]
+fn a_watch_ends_with_what_is_watched_and_says_so_on_the_shells_screen() {
+    let actor = Actor::role("own", "");
+    let pid = actor.pid();
+    let terminal = Terminal::watch((80, 24), pid);
+    terminal.until_shown("q: end");
+    assert!(actor.finish());
+    let message = format!("latchwork: locks: there is no process {pid}\n");
+    assert_eq!(terminal.end_after(&message).code(), Some(1));
 }

@@ -9,13 +9,15 @@
 //! A panic of any thread gives the terminal back before its message is printed. A frame of another thread cannot
 //! follow: `OURS` is locked while a frame is written.
 
-use super::keys;
+pub(crate) mod keys;
+
 use ratatui::backend::{Backend, CrosstermBackend};
-use ratatui::crossterm::cursor::Show;
+use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
 use ratatui::crossterm::event::KeyEvent;
 use ratatui::crossterm::queue;
 use ratatui::crossterm::terminal::{
-    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
@@ -29,7 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// For a key, before the screen is drawn again: new views and signals are seen as late.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Whether the screen is this program's to draw on.
 static OURS: Mutex<bool> = Mutex::new(false);
@@ -92,20 +94,22 @@ impl Write for Canvas {
 }
 
 /// The whole screen, and the signals that end or suspend its use.
-pub(super) struct Session {
+pub(crate) struct Session {
     terminal: Terminal<CrosstermBackend<Canvas>>,
     ended: Arc<AtomicBool>,
     suspended: Arc<AtomicBool>,
     resized: Arc<AtomicBool>,
+    /// The text that was shown last.
+    shown: Vec<u8>,
 }
 
 /// Whether there is a terminal to draw on, and to read keys from.
-pub(super) fn is_there() -> bool {
+pub(crate) fn is_there() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Runs `body` on the whole screen; it is to end when [`Session::is_ended`] says so.
-pub(super) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::Result<()> {
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&ended))?;
@@ -128,6 +132,7 @@ pub(super) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::
             ended,
             suspended,
             resized,
+            shown: Vec::new(),
         })
     });
     let restored = give_back();
@@ -136,7 +141,7 @@ pub(super) fn session(body: impl FnOnce(&mut Session) -> io::Result<()>) -> io::
 
 impl Session {
     /// A signal has ended it.
-    pub(super) fn is_ended(&self) -> bool {
+    pub(crate) fn is_ended(&self) -> bool {
         // Relaxed, here and below: the flag is all there is to know.
         self.ended.load(Ordering::Relaxed)
     }
@@ -145,38 +150,85 @@ impl Session {
     ///
     /// # Errors
     /// The terminal is gone.
-    pub(super) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.prepare()?;
+        self.terminal.draw(frame)?;
+        Ok(())
+    }
+
+    /// Shows lines of text, which may have colours, from the one on that has this many `above` it, and below them what
+    /// the keys do; stops the program before that as [`Self::draw`] does. Returns how many lines are above, and how
+    /// many fit. What does not fit into a line is cut off.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(crate) fn show(&mut self, text: &str, above: usize) -> io::Result<(usize, usize)> {
+        if self.prepare()? {
+            self.shown.clear();
+        }
+        let height = usize::from(self.terminal.get_frame().area().height);
+        let page = height.saturating_sub(1).max(1);
+        let lines = text.lines().count();
+        let above = above.min(lines.saturating_sub(page));
+        let below = lines.saturating_sub(above + page);
+        let footer = match above + below {
+            0 => "q: end".to_owned(),
+            _ => format!("q: end   ↑ ↓ PgUp PgDn: {above} lines above, {below} below"),
+        };
+        let mut frame = Vec::new();
+        // Off for the frame alone: so it needs not be given back.
+        queue!(frame, Hide, DisableLineWrap)?;
+        let shown = text.lines().skip(above).take(page);
+        for (row, line) in shown.chain([&*footer]).take(height).enumerate() {
+            let row = u16::try_from(row).unwrap_or(u16::MAX);
+            queue!(frame, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
+            write!(frame, "{line}\x1b[0m")?;
+        }
+        if lines - above < page {
+            let rows = u16::try_from(lines - above + 1).unwrap_or(u16::MAX);
+            queue!(frame, MoveTo(0, rows), Clear(ClearType::FromCursorDown))?;
+        }
+        queue!(frame, EnableLineWrap)?;
+        if frame != self.shown && *ours() {
+            write(&frame)?;
+            self.shown = frame;
+        }
+        Ok((above, page))
+    }
+
+    /// Before a frame: stops the program if a signal says so, and takes the terminal's size. Whether the screen was
+    /// emptied.
+    fn prepare(&mut self) -> io::Result<bool> {
         if self.suspended.swap(false, Ordering::Relaxed) {
             give_back()?;
             kill_process(getpid(), Signal::STOP)?;
             take_over()?;
             self.resized.store(true, Ordering::Relaxed);
         }
-        self.fit()?;
-        self.terminal.draw(frame)?;
-        Ok(())
+        self.fit()
     }
 
     /// Goes along with a change of the terminal's size, also one that was changed back: the terminal may have cut
     /// off or moved what it showed.
-    fn fit(&mut self) -> io::Result<()> {
+    fn fit(&mut self) -> io::Result<bool> {
         let resized = self.resized.swap(false, Ordering::Relaxed);
         let screen = screen()?;
-        if resized || screen != self.terminal.get_frame().area() {
+        let is_other = resized || screen != self.terminal.get_frame().area();
+        if is_other {
             self.terminal.backend_mut().clear()?;
             self.terminal.resize(screen)?;
         }
-        Ok(())
+        Ok(is_other)
     }
 }
 
 /// Stops the program, as the terminal's key for it does.
-pub(super) fn suspend() {
+pub(crate) fn suspend() {
     let _ = kill_process(getpid(), Signal::TSTP);
 }
 
 /// Columns and lines that are drawn on: a terminal can claim to have billions of characters.
-pub(super) const MOST: u16 = 1000;
+pub(crate) const MOST: u16 = 1000;
 
 /// As much of the terminal as is drawn on.
 fn screen() -> io::Result<Rect> {
@@ -187,20 +239,24 @@ fn screen() -> io::Result<Rect> {
 /// The keys of the terminal, read by `keys.rs`: the library that draws would, at a terminal that is gone, or gives a
 /// part of a character, look for the rest for ever.
 #[derive(Default)]
-pub(super) struct Keyboard {
+pub(crate) struct Keyboard {
     /// Of a key that has come in part.
     unread: Vec<u8>,
 }
 
 impl Keyboard {
-    /// Passes on the keys that are pressed, and waits a moment for the first one.
+    /// Passes on the keys that are pressed, and waits for the first one, as long as the caller has patience.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub(super) fn keys(&mut self, mut press: impl FnMut(KeyEvent)) -> io::Result<()> {
+    pub(crate) fn keys(
+        &mut self,
+        patience: Duration,
+        mut press: impl FnMut(KeyEvent),
+    ) -> io::Result<()> {
         let stdin = io::stdin();
         let mut look = [PollFd::new(&stdin, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
         match poll(&mut look, Some(&patience)) {
             // By one of our signals.
             Err(Errno::INTR) => return Ok(()),
@@ -228,7 +284,7 @@ impl Keyboard {
 }
 
 #[cfg(test)]
-#[path = "../../tests/locks/emulator.rs"]
+#[path = "../tests/locks/emulator.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]
 mod emulator;
 
@@ -280,7 +336,7 @@ mod tests {
             let (mut master, slave) = terminal(size);
             let end = || Stdio::from(slave.try_clone().unwrap());
             let mut child = Command::new(std::env::current_exe().unwrap());
-            child.args(["--exact", "top::terminal::tests::panics_on_a_terminal"]);
+            child.args(["--exact", "terminal::tests::panics_on_a_terminal"]);
             child
                 .arg("--nocapture")
                 .env(ROLE, role)

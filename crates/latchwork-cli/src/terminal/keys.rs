@@ -7,12 +7,31 @@ const LONGEST: usize = 32;
 const ESCAPE: u8 = 0x1b;
 
 /// What stops a program for the shell to go on.
-pub(super) fn suspends(key: &KeyEvent) -> bool {
+pub(crate) fn suspends(key: &KeyEvent) -> bool {
     *key == KeyEvent::new(KeyCode::Char('z'), KeyModifiers::CONTROL)
 }
 
+/// What ends a program, whatever it shows.
+pub(crate) fn interrupts(key: &KeyEvent) -> bool {
+    *key == KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)
+}
+
+/// Where a key leads from a line; what is too far is set right when it is drawn.
+pub(crate) fn moved(code: KeyCode, now: usize, page: usize) -> Option<usize> {
+    let page = page.max(1);
+    Some(match code {
+        KeyCode::Down | KeyCode::Char('j') => now.saturating_add(1),
+        KeyCode::Up | KeyCode::Char('k') => now.saturating_sub(1),
+        KeyCode::PageDown => now.saturating_add(page),
+        KeyCode::PageUp => now.saturating_sub(page),
+        KeyCode::Home | KeyCode::Char('g') => 0,
+        KeyCode::End | KeyCode::Char('G') => usize::MAX,
+        _ => return None,
+    })
+}
+
 /// The first key, if it is one that is known, and how many bytes it took; `None` if there are too few.
-pub(super) fn first(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
+pub(crate) fn first(bytes: &[u8]) -> Option<(Option<KeyEvent>, usize)> {
     let key = |code: KeyCode| Some(KeyEvent::from(code));
     Some(match *bytes {
         [] => return None,

@@ -1,0 +1,140 @@
+//! One look after the other, and what follows from that: for how long a task has been seen to wait.
+
+use super::gather::Gathering;
+use super::picture::{Key, Lock, Picture, Task};
+use std::collections::HashMap;
+use std::time::Instant;
+
+/// Looks at the whole system, as far as the caller may, as often as it is told to.
+///
+/// A task that sleeps for a limited time, and then sleeps again for the same lock, does not say since when it waits.
+/// So an observer notes when it first saw the wait. What it can vouch for is that *each look* since then has found the
+/// task waiting for the same lock, which had the same owners, if it has any that are known. Between two looks the
+/// task may have had the lock and come back; a lock that is passed on often has other owners at the next look, as a
+/// rule.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    waits: HashMap<Wait, Instant>,
+}
+
+/// What is the same from look to look.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Wait {
+    task: Thread,
+    lock: Key,
+    owners: Vec<Thread>,
+    /// Of an owner that is not seen, its number.
+    unseen_owner: Option<u32>,
+}
+
+/// A thread's process and ID, and when it began.
+type Thread = (u32, u32, u64);
+
+fn thread(task: &Task) -> Thread {
+    (task.pid, task.tid, task.started)
+}
+
+impl Observer {
+    pub(crate) fn look(&mut self) -> Picture {
+        let begun = Instant::now();
+        let mut gathering = Gathering::all();
+        gathering.add_regions();
+        let mut picture = gathering.conclude();
+        self.learn(&mut picture, begun);
+        picture
+    }
+
+    /// Notes the waits of a picture, and says in it since when they were seen.
+    fn learn(&mut self, picture: &mut Picture, now: Instant) {
+        let before = std::mem::take(&mut self.waits);
+        for index in 0..picture.tasks.len() {
+            let Some(wait) = wait(picture, index) else {
+                continue;
+            };
+            let first = before.get(&wait).copied();
+            picture.tasks[index].seen_for = first.map(|first| now.saturating_duration_since(first));
+            self.waits.insert(wait, first.unwrap_or(now));
+        }
+    }
+}
+
+/// The wait of a task for one lock.
+fn wait(picture: &Picture, task: usize) -> Option<Wait> {
+    let [lock] = picture.tasks[task].waits_for[..] else {
+        return None;
+    };
+    let lock: &Lock = &picture.locks[lock];
+    let owners = lock.owners.iter();
+    let mut owners: Vec<_> = owners.map(|owner| thread(&picture.tasks[*owner])).collect();
+    owners.sort_unstable();
+    Some(Wait {
+        task: thread(&picture.tasks[task]),
+        lock: lock.key,
+        owners,
+        unseen_owner: lock.unseen_owner,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::picture::{Place, Role, Waiter};
+    use super::*;
+    use std::time::Duration;
+
+    fn picture(lock: u64, owner: u32, started: u64) -> Picture {
+        let task = |tid, waits_for| Task {
+            pid: 1,
+            tid,
+            name: String::new(),
+            process: String::new(),
+            state: 'S',
+            ticks: 0,
+            started,
+            schedule: None,
+            waited: None,
+            waited_is_exact: false,
+            waited_is_least: true,
+            seen_for: None,
+            waits_at: None,
+            waits_for,
+            memberships: Vec::new(),
+        };
+        let key = Key::Private {
+            pid: 1,
+            address: lock,
+        };
+        let role = Role::Exclusive;
+        Picture {
+            tasks: vec![task(1, vec![0]), task(owner, Vec::new())],
+            locks: vec![Lock {
+                owners: vec![1],
+                waiters: vec![Waiter { task: 0, role }],
+                ..Lock::new(key, Place::Heap)
+            }],
+            ..Picture::default()
+        }
+    }
+
+    #[test]
+    fn a_wait_lasts_while_each_look_finds_the_same_task_lock_and_owner() {
+        let mut observer = Observer::default();
+        let first = Instant::now();
+        let mut seen = |seconds, mut picture: Picture| {
+            observer.learn(&mut picture, first + Duration::from_secs(seconds));
+            assert_eq!(picture.tasks[1].seen_for, None);
+            picture.tasks[0].seen_for.map(|time| time.as_secs())
+        };
+        assert_eq!(seen(0, picture(16, 2, 5)), None);
+        assert_eq!(seen(2, picture(16, 2, 5)), Some(2));
+        assert_eq!(seen(4, picture(16, 2, 5)), Some(4));
+        // Another owner, another lock, another thread with the same ID.
+        assert_eq!(seen(6, picture(16, 3, 5)), None);
+        assert_eq!(seen(8, picture(24, 3, 5)), None);
+        assert_eq!(seen(10, picture(24, 3, 6)), None);
+        // It waited for nothing meanwhile.
+        let mut idle = picture(24, 3, 6);
+        idle.tasks[0].waits_for.clear();
+        assert_eq!(seen(12, idle), None);
+        assert_eq!(seen(14, picture(24, 3, 6)), None);
+    }
+}
