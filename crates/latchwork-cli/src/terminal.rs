@@ -11,13 +11,13 @@
 
 pub(crate) mod keys;
 
+use console::truncate_str;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::crossterm::cursor::{Hide, MoveTo, Show};
 use ratatui::crossterm::event::KeyEvent;
 use ratatui::crossterm::queue;
 use ratatui::crossterm::terminal::{
-    Clear, ClearType, DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
-    disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
@@ -176,19 +176,18 @@ impl Session {
             _ => format!("q: end   ↑ ↓ PgUp PgDn: {above} lines above, {below} below"),
         };
         let mut frame = Vec::new();
-        // Off for the frame alone: so it needs not be given back.
-        queue!(frame, Hide, DisableLineWrap)?;
+        let width = usize::from(self.terminal.get_frame().area().width);
+        queue!(frame, Hide)?;
         let shown = text.lines().skip(above).take(page);
         for (row, line) in shown.chain([&*footer]).take(height).enumerate() {
             let row = u16::try_from(row).unwrap_or(u16::MAX);
             queue!(frame, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
-            write!(frame, "{line}\x1b[0m")?;
+            write!(frame, "{}\x1b[0m", truncate_str(line, width, ""))?;
         }
         if lines - above < page {
             let rows = u16::try_from(lines - above + 1).unwrap_or(u16::MAX);
             queue!(frame, MoveTo(0, rows), Clear(ClearType::FromCursorDown))?;
         }
-        queue!(frame, EnableLineWrap)?;
         if frame != self.shown && *ours() {
             write(&frame)?;
             self.shown = frame;
