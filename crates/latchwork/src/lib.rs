@@ -38,7 +38,7 @@
 //! | --- | --- |
 //! | `check` | all mutexes and reader/writer locks of the program are [checked](check), as if each was [`Checked`](check::Checked) |
 //! | `bpf` | waiters of throughput locks can ask the scheduler whether a holder runs: `mutex::throughput::oracle` |
-//! | `foreign`, `giant-lock` | nothing for programs: what the C interface is made of, and a comparison for benchmarks |
+//! | `foreign`, `giant-lock` | nothing for programs: what the C interface and the interposer are made of, and a comparison for benchmarks |
 //!
 //! # What holds everywhere
 //!
