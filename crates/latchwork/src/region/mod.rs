@@ -92,6 +92,8 @@ pub(crate) use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};
+#[doc(hidden)]
+pub use shareable::type_path;
 pub use shareable::{Shareable, TornSafe, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
