@@ -33,7 +33,7 @@ const RESTED: u32 = 4096;
 ///
 /// To move a lock, and all that its section writes, to another processor takes longer than to use it many times where it
 /// is. If sections are short, and the thread collides with others all the time, the tasks do little else than move the
-/// lock: then this passes some `microseconds` ([`REST`], as a rule), in which another task has it for itself.
+/// lock: then this passes some `microseconds` (`REST`, as a rule), in which another task has it for itself.
 #[inline]
 pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
     #[cfg(loom)]

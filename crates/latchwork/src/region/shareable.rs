@@ -17,7 +17,7 @@ use core::sync::atomic as core_atomic;
 /// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
 /// function pointers. Derive it. The programs that use an object take its type from one crate: a type is known by its
 /// crate, module and name, with its parameters, since what another type of the same fields allows may differ. (Programs
-/// that include one source file instead name the type, see the [derive](derive@Shareable).)
+/// that include one source file instead name the type, see the [derive](derive@super::Shareable).)
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
