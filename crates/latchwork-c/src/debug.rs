@@ -307,11 +307,11 @@ extern "C" fn mutex_debug_show_held() {
     };
     for task in board.tasks() {
         for held in &task.held {
-            let address = held.lock.address as u64;
+            let address = held.lock.address() as u64;
             let name = board.lock(address).and_then(|lock| lock.name);
             let name = name.unwrap_or_else(|| format!("{address:#x}"));
-            let place = board.text(held.site.0);
-            let place = place.unwrap_or_else(|| format!("{:#x}", held.site.0));
+            let place = board.text(held.site.raw());
+            let place = place.unwrap_or_else(|| format!("{:#x}", held.site.raw()));
             let (who, thread) = (task.view.name(), task.view.thread);
             let kind = held.lock.kind.name();
             // Who has closed standard error does not want to know.

@@ -10,16 +10,33 @@ use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::quote;
 use syn::{
-    Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, Result, parse_macro_input,
-    parse_quote,
+    Data, DataEnum, DeriveInput, Error, Field, Fields, Ident, Index, LitStr, Result,
+    TypeParamBound, parse_macro_input, parse_quote,
 };
 
 /// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum
 /// with a fixed representation, all of whose fields are `Shareable`.
 ///
 /// The fingerprint covers names, representation, size and alignment, the fields' names, fingerprints
-/// and (in a struct) offsets, and the variants' names and discriminants.
-#[proc_macro_derive(Shareable)]
+/// and (in a struct) offsets, and the variants' names and discriminants. It covers the package and its major version
+/// (while that is 0, the minor one too), the module, and the parameters: two types that look alike may promise different
+/// things. So a type parameter has to be `Shareable`.
+///
+/// Programs that share a type take it from one crate, then. Where each includes the same source file instead, or where a
+/// parameter is not `Shareable`, the type is given a name, which stands for package, module, its own name and its type
+/// parameters:
+///
+/// ```ignore
+/// #[derive(Shareable)]
+/// #[shareable(unsafe(name = "org.example.Index"))]
+/// #[repr(C)]
+/// struct Index { /* … */ }
+/// ```
+///
+/// # Safety of a name
+/// A value of one type with this name and layout is a valid value of each other one, with all that the modules of both
+/// rely on. It is best to have a domain in it, and a number that changes when the type means something else.
+#[proc_macro_derive(Shareable, attributes(shareable))]
 pub fn derive_shareable(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     shareable(input)
@@ -92,6 +109,31 @@ impl Representation {
         }
         Ok(this)
     }
+}
+
+/// What `#[shareable(unsafe(name = "…"))]` says.
+fn given_name(input: &DeriveInput) -> Result<Option<LitStr>> {
+    let mut name = None;
+    for attribute in &input.attrs {
+        if !attribute.path().is_ident("shareable") {
+            continue;
+        }
+        attribute.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("unsafe") {
+                return Err(meta.error(
+                    "expected `unsafe(name = \"…\")`: a name is a promise that nobody checks",
+                ));
+            }
+            meta.parse_nested_meta(|meta| {
+                if !meta.path.is_ident("name") || name.is_some() {
+                    return Err(meta.error("expected one `name = \"…\"`"));
+                }
+                name = Some(meta.value()?.parse()?);
+                Ok(())
+            })
+        })?;
+    }
+    Ok(name)
 }
 
 /// The value of each variant's discriminant, as an `i128`.
@@ -182,7 +224,25 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
         _ => (Vec::new(), Vec::new()),
     };
     let members = members(&input.data);
+    let given = given_name(&input)?;
+    let constants: Vec<Ident> = (input.generics.const_params())
+        .map(|parameter| parameter.ident.clone())
+        .collect();
+    let mut parameters: Vec<Ident> = (input.generics.type_params())
+        .map(|parameter| parameter.ident.clone())
+        .collect();
     let clause = input.generics.make_where_clause();
+    for parameter in &parameters {
+        let bound: TypeParamBound = match given {
+            Some(_) => parse_quote!('static),
+            None => parse_quote!(::latchwork::region::Shareable),
+        };
+        clause.predicates.push(parse_quote!(#parameter: #bound));
+    }
+    if given.is_some() {
+        // The name stands for them.
+        parameters.clear();
+    }
     for (field, _) in &fields {
         let ty = &field.ty;
         clause
@@ -191,8 +251,27 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
     }
     let name = &input.ident;
     let (implementation, arguments, clause) = input.generics.split_for_impl();
+    let path = match &given {
+        Some(given) => {
+            quote!(::latchwork::region::type_path([::core::option::Option::None; 4], "", #given))
+        }
+        // Expanded in the crate of the type. A package's library and its program may have the same name.
+        None => {
+            let name = name.to_string();
+            quote!(::latchwork::region::type_path(
+                [
+                    ::core::option_env!("CARGO_PKG_NAME"),
+                    ::core::option_env!("CARGO_PKG_VERSION_MAJOR"),
+                    ::core::option_env!("CARGO_PKG_VERSION_MINOR"),
+                    ::core::option_env!("CARGO_BIN_NAME"),
+                ],
+                ::core::module_path!(),
+                #name,
+            ))
+        }
+    };
     let label = format!(
-        "{name}[{}]{{{};{}}}",
+        "[{}]{{{};{}}}",
         representation.text,
         variants.join(","),
         fields
@@ -210,6 +289,9 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
                 ::core::mem::size_of::<Self>(),
                 ::core::mem::align_of::<Self>(),
                 &[
+                    #path,
+                    #(#constants as i128 as u64, (#constants as i128 >> 64) as u64,)*
+                    #(<#parameters as ::latchwork::region::Shareable>::FINGERPRINT,)*
                     #(<#types as ::latchwork::region::Shareable>::FINGERPRINT,)*
                     #(::core::mem::offset_of!(Self, #members) as u64,)*
                     #(#discriminants as u64,)*

@@ -43,8 +43,8 @@ impl Mark {
     /// Sees to it that what is known of the object is this one's, and not of one that had been there before.
     #[inline]
     fn look(&self, lock: Lock, at: usize) {
-        if !self.is_of(lock.address) {
-            let mark = Self::of(lock.address);
+        if !self.is_of(lock.address()) {
+            let mark = Self::of(lock.address());
             keeping_errno(|| hook::unmarked(lock, &self.0, mark, site(at)));
         }
     }
@@ -129,7 +129,7 @@ pub(crate) unsafe fn usual(mutex: *const Mutex) -> Option<Lock> {
 #[inline(always)]
 pub(crate) unsafe fn usual_to_take(mutex: *const Mutex) -> Option<Lock> {
     // SAFETY: by the contract.
-    unsafe { usual(mutex).filter(|lock| (*mutex).mark.is_of(lock.address)) }
+    unsafe { usual(mutex).filter(|lock| (*mutex).mark.is_of(lock.address())) }
 }
 
 /// A mutex, if it is watched.
@@ -149,7 +149,7 @@ pub(crate) unsafe fn mutex(mutex: *const Mutex) -> Option<Lock> {
         return None;
     }
     if what & kind::SHARED != 0 {
-        sum::shared(lock.address);
+        sum::shared(lock.address());
         return None;
     }
     let mut traits = Traits::empty();
@@ -277,7 +277,7 @@ pub(crate) unsafe fn rwlock(rwlock: *const RwLock) -> Option<Lock> {
         (rwlock.shared.load(Ordering::Relaxed) != 0, flags)
     };
     if shared {
-        sum::shared(lock.address);
+        sum::shared(lock.address());
         return None;
     }
     let mut traits = Traits::empty();

@@ -102,7 +102,9 @@ fn prepare() -> Mode {
     crate::real::look_up_all();
     say::prepare();
     counts::prepare();
-    latchwork::mutex::foreign::take_no_key();
+    // SAFETY: this copy of the library has no interface but the interposed functions, none of which joins a region or takes
+    // a robust lock of it.
+    unsafe { latchwork::mutex::foreign::take_no_key() };
     let wanted = match environment(c"LATCHWORK_MUTEX") {
         None | Some(b"glibc") => return Mode::Glibc,
         Some(b"tp") => Mode::Throughput,

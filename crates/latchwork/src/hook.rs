@@ -146,8 +146,8 @@ pub(crate) const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
 /// A lock, or anything that tasks wait for, as its address and what it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
-    /// Its first byte, in the calling process.
-    pub address: usize,
+    /// Its first byte, in the calling process. Private, since a word beside it may be read and written.
+    pub(crate) address: usize,
     /// What it is.
     pub kind: Kind,
     /// What is special about it.
@@ -169,6 +169,13 @@ impl Lock {
             has_tag: false,
             word: 0,
         }
+    }
+
+    /// Its first byte, in the calling process.
+    #[inline]
+    #[must_use]
+    pub const fn address(self) -> usize {
+        self.address
     }
 
     /// The same with other traits.
@@ -212,10 +219,19 @@ pub enum How {
 /// A place in a program: a return address, or a place in a source.
 ///
 /// One word, which is 0 for an unknown place, odd for the address of a [`Location`] (which is even) and
-/// one, and else the address of an instruction; both are addresses of the process that they come from.
+/// one, and else the address of an instruction; both are addresses of this process. The checker reads the
+/// [`Location`], so a site cannot be made of a number:
+///
+/// ```compile_fail,E0423
+/// use latchwork::check::hook::{How, Kind, Lock, Mode, Site, taken};
+///
+/// taken(Lock::new(0x4000, Kind::Mutex), Mode::Exclusive, How::Locked, Site(0x1001));
+/// ```
+///
+/// What a record of another process says is a [`RecordedSite`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
-pub struct Site(pub u64);
+pub struct Site(u64);
 
 impl Site {
     /// An unknown place.
@@ -248,6 +264,18 @@ impl Site {
         Self(key | TEXT_ONLY | 1)
     }
 
+    /// What this task's own record says.
+    pub(crate) const fn of_own_record(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word.
+    #[inline]
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
     /// Whether it is a place in a source.
     #[must_use]
     pub const fn is_location(self) -> bool {
@@ -264,6 +292,40 @@ impl Site {
         // SAFETY: by the contract.
         (self.is_location() && self.0 & TEXT_ONLY == 0)
             .then(|| unsafe { &*core::ptr::with_exposed_provenance(address) })
+    }
+}
+
+/// A place as a record names it, of whatever process: the word of a [`Site`], whose addresses are those of that
+/// process. It can be printed and compared; nothing reads what it points to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct RecordedSite(u64);
+
+impl RecordedSite {
+    /// An unknown place.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// What a record says.
+    pub(crate) const fn new(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// The word.
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Whether it is a place in a source.
+    #[must_use]
+    pub const fn is_location(self) -> bool {
+        self.0 & 1 != 0
+    }
+}
+
+impl From<Site> for RecordedSite {
+    fn from(site: Site) -> Self {
+        Self(site.0)
     }
 }
 

@@ -37,7 +37,7 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `check` | all mutexes and reader/writer locks of the program are [checked](check), as if each was [`Checked`](check::Checked) |
-//! | `foreign` | nothing for programs: what the C interface is made of |
+//! | `foreign` | nothing for programs: what the C interface and the interposer are made of |
 //!
 //! # What holds everywhere
 //!

@@ -225,18 +225,21 @@ mod one {
     use super::Shareable;
 
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Colour"))]
     #[repr(u8)]
     pub enum Colour {
         Red = 1,
         Green = 200,
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Either"))]
     #[repr(C)]
     pub enum Either {
         This(u8, u32),
         That(u64),
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Sign"))]
     #[repr(i8)]
     pub enum Sign {
         Minus = -1,
@@ -244,6 +247,7 @@ mod one {
         Plus,
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Pair"))]
     #[repr(C)]
     pub struct Pair(pub u8, pub u16);
 }
@@ -254,18 +258,21 @@ mod other {
     use super::Shareable;
 
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Colour"))]
     #[repr(u8)]
     pub enum Colour {
         Red,
         Green,
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Either"))]
     #[repr(u32)]
     pub enum Either {
         This(u8, u32),
         That(u64),
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Sign"))]
     #[repr(i8)]
     pub enum Sign {
         Minus = -1,
@@ -273,6 +280,7 @@ mod other {
         Plus,
     }
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Pair"))]
     #[repr(C, packed(2))]
     pub struct Pair(pub u8, pub u16);
 }
@@ -283,6 +291,7 @@ mod again {
     use super::Shareable;
 
     #[derive(Shareable)]
+    #[shareable(unsafe(name = "Sign"))]
     #[repr(i8)]
     pub enum Sign {
         Minus = 1 - 2,
@@ -305,4 +314,125 @@ fn types_of_other_values_or_representation_are_other_types() {
         region.find::<other::Colour>("colour"),
         Err(ObjectError::OtherType)
     ));
+}
+
+/// Two types of one name and one layout, of which one keeps a promise.
+mod bounded {
+    use super::Shareable;
+
+    #[derive(Shareable)]
+    #[repr(C)]
+    pub struct Index {
+        value: usize,
+    }
+
+    impl Index {
+        /// Less than 4, as this module says.
+        pub fn get(&self) -> usize {
+            self.value
+        }
+    }
+}
+
+mod unbounded {
+    use super::Shareable;
+
+    #[derive(Shareable)]
+    #[repr(C)]
+    pub struct Index {
+        pub value: usize,
+    }
+}
+
+#[test]
+fn a_type_of_the_same_name_in_another_module_is_another_type() {
+    let region = region();
+    region
+        .object("index", || unbounded::Index { value: 1 << 40 })
+        .unwrap();
+    let found = region.find::<bounded::Index>("index");
+    let found = found.map(|index| index.get());
+    assert!(matches!(found, Err(ObjectError::OtherType)));
+    assert_eq!(
+        region.find::<unbounded::Index>("index").unwrap().value,
+        1 << 40
+    );
+}
+
+#[test]
+fn types_of_other_parameters_are_other_types() {
+    #[derive(Shareable)]
+    #[repr(C)]
+    struct Below<const MAX: usize> {
+        value: usize,
+    }
+    #[derive(Shareable)]
+    #[repr(C)]
+    struct Signed<const LEAST: i128, const IS_ODD: bool, const LETTER: char>(u8);
+    trait Kind {
+        type Value: Shareable;
+    }
+    impl Kind for u8 {
+        type Value = u64;
+    }
+    impl Kind for u16 {
+        type Value = u64;
+    }
+    #[derive(Shareable)]
+    #[repr(C)]
+    struct Of<T: Kind> {
+        value: T::Value,
+    }
+    /// Its name stands for its type.
+    #[derive(Shareable)]
+    #[shareable(unsafe(name = "org.example.Named"))]
+    #[repr(C)]
+    struct Named<T: Kind, const N: usize> {
+        value: T::Value,
+    }
+    struct NotShareable;
+    impl Kind for NotShareable {
+        type Value = u64;
+    }
+
+    let region = region();
+    let ten = region.object("ten", || Below::<10> { value: 9 }).unwrap();
+    assert_eq!(ten.value, 9);
+    let found = region.find::<Below<4>>("ten").map(|below| below.value);
+    assert!(matches!(found, Err(ObjectError::OtherType)));
+    let prints = [
+        <Signed<-1, false, 'a'>>::FINGERPRINT,
+        <Signed<1, false, 'a'>>::FINGERPRINT,
+        <Signed<{ 1 << 64 }, false, 'a'>>::FINGERPRINT,
+        <Signed<0, false, 'a'>>::FINGERPRINT,
+        <Signed<0, true, 'a'>>::FINGERPRINT,
+        <Signed<0, true, 'b'>>::FINGERPRINT,
+        <Of<u8>>::FINGERPRINT,
+        <Of<u16>>::FINGERPRINT,
+        <Named<u8, 1>>::FINGERPRINT,
+        <Named<u8, 2>>::FINGERPRINT,
+    ];
+    for (index, one) in prints.iter().enumerate() {
+        assert!(!prints[index + 1..].contains(one), "{index}");
+    }
+    assert_eq!(
+        <Named<u8, 1>>::FINGERPRINT,
+        <Named<NotShareable, 1>>::FINGERPRINT
+    );
+    let read = (Signed::<0, true, 'a'>(1).0, Of::<u8> { value: 2 }.value);
+    let named = Named::<u8, 1> { value: 3 }.value;
+    assert_eq!((read, named), ((1, 2), 3));
+}
+
+#[test]
+fn nothing_is_found_as_a_proof_that_was_never_made() {
+    #[derive(Shareable)]
+    #[repr(C)]
+    struct Token;
+
+    let region = region();
+    region.object::<[Token; 0]>("token", || []).unwrap();
+    let found = region.find::<[Token; 1]>("token").map(|_| ());
+    assert!(matches!(found, Err(ObjectError::OtherType)));
+    let _ = Token;
 }

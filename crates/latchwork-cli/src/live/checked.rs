@@ -4,7 +4,7 @@ use super::gather::{Gathering, Subject};
 use super::picture::{Hold, Key, Kind, Lock, Place, Report, Role, Spot, Waiter};
 use super::regions::Tables;
 use super::word::State;
-use latchwork::check::hook::{self, Held, Mode, Site, TaskView, Traits};
+use latchwork::check::hook::{self, Held, Mode, RecordedSite, TaskView, Traits};
 use latchwork::check::{BoardReader, BoardTask};
 use latchwork::region::inspect::RegionPlace;
 use rustix::time::{ClockId, clock_gettime};
@@ -112,9 +112,13 @@ impl Gathering {
         if self.on_board.contains(&task) {
             return;
         }
-        let spot = |site: Site| match site {
-            Site::UNKNOWN => Spot::Unknown,
-            site => Spot::Text(format!("{:#x} of process {}", site.0 & !1, view.process)),
+        let spot = |site: RecordedSite| match site {
+            RecordedSite::UNKNOWN => Spot::Unknown,
+            site => Spot::Text(format!(
+                "{:#x} of process {}",
+                site.raw() & !1,
+                view.process
+            )),
         };
         for held in view.held() {
             let Some(lock) = self.recorded_lock(tables, &held) else {
@@ -157,7 +161,7 @@ impl Gathering {
     }
 
     fn recorded_lock(&mut self, tables: &Tables<'_>, held: &Held) -> Option<usize> {
-        let address = held.lock.address as u64;
+        let address = held.lock.address() as u64;
         let offset = address.checked_sub(tables.contents.base)?;
         let object = match tables.contents.place(offset)? {
             RegionPlace::Object { name, offset: 0 } => name.to_owned(),
@@ -178,7 +182,7 @@ impl Gathering {
         board: &BoardReader,
         held: &Held,
     ) -> Option<usize> {
-        let address = held.lock.address as u64;
+        let address = held.lock.address() as u64;
         let is_private = !held.lock.traits.contains(Traits::SHARED);
         let located = self.locate(subject, address, is_private)?;
         if let Some(&known) = self.locks.get(&located.key) {
@@ -198,19 +202,19 @@ impl Gathering {
     }
 
     /// A place in the program, as far as it can be told without its tables.
-    fn spot(&self, subject: &Subject, board: &BoardReader, site: Site) -> Spot {
-        if let Some(text) = board.text(site.0) {
+    fn spot(&self, subject: &Subject, board: &BoardReader, site: RecordedSite) -> Spot {
+        if let Some(text) = board.text(site.raw()) {
             return Spot::Text(text);
         }
-        if site == Site::UNKNOWN || site.is_location() {
+        if site == RecordedSite::UNKNOWN || site.is_location() {
             return Spot::Unknown;
         }
-        let located = self.locate(subject, site.0, true);
+        let located = self.locate(subject, site.raw(), true);
         match located.map(|located| (located.key, located.place)) {
             Some((Key::Private { .. }, Place::Module(module))) => Spot::Code {
                 pid: subject.pid,
                 module,
-                address: site.0,
+                address: site.raw(),
             },
             _ => Spot::Unknown,
         }

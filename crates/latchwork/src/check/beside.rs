@@ -100,8 +100,8 @@ impl Own {
     pub(super) fn note_release(&self, lock: Lock, entry: &'static Entry, taken: Site, site: Site) {
         if let Some(board) = self.board.get() {
             let note = board.note(self.index.get() as usize, lock.address);
-            note.taken.store(taken.0, Ordering::Relaxed);
-            note.released.store(site.0, Ordering::Relaxed);
+            note.taken.store(taken.raw(), Ordering::Relaxed);
+            note.released.store(site.raw(), Ordering::Relaxed);
             note.thread.store(self.thread.get(), Ordering::Relaxed);
             let generation = entry.generation.load(Ordering::Relaxed);
             note.generation.store(generation, Ordering::Relaxed);

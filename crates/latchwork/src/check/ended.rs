@@ -17,7 +17,7 @@ use super::settings;
 use super::words;
 use crate::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::hook::record::{name_of, pack, unpack};
-use crate::hook::{Lock, Site};
+use crate::hook::{Lock, RecordedSite, Site};
 use crate::sys::thread;
 
 const MOST: usize = 64;
@@ -73,7 +73,7 @@ pub(super) fn ends_with(own: &Own, mine: &Mine, site: Site) {
 fn report(own: &Own, mine: &Mine, site: Site) {
     let (lock, mode) = mine.lock();
     let who = words::me(own);
-    found::ends_holding(who, lock, mode, mine.site, site, "ends, and holds");
+    found::ends_holding(who, lock, mode, mine.site.into(), site, "ends, and holds");
 }
 
 /// Whether there was room.
@@ -86,7 +86,7 @@ fn keep(own: &Own, mine: &Mine) -> bool {
             .find(|ended| ended.handle.load(Ordering::Relaxed) == 0)?;
         free.lock.store(lock.address as u64, Ordering::Relaxed);
         free.what.store(pack(lock, mode), Ordering::Relaxed);
-        free.site.store(mine.site.0, Ordering::Relaxed);
+        free.site.store(mine.site.raw(), Ordering::Relaxed);
         free.process.store(process, Ordering::Relaxed);
         free.thread.store(thread, Ordering::Relaxed);
         set_name(free, &thread::name());
@@ -159,7 +159,7 @@ fn tell_all(what: &str, is_wanted: impl Fn(&Ended) -> bool) {
 struct Copy {
     lock: u64,
     what: u32,
-    site: Site,
+    site: RecordedSite,
     process: u32,
     thread: u32,
     name: Text<16>,
@@ -178,7 +178,7 @@ fn take(is_wanted: impl Fn(&Ended) -> bool) -> Option<Copy> {
         let copy = Copy {
             lock: one.lock.load(Ordering::Relaxed),
             what: one.what.load(Ordering::Relaxed),
-            site: Site(one.site.load(Ordering::Relaxed)),
+            site: RecordedSite::new(one.site.load(Ordering::Relaxed)),
             process: one.process.load(Ordering::Relaxed),
             thread: one.thread.load(Ordering::Relaxed),
             name: words::clean(name_of(&bytes)),

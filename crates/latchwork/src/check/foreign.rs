@@ -10,7 +10,7 @@ use super::layout::{
     VERSION, lock_slot, text_slot,
 };
 use crate::atomic::Ordering;
-use crate::hook::Site;
+use crate::hook::RecordedSite;
 use crate::sys::inspect::{self, Place};
 use crate::sys::memory;
 use core::mem::MaybeUninit;
@@ -36,9 +36,9 @@ pub(super) fn find_lock(board: &OwnedFd, address: u64) -> Option<Entry> {
 }
 
 /// The key of a lock's name, and where it was made.
-pub(super) fn lock(process: u32, address: u64) -> Option<(u64, Site)> {
+pub(super) fn lock(process: u32, address: u64) -> Option<(u64, RecordedSite)> {
     let entry = find_lock(&open(process)?, address)?;
-    let site = Site(entry.site.load(Ordering::Relaxed));
+    let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
     Some((entry.name.load(Ordering::Relaxed), site))
 }
 

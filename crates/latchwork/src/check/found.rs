@@ -13,7 +13,7 @@ use super::waits::Rank;
 use super::words;
 use crate::atomic::{Ordering, fence};
 use crate::hook::record::unpack;
-use crate::hook::{Held, Lock, Mode, Site, Traits};
+use crate::hook::{Held, Lock, Mode, RecordedSite, Site, Traits};
 use core::fmt::{self, Write};
 
 /// A task by name and number.
@@ -127,7 +127,7 @@ pub(super) fn ends_holding(
     mut who: TaskText,
     lock: Lock,
     mode: Mode,
-    taken: Site,
+    taken: RecordedSite,
     at: Site,
     what: &str,
 ) {
@@ -306,7 +306,7 @@ pub(super) fn wrong_order(own: &Own, circle: &order::Circle) {
             let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
             let of = |address: u64, what: u32, site: u64| {
                 let (lock, mode) = unpack(address, what);
-                words::use_of(process, lock, mode, Site(site), 0)
+                words::use_of(process, lock, mode, RecordedSite::new(site), 0)
             };
             let held_what = edge.held_what.load(Ordering::Relaxed);
             let wanted_what = edge.wanted_what.load(Ordering::Relaxed);
@@ -428,7 +428,7 @@ pub(super) struct Blocker {
     pub(super) lock: Lock,
     pub(super) mode: Mode,
     /// Where it took the lock, and when.
-    pub(super) site: Site,
+    pub(super) site: RecordedSite,
     pub(super) since: u64,
 }
 

@@ -110,7 +110,7 @@ pub(super) fn enter_place(tag: &Tag) -> Site {
     let site = tag.site();
     let mut place = Text::<120>::EMPTY;
     let _ = tag.write_place(&mut place);
-    enter_text(site.0, format_args!("{place}"));
+    enter_text(site.raw(), format_args!("{place}"));
     site
 }
 
@@ -159,7 +159,7 @@ pub(super) fn begin_anew(entry: &Entry, lock: Lock, site: Site) {
 
 /// Under the lock; `name` is a key, or 0.
 fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
-    let class = if name == 0 { site.0 } else { name };
+    let class = if name == 0 { site.raw() } else { name };
     entry.name.store(name, Ordering::Relaxed);
     let before = order::node_of(entry);
     order::retire(before);
@@ -169,7 +169,7 @@ fn settle(entry: &Entry, lock: Lock, name: u64, site: Site, marks: u32) {
         .has_owner()
         .then(|| order::node_for(class, before));
     entry.node.store(node.unwrap_or(0), Ordering::Relaxed);
-    entry.site.store(site.0, Ordering::Relaxed);
+    entry.site.store(site.raw(), Ordering::Relaxed);
     entry.holder.store(0, Ordering::Relaxed);
     condition::settle(entry, lock.kind);
     entry.generation.fetch_add(1, Ordering::Relaxed);
@@ -296,35 +296,35 @@ impl Own {
     /// Whether others can read what a place is, as far as this thread remembers.
     #[inline]
     pub(super) fn knows_site(&self, site: Site) -> bool {
-        !site.is_location() || self.seen(site).get() == site.0
+        !site.is_location() || self.seen(site).get() == site.raw()
     }
 
     /// Sees to it that others can read what a place in a source is.
     #[inline]
     pub(super) fn know_site(&self, site: Site) {
         if !self.knows_site(site) {
-            self.seen(site).set(site.0);
+            self.seen(site).set(site.raw());
             enter_site(site);
         }
     }
 
     #[inline]
     fn seen(&self, site: Site) -> &Cell<u64> {
-        &self.sites[(site.0 >> 3) as usize % self.sites.len()]
+        &self.sites[(site.raw() >> 3) as usize % self.sites.len()]
     }
 }
 
 #[cold]
 fn enter_site(site: Site) {
     if let Some(board) = board::board()
-        && !board.has_text(site.0)
-        // SAFETY: sites that this process is told come from `from_location` here.
+        && !board.has_text(site.raw())
+        // SAFETY: nothing but `from_location` makes a site of this kind, and only in this process.
         && let Some(location) = (unsafe { site.location() })
     {
         board::alone(|_| {
             let (line, column) = (location.line(), location.column());
             board.enter_text(
-                site.0,
+                site.raw(),
                 format_args!("{}:{line}:{column}", tail(location.file())),
             );
         });

@@ -210,7 +210,7 @@ pub mod hook {
     #[doc(hidden)]
     pub use crate::backoff::rest_if_crowded;
     pub use crate::hook::{
-        HELD, Held, HeldLock, How, Kind, Lock, Mode, Site, TaskRecord, TaskView, Traits, Verdict,
-        Wanted,
+        HELD, Held, HeldLock, How, Kind, Lock, Mode, RecordedSite, Site, TaskRecord, TaskView,
+        Traits, Verdict, Wanted,
     };
 }

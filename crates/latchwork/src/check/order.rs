@@ -336,8 +336,8 @@ impl New {
         for (place, gate) in edge.gates.iter().zip(gates) {
             place.store(gate, Ordering::Relaxed);
         }
-        edge.held_at.store(self.mine.site.0, Ordering::Relaxed);
-        edge.wanted_at.store(self.site.0, Ordering::Relaxed);
+        edge.held_at.store(self.mine.site.raw(), Ordering::Relaxed);
+        edge.wanted_at.store(self.site.raw(), Ordering::Relaxed);
         let (held, wanted) = (self.mine.address as u64, self.lock.address as u64);
         edge.held.store(held, Ordering::Relaxed);
         edge.wanted.store(wanted, Ordering::Relaxed);

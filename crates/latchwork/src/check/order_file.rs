@@ -9,7 +9,7 @@ use super::json::string;
 use super::order::{self, Edge};
 use super::{settings, words};
 use crate::atomic::Ordering;
-use crate::hook::Site;
+use crate::hook::RecordedSite;
 use crate::hook::record::unpack;
 use crate::sys::{look, thread};
 use core::fmt::{self, Write};
@@ -75,7 +75,7 @@ impl Line {
         let [held, wanted] = ends.map(|(address, what, site)| {
             let address = address.load(Ordering::Relaxed);
             let (lock, mode) = unpack(address, what.load(Ordering::Relaxed));
-            let site = Site(site.load(Ordering::Relaxed));
+            let site = RecordedSite::new(site.load(Ordering::Relaxed));
             (lock, mode, words::place(process, site))
         });
         let (from, to_name) = (class_name(held.0.address), class_name(wanted.0.address));
@@ -109,7 +109,7 @@ fn class_name(address: usize) -> Text<128> {
         if let Some(text) = (key != 0).then(|| board()?.text_of(key)).flatten() {
             let _ = name.write_str(&text.copy());
         } else {
-            let site = Site(entry.site.load(Ordering::Relaxed));
+            let site = RecordedSite::new(entry.site.load(Ordering::Relaxed));
             let _ = name.write_str(&words::place(process, site));
         }
     }

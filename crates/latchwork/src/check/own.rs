@@ -482,7 +482,7 @@ impl Own {
         self.wait_began.set(now);
         self.wanted.set(lock.address);
         let (address, also) = (lock.address as u64, mutex.address as u64);
-        self.publish(|record| record.wanted.begin(address, site.0, now, what, also));
+        self.publish(|record| record.wanted.begin(address, site.raw(), now, what, also));
     }
 
     /// Who follows what waits for what finds the holders on the board: before the wait is seen there (a Release, in
@@ -561,7 +561,7 @@ impl Mine {
     fn write(&self, entry: &HeldLock) {
         entry.write(
             self.address as u64,
-            self.site.0,
+            self.site.raw(),
             self.since,
             self.what | (self.depth.min(u32::MAX / DEEPER) * DEEPER),
             self.node,

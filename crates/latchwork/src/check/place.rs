@@ -17,9 +17,9 @@ pub fn source_line(file: &str, line: u32) -> Site {
         .wrapping_mul(31)
         .wrapping_add(line.into());
     let site = Site::of_text(key);
-    let seen = &own.sites[(site.0 >> 3) as usize % own.sites.len()];
-    if seen.replace(site.0) != site.0 {
-        enter_text(site.0, format_args!("{}:{line}", tail(file)));
+    let seen = &own.sites[(site.raw() >> 3) as usize % own.sites.len()];
+    if seen.replace(site.raw()) != site.raw() {
+        enter_text(site.raw(), format_args!("{}:{line}", tail(file)));
     }
     site
 }

@@ -87,7 +87,7 @@ fn take(lock: Lock, what: u32, how: How, site: Site) -> bool {
     });
     own.count.set(count + 1);
     own.record().push(count, count + 1, |held| {
-        held.write(address as u64, site.0, since, what, node);
+        held.write(address as u64, site.raw(), since, what, node);
     });
     own.put_in_regions(count);
     if is_alone {

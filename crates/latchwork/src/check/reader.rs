@@ -8,7 +8,7 @@ use super::layout::{
 };
 use super::rule::Rule;
 use crate::atomic::{AtomicU32, Ordering};
-use crate::hook::{Held, Site, TaskView};
+use crate::hook::{Held, RecordedSite, TaskView};
 use rustix::fd::OwnedFd;
 
 /// The board of another process, or of this one.
@@ -45,7 +45,7 @@ pub struct BoardLock {
     /// The name that it was given.
     pub name: Option<String>,
     /// Where it was initialised, or first taken.
-    pub made_at: Site,
+    pub made_at: RecordedSite,
 }
 
 /// How many findings a process has reported.
@@ -127,7 +127,7 @@ impl BoardReader {
         let entry = find_lock(&self.0, address)?;
         (entry.what.load(Ordering::Relaxed) & GONE == 0).then(|| BoardLock {
             name: self.text(entry.name.load(Ordering::Relaxed)),
-            made_at: Site(entry.site.load(Ordering::Relaxed)),
+            made_at: RecordedSite::new(entry.site.load(Ordering::Relaxed)),
         })
     }
 

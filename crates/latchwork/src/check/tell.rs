@@ -488,7 +488,7 @@ pub fn condvar_notifies(condvar: Lock, all: bool) {
 pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
     let wait = Own::enter().map(|own| {
         let site = own.record().wanted.site.load(Ordering::Relaxed);
-        (own.wanted.get(), Site(site))
+        (own.wanted.get(), Site::of_own_record(site))
     });
     let (condvar, site) = wait.unwrap_or((0, Site::UNKNOWN));
     condvar_ends(Lock::new(condvar, Kind::Condvar), mutex, has_mutex, site);

@@ -11,17 +11,17 @@ use super::layout::PLACES;
 use super::own::Own;
 use super::rule::Rule;
 use crate::atomic::Ordering;
-use crate::hook::{Held, Lock, Mode, Site};
+use crate::hook::{Held, Lock, Mode, RecordedSite};
 use crate::sys::{clock, look, thread};
 use core::fmt::Write;
 
 /// A place in a program.
-pub(super) fn place(process: u32, site: Site) -> PlaceText {
+pub(super) fn place(process: u32, site: impl Into<RecordedSite>) -> PlaceText {
     let mut text = Shown(PlaceText::EMPTY);
-    let _ = match site {
-        Site::UNKNOWN => text.write_str("at an unknown place"),
-        site if !site.is_location() => look::write_place(process, site.0, &mut text),
-        site => match text_of(process, site.0) {
+    let _ = match site.into() {
+        RecordedSite::UNKNOWN => text.write_str("at an unknown place"),
+        site if !site.is_location() => look::write_place(process, site.raw(), &mut text),
+        site => match text_of(process, site.raw()) {
             Some(known) => text.write_str(&known),
             None => write!(text, "at an unreadable place of process {process}"),
         },
@@ -46,7 +46,7 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
             .and_then(|board| board.lock(lock.address))
             .map(|entry| {
                 let load = |field: &crate::atomic::AtomicU64| field.load(Ordering::Relaxed);
-                (load(&entry.name), Site(load(&entry.site)))
+                (load(&entry.name), RecordedSite::new(load(&entry.site)))
             })
     } else {
         foreign::lock(process, lock.address as u64)
@@ -81,7 +81,13 @@ pub(super) fn lock(process: u32, lock: Lock) -> LockText {
 }
 
 /// A use of a lock by a task of a process.
-pub(super) fn use_of(process: u32, lock_used: Lock, mode: Mode, site: Site, since: u64) -> Use {
+pub(super) fn use_of(
+    process: u32,
+    lock_used: Lock,
+    mode: Mode,
+    site: impl Into<RecordedSite>,
+    since: u64,
+) -> Use {
     let now = clock::monotonic();
     Use {
         lock: lock(process, lock_used),
@@ -106,7 +112,7 @@ pub(super) fn released(lock: Lock) -> Option<Released> {
     let entry = board.lock(lock.address)?;
     let process = thread::process_id();
     // Relaxed: of several at the same time, any; and parts of two are as good.
-    let load = |field: &crate::atomic::AtomicU64| Site(field.load(Ordering::Relaxed));
+    let load = |field: &crate::atomic::AtomicU64| RecordedSite::new(field.load(Ordering::Relaxed));
     let note_of = |index: usize| {
         let note = board.note(index, lock.address);
         let generation = note.generation.load(Ordering::Relaxed);
@@ -125,7 +131,7 @@ pub(super) fn released(lock: Lock) -> Option<Released> {
     }?;
     let thread = note.thread.load(Ordering::Relaxed);
     let at = match load(&note.released) {
-        Site::UNKNOWN => None,
+        RecordedSite::UNKNOWN => None,
         // The guards of that crate end there.
         site => Some(place(process, site)).filter(|at| !at.contains("lock_api")),
     };

@@ -20,7 +20,7 @@
 //!
 //! *Frozen within a version of the region's layout and of the board's.* Zero is the record of nobody.
 
-use super::{Kind, Lock, Mode, Site, Traits};
+use super::{Kind, Lock, Mode, RecordedSite, Traits};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_update, unless_fault};
 
 /// How many locks of a task are told to others.
@@ -35,7 +35,7 @@ pub(crate) const NAME: usize = 16;
 pub struct HeldLock {
     /// Its address; 0: this place is empty.
     pub(crate) lock: AtomicU64,
-    /// Where it was taken: a [`Site`].
+    /// Where it was taken: a [`Site`](super::Site).
     pub(crate) site: AtomicU64,
     /// Since when, in nanoseconds on CLOCK_MONOTONIC, as coarse as the kernel's tick.
     pub(crate) since: AtomicU64,
@@ -52,7 +52,7 @@ pub struct HeldLock {
 pub struct Wanted {
     /// Its address.
     pub(crate) lock: AtomicU64,
-    /// Where: a [`Site`].
+    /// Where: a [`Site`](super::Site).
     pub(crate) site: AtomicU64,
     /// Since when, as for [`HeldLock`].
     pub(crate) since: AtomicU64,
@@ -322,7 +322,7 @@ pub struct Held {
     /// How it is held or wanted.
     pub mode: Mode,
     /// Where it was taken, or asked for, in the task's process.
-    pub site: Site,
+    pub site: RecordedSite,
     /// Since when, in nanoseconds on CLOCK_MONOTONIC, as coarse as the kernel's tick.
     pub since: u64,
     /// Its class, by the number that the task's process gave it; 0 if unknown, or wanted.
@@ -341,7 +341,7 @@ impl Held {
         Self {
             lock,
             mode,
-            site: Site(site),
+            site: RecordedSite::new(site),
             since,
             class,
             timed: what & TIMED != 0,

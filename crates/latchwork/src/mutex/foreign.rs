@@ -149,7 +149,12 @@ pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> cor
 }
 
 /// The locks in here need no record of their thread: none of the keys that a program can have (`pthread_key_create`) is
-/// taken for it. Before there is a second thread.
-pub fn take_no_key() {
+/// taken for it.
+///
+/// # Safety
+/// No thread has joined a region with this copy of the library, or taken a robust lock of it, nor does one before the
+/// call returns: what the key that is deleted was to do at the end of that thread is not done, and what the thread leaves
+/// is taken for a dead owner's.
+pub unsafe fn take_no_key() {
     crate::sys::thread_end::make_no_key_yet();
 }

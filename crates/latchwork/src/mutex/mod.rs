@@ -78,7 +78,7 @@ macro_rules! implement_lock_api {
 #[cfg(not(loom))]
 pub(crate) use implement_lock_api;
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 #[doc(hidden)]
 pub mod foreign;
 mod inherit;

@@ -114,7 +114,7 @@ mod trace;
 
 #[cfg(not(loom))]
 pub use trace::Counters;
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
@@ -130,7 +130,7 @@ pub(super) use contended::take;
 use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::Gate;
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use owner::is_outside;
 
 /// Microseconds.

@@ -114,10 +114,12 @@ impl RegionOptions {
 
     /// Attaches also what another user owns. By default that is refused, to root as well.
     ///
-    /// A region holds pointers, and whoever owns its file can put any there: attach only what those
-    /// made whom you would let run code as you. (A name in `/dev/shm` is free for anybody to take
-    /// first.)
-    pub fn trust_any_owner(mut self, trust: bool) -> Self {
+    /// # Safety
+    /// Whatever is attached with these options was made by this library, for somebody whom you would let run code as you,
+    /// and nothing else has written it or will, as long as it is attached. A region holds pointers, and whoever owns its
+    /// file can put any there. (A name in `/dev/shm` is free for anybody to take first.) See [what safety rests
+    /// on](super#what-safety-rests-on).
+    pub unsafe fn trust_any_owner(mut self, trust: bool) -> Self {
         self.trust_any_owner = trust;
         self
     }
@@ -162,6 +164,9 @@ impl RegionOptions {
 
     /// Attaches a named region, at the address that its creator chose.
     ///
+    /// The file is one that this library made, and nothing else writes it: see [what safety rests
+    /// on](super#what-safety-rests-on).
+    ///
     /// # Errors
     /// See [`AttachError`]: the file is validated before anything of it is used.
     pub fn attach(&self, name: &str) -> Result<Region, AttachError> {
@@ -187,6 +192,9 @@ impl RegionOptions {
     }
 
     /// Attaches a region by its memory file, as passed from another process.
+    ///
+    /// The file is one that this library made, and nothing else writes it: see [what safety rests
+    /// on](super#what-safety-rests-on).
     ///
     /// The file is opened once more, through `/proc`, for which this process needs permission: what
     /// tells others that a region is in use is a lock that belongs to an opening, and that of the

@@ -174,7 +174,8 @@ pub enum ObjectError {
     /// There is no object of this name.
     #[error("the region has no object of this name")]
     NotFound,
-    /// The object is of another type, or the same type of another layout.
+    /// The object is of another type, or the same type of another layout. A type that two programs include by source is
+    /// two types, unless it has a [name](derive@super::Shareable).
     #[error("the object of this name is of another type, or laid out by another build")]
     OtherType,
     /// The directory names a place where no object can be.

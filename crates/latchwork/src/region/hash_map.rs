@@ -95,7 +95,12 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
         "latchwork::HashMap",
         size_of::<Self>(),
         align_of::<Self>(),
-        &[K::FINGERPRINT, V::FINGERPRINT],
+        &[
+            K::FINGERPRINT,
+            V::FINGERPRINT,
+            table::layout_of::<K, V>(),
+            hasher::FINGERPRINT,
+        ],
     );
 }
 // SAFETY: every change is one store (see the module comment), and keys and values are TornSafe.

@@ -15,7 +15,7 @@ use crate::mutex::Robust;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
 /// Changes with every change of what the bytes of a region mean that sizes do not show.
-pub(super) const VERSION: u32 = 6;
+pub(super) const VERSION: u32 = 7;
 pub(super) const LABEL_BYTES: usize = 64;
 
 /// The smallest and largest capacities that a region can have.

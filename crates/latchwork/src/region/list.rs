@@ -92,7 +92,19 @@ unsafe impl<T: Shareable> Shareable for List<T> {
         "latchwork::List",
         size_of::<Self>(),
         align_of::<Self>(),
-        &[T::FINGERPRINT],
+        &[
+            T::FINGERPRINT,
+            size_of::<Root>() as u64,
+            core::mem::offset_of!(Root, head) as u64,
+            core::mem::offset_of!(Root, tail) as u64,
+            core::mem::offset_of!(Root, len) as u64,
+            core::mem::offset_of!(Root, pending) as u64,
+            size_of::<Node<T>>() as u64,
+            core::mem::offset_of!(Node<T>, next) as u64,
+            core::mem::offset_of!(Node<T>, prev) as u64,
+            core::mem::offset_of!(Node<T>, stage) as u64,
+            core::mem::offset_of!(Node<T>, value) as u64,
+        ],
     );
 }
 // SAFETY: every change is one store (see the module comment), and the elements are TornSafe.

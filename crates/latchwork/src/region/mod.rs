@@ -25,6 +25,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # What safety rests on
+//!
+//! A region's file is memory, in which pointers stand. That safe code cannot misuse it rests on this: the file is one
+//! that this library made, and nothing but this library writes it, as long as a process has it mapped. Before a file is
+//! mapped it is validated: identity, layout, sizes, lock words, heap, names. What the *objects* hold is not validated,
+//! and could not be: a sound file can have an object whose pointer leads anywhere. So a file that another user owns is
+//! refused ([`RegionOptions::trust_any_owner`] is `unsafe`), and whoever writes the file by other means breaks the
+//! contract, though each call be safe: through a descriptor of [`Region::file`], by the name in `/dev/shm`, as it would
+//! through `/proc/self/mem`.
+//!
 //! # How it works
 //!
 //! | part | file | what |
@@ -91,6 +101,8 @@ pub(crate) use objects::Reused;
 #[doc(hidden)]
 pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};
+#[doc(hidden)]
+pub use shareable::type_path;
 pub use shareable::{Shareable, TornSafe, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
@@ -402,7 +414,7 @@ impl Region {
     }
 
     /// The memory file, to be passed to another process, which attaches it with
-    /// [`RegionOptions::attach_file`].
+    /// [`RegionOptions::attach_file`]. Not to be written, nor cut: see [what safety rests on](self#what-safety-rests-on).
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.inner.file.as_fd()

@@ -15,7 +15,9 @@ use core::sync::atomic as core_atomic;
 /// crate's locks and containers. Builds by different compilers do not share an object with an `Option` in
 /// it: [`ObjectError::OtherType`](super::ObjectError::OtherType). What is ruled out is what refers to one process: references to its stack or heap, file descriptors,
 /// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
-/// function pointers. Derive it:
+/// function pointers. Derive it. The programs that use an object take its type from one crate: a type is known by its
+/// crate, module and name, with its parameters, since what another type of the same fields allows may differ. (Programs
+/// that include one source file instead name the type, see the [derive](derive@super::Shareable).)
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -87,6 +89,27 @@ pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) 
     hash.0
 }
 
+/// What a type is called in every program, for the derive macro: its package, with what of the version changes when
+/// types may, the kind of program, the module, and the name of the type.
+#[doc(hidden)]
+#[must_use]
+pub const fn type_path(package: [Option<&str>; 4], module: &str, name: &str) -> u64 {
+    let [package, major, minor, program] = package;
+    // By semantic versioning, before 1.0.
+    let minor = match major {
+        Some(major) if matches!(major.as_bytes(), b"0") => minor,
+        _ => None,
+    };
+    Fnv::new()
+        .text(package)
+        .text(major)
+        .text(minor)
+        .text(program)
+        .text(Some(module))
+        .text(Some(name))
+        .0
+}
+
 /// FNV-1a, since it can run at compile time.
 struct Fnv(u64);
 
@@ -106,6 +129,14 @@ impl Fnv {
             index += 1;
         }
         self
+    }
+
+    /// A text that may be missing, apart from what follows.
+    const fn text(self, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.bytes(text.as_bytes()).number(text.len() as u64),
+            None => self.number(u64::MAX),
+        }
     }
 
     const fn number(self, number: u64) -> Self {
@@ -167,7 +198,8 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
         "array",
         size_of::<Self>(),
         align_of::<Self>(),
-        &[T::FINGERPRINT],
+        // The size does not say how many there are of a type without bytes, which may prove something.
+        &[T::FINGERPRINT, N as u64],
     );
 }
 // SAFETY: as its elements.
@@ -342,9 +374,55 @@ mod tests {
             <(u32, (u32, u32))>::FINGERPRINT,
             <((u32, u32), u32)>::FINGERPRINT,
             <(u32, u32, u32)>::FINGERPRINT,
+            <[(); 0]>::FINGERPRINT,
+            <[(); 1]>::FINGERPRINT,
+            <[(); 2]>::FINGERPRINT,
         ];
         for (index, one) in all.iter().enumerate() {
             assert!(!all[index + 1..].contains(one));
         }
+    }
+
+    #[test]
+    fn paths_tell_crates_modules_and_names_apart() {
+        let path = |package, module, name| type_path(package, module, name);
+        let bank = [Some("bank"), Some("1"), Some("2"), None];
+        let all = [
+            path(bank, "bank::a", "Index"),
+            path(bank, "bank::b", "Index"),
+            path(bank, "bank::a", "Indices"),
+            path(bank, "bank::aI", "ndex"),
+            path(
+                [Some("shop"), Some("1"), Some("2"), None],
+                "bank::a",
+                "Index",
+            ),
+            path(
+                [Some("bank"), Some("2"), Some("2"), None],
+                "bank::a",
+                "Index",
+            ),
+            path(
+                [Some("bank"), Some("0"), Some("2"), None],
+                "bank::a",
+                "Index",
+            ),
+            path(
+                [Some("bank"), Some("0"), Some("3"), None],
+                "bank::a",
+                "Index",
+            ),
+            path(
+                [Some("bank"), Some("1"), Some("2"), Some("bank")],
+                "bank::a",
+                "Index",
+            ),
+            path([None; 4], "bank::a", "Index"),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            assert!(!all[index + 1..].contains(one), "{index}");
+        }
+        let later = [Some("bank"), Some("1"), Some("3"), None];
+        assert_eq!(path(later, "bank::a", "Index"), all[0]);
     }
 }

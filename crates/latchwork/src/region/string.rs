@@ -40,7 +40,7 @@ unsafe impl Shareable for String {
         "latchwork::String",
         size_of::<Self>(),
         align_of::<Self>(),
-        &[],
+        &[Vec::<u8>::FINGERPRINT],
     );
 }
 // SAFETY: as its only field; and each commit of it is at a boundary of characters.

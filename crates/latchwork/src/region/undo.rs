@@ -9,7 +9,7 @@
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
 //! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container
-//!    that is there. While records are valid the data is lent out shared only. So nothing of it can
+//!    that is there. A log that is dropped has none, before its data is dropped. While records are valid the data is lent out shared only. So nothing of it can
 //!    be removed, and whoever wants to change it rolls back first. (What a closure picks could be
 //!    anything that it has captured, hence the look at the address.)
 //! 3. Records are of value only where they were made: a log that was moved (its transaction was
@@ -182,6 +182,15 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
     pub fn begin(&mut self) -> Transaction<'_, T, N> {
         self.roll_back();
         Transaction { undo: self }
+    }
+}
+
+/// A transaction that was forgotten has left records. What is dropped in place, behind a guard, stays there for a
+/// successor if its task is killed meanwhile: it must find no record of a cell that is gone.
+impl<T, const N: usize> Drop for Undo<T, N> {
+    #[inline]
+    fn drop(&mut self) {
+        commit(&self.count, 0);
     }
 }
 

@@ -80,7 +80,12 @@ unsafe impl<T: Shareable> Shareable for Vec<T> {
         "latchwork::Vec",
         size_of::<Self>(),
         align_of::<Self>(),
-        &[T::FINGERPRINT],
+        &[
+            T::FINGERPRINT,
+            size_of::<Head>() as u64,
+            core::mem::offset_of!(Head, capacity) as u64,
+            core::mem::offset_of!(Head, state) as u64,
+        ],
     );
 }
 // SAFETY: every change is one store (see the module comment), and the elements are TornSafe.

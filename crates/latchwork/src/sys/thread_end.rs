@@ -29,7 +29,7 @@ pub(crate) const ROUNDS: u32 = 4;
 static KEY: AtomicU32 = AtomicU32::new(0);
 /// There are too many.
 const NONE: u32 = u32::MAX;
-/// Not 0: the key is made when it is needed, see [`make_no_key_yet`].
+/// Not 0: the key is made when it is needed, see `make_no_key_yet`.
 static IS_LATE: AtomicU32 = AtomicU32::new(0);
 
 /// Has `at_end` called when the calling thread ends, or, where it is called for that reason already, once more. It is the
@@ -56,6 +56,7 @@ fn make_key(at_end: AtEnd) -> u32 {
 
 /// For an interposer whose threads need no record: of the keys that a program can have, none is taken from it. Before there
 /// is a second thread.
+#[cfg(feature = "foreign")]
 pub(crate) fn make_no_key_yet() {
     IS_LATE.store(1, Ordering::Relaxed);
     let key = KEY.swap(0, Ordering::Relaxed);

@@ -94,3 +94,24 @@ fn a_moved_log_rolls_back_nothing() {
     assert!(!moved.roll_back());
     assert_eq!((moved.get().load(Relaxed), log.get().load(Relaxed)), (2, 5));
 }
+
+/// What is dropped behind a guard stays there for a successor, if its task is killed before it is written over.
+#[test]
+#[allow(unsafe_code)]
+fn a_dropped_log_rolls_back_nothing() {
+    let region = region();
+    type Cells = Undo<[AtomicU64; 2]>;
+    let cells = region
+        .object("cells", || {
+            Mutex::robust(Cells::new([AtomicU64::new(1), AtomicU64::new(2)]))
+        })
+        .unwrap();
+    let mut cells = cells.lock().unwrap();
+    let mut update = cells.begin();
+    update.store(|cells| &cells[0], 3).unwrap();
+    core::mem::forget(update);
+    // SAFETY: there is nothing to free in it, and each of its bytes stays valid.
+    unsafe { core::ptr::drop_in_place(&raw mut *cells) };
+    assert!(!cells.roll_back());
+    assert_eq!(cells.get()[0].load(Relaxed), 3);
+}

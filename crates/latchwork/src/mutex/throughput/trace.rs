@@ -1,7 +1,7 @@
 //! What can be told of a lock call: how it got in, and, if wanted, how often everything happened.
 
 #[cfg(not(loom))]
-use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::atomic::{AtomicU64, Ordering};
 
 /// How a task got a [`Throughput`](super::Throughput) lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +104,11 @@ impl Counting for Uncounted {
 /// The programs are not made for such locks: in some the holder sleeps, or gives its processor away, with each
 /// lock it takes, and polls are in vain. So they are halved, for each lock, when they were, and doubled when they
 /// were not; and one in sixteen is made in full, to find out.
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 #[repr(transparent)]
-pub(in crate::mutex) struct Foreign(AtomicU32);
+pub(in crate::mutex) struct Foreign(crate::atomic::AtomicU32);
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 impl Foreign {
     /// How often polls are halved.
     const HALVED: u32 = 7;
@@ -120,7 +120,7 @@ impl Foreign {
 
     /// A word beside a lock; zero at first.
     #[allow(unsafe_code)]
-    pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
+    pub(in crate::mutex) fn of(word: &crate::atomic::AtomicU32) -> &Self {
         // SAFETY: the same, under another name.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
@@ -131,9 +131,9 @@ impl Foreign {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 impl sealed::Sealed for Foreign {}
-#[cfg(not(loom))]
+#[cfg(all(feature = "foreign", not(loom)))]
 impl Counting for Foreign {
     const FOREIGN: bool = true;
     #[inline(always)]

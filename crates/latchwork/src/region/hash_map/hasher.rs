@@ -1,10 +1,13 @@
 //! The hash function of the region's maps: the same in every process.
 
+use super::super::fingerprint;
 use core::hash;
 
 /// Odd numbers without a pattern: fractions of √2 and √3.
 const STEP: u64 = 0x6a09_e667_f3bc_c909;
 const LAST: u64 = 0xbb67_ae85_84ca_a73b;
+/// Changes with what becomes of a key.
+pub(super) const FINGERPRINT: u64 = fingerprint("hasher 1", 0, 0, &[STEP, LAST]);
 
 /// Multiplies to 128 bits and folds the halves: every bit of the operands reaches every other.
 fn fold(one: u64, other: u64) -> u64 {

@@ -1,12 +1,13 @@
 //! The parts that a map consists of.
 #![allow(unsafe_code)]
 
+use super::super::fingerprint;
 use super::super::ground::{commit, read};
 use super::hasher::Hasher;
 use crate::atomic::AtomicUsize;
 use core::alloc::Layout;
 use core::hash::{Hash, Hasher as _};
-use core::mem::MaybeUninit;
+use core::mem::{MaybeUninit, offset_of};
 use core::ptr::NonNull;
 
 #[repr(C)]
@@ -25,6 +26,26 @@ pub(super) struct Node<K, V> {
     pub(super) stage: AtomicUsize,
     pub(super) key: MaybeUninit<K>,
     pub(super) value: MaybeUninit<V>,
+}
+
+/// Where everything lies in the blocks of a map.
+pub(super) const fn layout_of<K, V>() -> u64 {
+    fingerprint(
+        "table and node",
+        size_of::<Table>(),
+        size_of::<Node<K, V>>(),
+        &[
+            offset_of!(Table, capacity) as u64,
+            offset_of!(Table, seed) as u64,
+            offset_of!(Table, len) as u64,
+            offset_of!(Table, used) as u64,
+            offset_of!(Table, pending) as u64,
+            offset_of!(Node<K, V>, hash) as u64,
+            offset_of!(Node<K, V>, stage) as u64,
+            offset_of!(Node<K, V>, key) as u64,
+            offset_of!(Node<K, V>, value) as u64,
+        ],
+    )
 }
 
 pub(super) const TOMBSTONE: usize = 1;
