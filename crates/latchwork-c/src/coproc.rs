@@ -185,14 +185,16 @@ fn init(bytes: u64) -> Result<(), c_int> {
         if max > state.region.max_bytes() {
             return Err(ENOMEM);
         }
-        let server = Coprocs::new(&state.region).map_err(|error| of_start(&error))?;
+        // SAFETY: a program in C answers for what its coprocs use of what is copied.
+        let server = unsafe { Coprocs::new(&state.region) }.map_err(|error| of_start(&error))?;
         *state.server.lock() = Server::Started(server);
         return Ok(());
     }
     let options = RegionOptions::new().max_bytes(max).label("coproc");
     let region = options.create_anonymous();
     let region = region.map_err(|_| ENOMEM)?;
-    let server = Coprocs::new(&region).map_err(|error| of_start(&error))?;
+    // SAFETY: a program in C answers for what its coprocs use of what is copied.
+    let server = unsafe { Coprocs::new(&region) }.map_err(|error| of_start(&error))?;
     install(region, Server::Started(server));
     Ok(())
 }
@@ -298,10 +300,12 @@ fn attributes_of(
         attributes = attributes.die_with_parent();
     }
     if flags & flag::SNAPSHOT != 0 {
-        attributes = attributes.snapshot();
+        // SAFETY: a program in C answers for what its coprocs use of what is copied.
+        attributes = unsafe { attributes.snapshot() };
     }
     if flags & flag::SHARE_SYSVSEM != 0 {
-        attributes = attributes.share_sysv_undo();
+        // SAFETY: as above.
+        attributes = unsafe { attributes.share_sysv_undo() };
     }
     if flags & flag::SHARE_FS != 0 {
         // SAFETY: as its manual says, the program's coprocs close no descriptor that is its creator's.
@@ -330,7 +334,9 @@ fn create(routine: Routine, attributes: &Attributes, detached: bool) -> Result<p
             Server::Started(runtime) => runtime.clone(),
             Server::Closed => return Err(EINVAL),
             Server::Unstarted => {
-                let runtime = Coprocs::new(&state.region).map_err(|error| of_start(&error))?;
+                // SAFETY: a program in C answers for what its coprocs use of what is copied.
+                let runtime =
+                    unsafe { Coprocs::new(&state.region) }.map_err(|error| of_start(&error))?;
                 *server = Server::Started(runtime.clone());
                 runtime
             }

@@ -3,11 +3,11 @@
 
 mod coproc_support;
 
-use coproc_support::{blocks, children, isolated, region, until};
+use coproc_support::{Copying as _, blocks, children, isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
 use latchwork::coproc::{
-    Attributes, Coprocs, JoinError, KillError, Options, Outcome, Signal, SpawnError, wait_any,
+    Attributes, JoinError, KillError, Options, Outcome, Signal, SpawnError, wait_any,
 };
 use latchwork::mutex::{LockError, Mutex, Robust};
 use latchwork::region::Region;
@@ -31,7 +31,7 @@ fn sleep(_: &Region, (): ()) -> i32 {
 #[test]
 fn a_clean_coproc_runs_and_returns() {
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let hits = region.object("hits", || Mutex::robust(0u64)).unwrap();
     let coproc = coprocs
         .spawn(add, &hits, &Attributes::new().name("adder"))
@@ -44,7 +44,7 @@ fn a_clean_coproc_runs_and_returns() {
 #[test]
 fn a_snapshot_sees_the_memory_of_now_and_changes_a_copy() {
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let mut local = 20;
     local += 1;
     // SAFETY: the closure uses a copy of a number.
@@ -62,7 +62,7 @@ fn a_snapshot_sees_the_memory_of_now_and_changes_a_copy() {
         Outcome::Returned(42)
     );
     assert_eq!(local, 21);
-    let attributes = Attributes::new().snapshot().name("entry");
+    let attributes = Attributes::new().copying().name("entry");
     let coproc = coprocs.spawn_value(give, -3, &attributes).unwrap();
     assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(-3));
 }
@@ -70,7 +70,7 @@ fn a_snapshot_sees_the_memory_of_now_and_changes_a_copy() {
 #[test]
 fn an_argument_that_may_end_before_the_coproc_is_refused() {
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let local = 3u32;
     fn entry(_: &Region, _: &u32) -> i32 {
         0
@@ -97,7 +97,7 @@ fn a_panic_is_reported_with_its_message() {
         panic!("number {number} is alive")
     }
     let region = region();
-    let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+    let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
     for _ in 0..3 {
         let exit = coprocs
             .spawn_value(entry, 5, &Attributes::new())
@@ -124,7 +124,7 @@ fn exit_skips_the_creators_handlers() {
         unsafe { libc::atexit(handler) };
         RUN.store(1, Ordering::Relaxed);
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let exit = coprocs
             .spawn_value(entry, 42, &Attributes::new())
             .unwrap()
@@ -132,7 +132,7 @@ fn exit_skips_the_creators_handlers() {
             .unwrap();
         assert_eq!(exit.outcome, Outcome::Exited(42));
         let exit = coprocs
-            .spawn_value(entry, 43, &Attributes::new().snapshot())
+            .spawn_value(entry, 43, &Attributes::new().copying())
             .unwrap()
             .join()
             .unwrap();
@@ -163,11 +163,11 @@ fn a_killed_coproc_is_noticed_and_its_lock_passes_on() {
         let region = region();
         let held = region.object("held", || AtomicU32::new(0)).unwrap();
         let lock = region.object("lock", || Mutex::robust(0u64)).unwrap();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         for attributes in [
             Attributes::new(),
             Attributes::new().stack_size(1 << 20),
-            Attributes::new().snapshot(),
+            Attributes::new().copying(),
         ] {
             held.store(0, Ordering::Relaxed);
             let coproc = coprocs.spawn(hold, &lock, &attributes).unwrap();
@@ -199,7 +199,7 @@ fn a_guard_that_outlives_the_function_is_reported_to_the_next_owner() {
     }
     let region = region();
     let lock = region.object("lock", || Mutex::robust(0u64)).unwrap();
-    let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+    let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
     for _ in 0..3 {
         let coproc = coprocs.spawn(forget, &lock, &Attributes::new()).unwrap();
         assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(5));
@@ -243,7 +243,7 @@ fn a_thread_that_outlives_the_function_is_gone_after_the_join() {
         let region = region();
         region.object("held", || AtomicU32::new(0)).unwrap();
         let lock = region.object("lock", || Mutex::robust(0u64)).unwrap();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs
             .spawn(wait_and_leave, &lock, &Attributes::new())
             .unwrap();
@@ -263,7 +263,7 @@ fn exec_counts_as_leaving_and_the_status_is_the_programs() {
         panic!("{error}")
     }
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let exit = coprocs
         .spawn_value(exec, (), &Attributes::new())
         .unwrap()
@@ -280,7 +280,7 @@ fn a_stack_overflow_kills_the_coproc_alone() {
         overflow(core::hint::black_box(given), depth + 1) + frame[3] as i32
     }
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let attributes = Attributes::new().stack_size(256 << 10).core_size(0);
     let exit = coprocs
         .spawn_value(overflow, 0, &attributes)
@@ -299,7 +299,7 @@ fn a_stack_overflow_kills_the_coproc_alone() {
 #[test]
 fn a_deadline_ends_a_join_that_can_be_repeated() {
     let region = region();
-    let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+    let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
     let coproc = coprocs.spawn_value(sleep, (), &Attributes::new()).unwrap();
     let deadline = Deadline::after(Duration::from_millis(10));
     assert!(matches!(
@@ -326,7 +326,7 @@ fn a_deadline_ends_a_join_that_can_be_repeated() {
 fn a_detached_coproc_is_cleaned_up_after() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs
             .spawn_value(give, 0, &Attributes::new().detached())
             .unwrap();
@@ -351,7 +351,7 @@ fn a_detached_coproc_is_cleaned_up_after() {
 #[test]
 fn the_first_to_end_is_found_among_several() {
     let region = region();
-    let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+    let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();
     let plain = Attributes::new();
     let sleepers: Vec<_> = (0..4)
         .map(|_| coprocs.spawn_value(sleep, (), &plain).unwrap())
@@ -383,7 +383,7 @@ fn usage_is_complete_after_reaping() {
         0
     }
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let published = coprocs
         .spawn_value(work, 500, &Attributes::new())
         .unwrap()
@@ -409,7 +409,7 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
         region.join("creator").unwrap();
         let before = blocks(&region);
         {
-            let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(8)).unwrap();
             for round in 0..1000 {
                 let attributes = if round % 3 == 0 {
                     Attributes::new().core_size(0)
@@ -442,7 +442,7 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
         }
         // Those that were detached may still be on their way.
         until(|| {
-            drop(Coprocs::new(&region).unwrap());
+            drop(coproc_support::start(&region).unwrap());
             children().is_empty()
         });
         assert_eq!(blocks(&region), before);
@@ -453,7 +453,7 @@ fn a_thousand_spawns_leave_no_zombie_and_no_memory() {
 #[test]
 fn several_threads_may_spawn_at_once() {
     let region = region();
-    let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
+    let coprocs = coproc_support::start_with(&region, &Options::new().pool(4)).unwrap();
     let hits = region.object("hits", || Mutex::robust(0u64)).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -472,7 +472,7 @@ fn several_threads_may_spawn_at_once() {
 fn an_exhausted_pool_is_no_obstacle() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         let sleepers: Vec<_> = (0..12)
             .map(|_| coprocs.spawn_value(sleep, (), &Attributes::new()).unwrap())
             .collect();

@@ -4,9 +4,9 @@
 
 mod coproc_support;
 
-use coproc_support::{children, fork, isolated, region, runs, status_of, until};
+use coproc_support::{Copying as _, children, fork, isolated, region, runs, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, descriptors, reap_ended};
+use latchwork::coproc::{Attributes, Options, Outcome, Signal, descriptors, reap_ended};
 use latchwork::region::Region;
 use latchwork_testkit::Watchdog;
 use std::io::{Read, Write};
@@ -40,7 +40,7 @@ fn leave_the_region(region: &Region, value: i32) -> i32 {
 #[test]
 fn a_coproc_that_left_the_region_is_joined_with_its_result() {
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     let (read, mut write) = std::io::pipe().unwrap();
     let attributes = Attributes::new().descriptor(read);
     let coproc = coprocs
@@ -57,7 +57,7 @@ fn a_coproc_that_left_the_region_is_joined_with_its_result() {
 fn a_coproc_that_left_the_region_writes_into_nobody_elses_record() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let (read, mut write) = std::io::pipe().unwrap();
         let attributes = Attributes::new().descriptor(read);
         let left = coprocs
@@ -96,12 +96,12 @@ fn a_fork_that_returns_from_the_function_ends_there() {
     }
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
         let before = region.heap_stats();
         for (attributes, panics, status) in [
             (Attributes::new(), false, 5),
             (Attributes::new().core_size(0), true, 101),
-            (Attributes::new().snapshot(), false, 5),
+            (Attributes::new().copying(), false, 5),
         ] {
             let coproc = coprocs
                 .spawn_value(fork_and_return, panics, &attributes)
@@ -118,7 +118,7 @@ fn a_fork_that_returns_from_the_function_ends_there() {
 fn a_program_is_joined_without_a_free_descriptor() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs
             .spawn_value(sleep_as_program, 1000, &Attributes::new())
             .unwrap();
@@ -148,7 +148,7 @@ fn a_program_is_joined_without_a_free_descriptor() {
 fn what_nobody_joins_is_reaped_on_request() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let detached = Attributes::new().detached();
         let ended = coprocs.spawn_value(give, 0, &detached).unwrap();
         let dropped = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
@@ -172,7 +172,7 @@ fn a_runtime_whose_process_became_another_user_ends() {
         let region = region();
         region.join("creator").unwrap();
         let before = region.heap_stats();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         // SAFETY: changes this process alone.
         if unsafe { libc::setresuid(54321, 54321, 54321) } != 0 {
             eprintln!("skipped: this user cannot become another");
@@ -203,7 +203,7 @@ fn what_a_killed_creator_had_in_the_region_is_freed_when_its_coprocs_are_gone() 
     };
     let before = blocks();
     let mut host = fork(|| {
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         pids[3].store(children()[0].0, Ordering::Release);
         let clean = Attributes::new().core_size(0);
         let ended = coprocs.spawn_value(give, 1, &clean).unwrap();
@@ -212,7 +212,7 @@ fn what_a_killed_creator_had_in_the_region_is_freed_when_its_coprocs_are_gone() 
             coprocs.spawn_value(pause, (), &clean).unwrap(),
             coprocs.spawn_value(sleep_as_program, 1000, &clean).unwrap(),
             coprocs
-                .spawn_value(pause, (), &Attributes::new().snapshot())
+                .spawn_value(pause, (), &Attributes::new().copying())
                 .unwrap(),
         ];
         for (place, coproc) in pids.iter().zip(&goes_on) {
@@ -248,7 +248,7 @@ fn a_coproc_that_ends_as_its_joiner_falls_asleep_is_noticed() {
         let seed = latchwork_testkit::Seed::from_env();
         let mut rng = seed.rng(0);
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(60)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(60)).unwrap();
         // The longer the table is, the longer it takes to fall asleep.
         let far = latchwork::time::Deadline::after(Duration::from_secs(100));
         assert_eq!(coprocs.fill(far).unwrap(), 60);

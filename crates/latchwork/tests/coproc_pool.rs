@@ -42,8 +42,11 @@ fn kill(pid: u32) {
 fn filling_waits_for_all_and_starts_again_for_what_died() {
     isolated(|| {
         let region = region();
-        assert_eq!(Coprocs::new(&region).unwrap().fill(far()).unwrap(), 0);
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(5)).unwrap();
+        assert_eq!(
+            coproc_support::start(&region).unwrap().fill(far()).unwrap(),
+            0
+        );
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(5)).unwrap();
         assert_eq!(coprocs.fill(far()).unwrap(), 5);
         assert_eq!(named("ready").len(), 5);
         works(&coprocs);
@@ -65,7 +68,7 @@ fn filling_ends_where_the_task_table_or_the_time_does() {
             .max_tasks(6)
             .create_anonymous()
             .unwrap();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(20)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(20)).unwrap();
         // This thread and the server process have a slot each.
         assert_eq!(coprocs.fill(far()).unwrap(), 4);
         assert!(coprocs.fill(Deadline::after(Duration::ZERO)).unwrap() <= 4);
@@ -77,7 +80,7 @@ fn filling_ends_where_the_task_table_or_the_time_does() {
 fn ready_coprocs_that_were_killed_are_passed_over() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(4)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(4)).unwrap();
         until(|| children().len() == 5);
         // The later ones may not be named yet, which is as good.
         for pid in named("ready") {
@@ -94,7 +97,7 @@ fn ready_coprocs_that_were_killed_are_passed_over() {
 fn in_a_burst_from_several_threads_each_spawn_runs_once() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(24)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(24)).unwrap();
         assert_eq!(coprocs.fill(far()).unwrap(), 24);
         let runs = region.object("runs", || AtomicU32::new(0)).unwrap();
         thread::scope(|scope| {
@@ -120,7 +123,7 @@ fn in_a_burst_from_several_threads_each_spawn_runs_once() {
 fn who_was_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(8)).unwrap();
         assert_eq!(coprocs.fill(far()).unwrap(), 8);
         for _ in 0..3 {
             works(&coprocs);
@@ -134,7 +137,7 @@ fn who_was_woken_for_the_next_spawn_of_a_burst_ends_with_the_runtime() {
 fn who_is_killed_awake_is_passed_over() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(8)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(8)).unwrap();
         for _ in 0..20 {
             assert_eq!(coprocs.fill(far()).unwrap(), 8);
             for _ in 0..2 {

@@ -4,7 +4,9 @@
 
 mod coproc_support;
 
-use coproc_support::{blocks, children, fork, isolated, proc_file, region, runs, status_of, until};
+use coproc_support::{
+    Copying as _, blocks, children, fork, isolated, proc_file, region, runs, status_of, until,
+};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::mutex::{LockError, Mutex, Robust};
@@ -66,11 +68,11 @@ fn the_hosts_own_waits_do_not_meet_coprocs() {
         // SAFETY: the handler counts.
         unsafe { libc::signal(libc::SIGCHLD, count as *const () as usize) };
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         for attributes in [
             Attributes::new(),
             Attributes::new().core_size(0),
-            Attributes::new().snapshot(),
+            Attributes::new().copying(),
         ] {
             let coproc = coprocs.spawn_value(pause, (), &attributes).unwrap();
             assert_eq!(wait_for_any(), (-1, Some(libc::ECHILD)));
@@ -93,7 +95,7 @@ fn an_ignored_sigchld_loses_no_result() {
         // SAFETY: this process is the test's own.
         unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         coproc.kill(Signal::USR1).unwrap();
         assert_eq!(
@@ -111,7 +113,7 @@ fn the_runtime_leaves_no_process_behind() {
     isolated(|| {
         let region = region();
         for pool in [0, 5] {
-            let coprocs = Coprocs::with_options(&region, &Options::new().pool(pool)).unwrap();
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(pool)).unwrap();
             let clone = coprocs.clone();
             drop(coprocs);
             works(&clone);
@@ -127,7 +129,7 @@ fn the_runtime_leaves_no_process_behind() {
 fn a_handle_outlives_its_runtime() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         drop(coprocs);
         assert!(coproc.is_alive());
@@ -144,7 +146,7 @@ fn a_handle_outlives_its_runtime() {
 fn a_dead_zygote_is_replaced() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         for _ in 0..3 {
             let zygote = zygote();
             // SAFETY: our child, which lives.
@@ -171,7 +173,7 @@ fn a_dead_zygote_is_replaced() {
 fn a_zygote_killed_in_mid_spawn_costs_no_coproc() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let (done, joined) = (AtomicU32::new(0), AtomicU32::new(0));
         let shot = std::sync::Mutex::new(Vec::new());
         std::thread::scope(|scope| {
@@ -247,7 +249,7 @@ fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
         region.object("lock", || Mutex::robust(0u64)).unwrap();
         let before = blocks(&region);
         {
-            let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();
             let done = AtomicU32::new(0);
             let killed = AtomicU32::new(0);
             std::thread::scope(|scope| {
@@ -303,7 +305,7 @@ fn a_kill_at_any_moment_of_a_life_is_reported_and_leaves_nothing() {
 fn signals_for_the_terminals_group_pass_the_helpers_by() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();
         until(|| called("ready").len() == 3);
         for (pid, _) in children() {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
@@ -321,7 +323,7 @@ fn signals_for_the_terminals_group_pass_the_helpers_by() {
 fn a_fork_does_not_disturb_its_parents_runtime() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         let (theirs, their_coproc) = (&coprocs, &coproc);
         fork(move || {
@@ -331,7 +333,7 @@ fn a_fork_does_not_disturb_its_parents_runtime() {
             ));
             assert!(their_coproc.kill(Signal::KILL).is_err());
             let own = theirs.region().clone();
-            works(&Coprocs::new(&own).unwrap());
+            works(&coproc_support::start(&own).unwrap());
             // SAFETY: this process's copies, which nobody else drops.
             unsafe {
                 drop(core::ptr::read(theirs));
@@ -353,7 +355,7 @@ fn coprocs_may_have_coprocs() {
         if depth == 0 {
             return 1;
         }
-        let coprocs = Coprocs::with_options(region, &Options::new().pool(1)).unwrap();
+        let coprocs = coproc_support::start_with(region, &Options::new().pool(1)).unwrap();
         let exit = coprocs
             .spawn_value(middle, depth - 1, &Attributes::new())
             .unwrap()
@@ -368,7 +370,7 @@ fn coprocs_may_have_coprocs() {
     }
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let exit = coprocs
             .spawn_value(middle, 3, &Attributes::new())
             .unwrap()
@@ -396,7 +398,7 @@ fn a_late_start_among_busy_threads_works() {
             });
         }
         for _ in 0..10 {
-            let coprocs = Coprocs::new(&region).unwrap();
+            let coprocs = coproc_support::start(&region).unwrap();
             // It allocates and starts threads, too.
             fn entry(_: &Region, (): ()) -> i32 {
                 std::thread::spawn(|| vec![1u8; 3000].len() as i32)
@@ -420,7 +422,7 @@ fn the_creating_thread_may_end() {
         let region = region();
         let coprocs = std::thread::scope(|scope| {
             scope
-                .spawn(|| Coprocs::with_options(&region, &Options::new().pool(1)).unwrap())
+                .spawn(|| coproc_support::start_with(&region, &Options::new().pool(1)).unwrap())
                 .join()
                 .unwrap()
         });
@@ -448,7 +450,7 @@ fn helpers_end_with_a_host_that_is_killed() {
         .unwrap();
     let before = blocks(&region);
     let mut host = fork(|| {
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(3)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(3)).unwrap();
         until(|| called("ready").len() == 3);
         for (place, (pid, _)) in pids.iter().zip(children()) {
             place.store(pid, Ordering::Relaxed);
@@ -483,8 +485,8 @@ fn what_was_printed_before_is_printed_once() {
             // Past the capture of the test harness, into std's own buffer.
             write!(std::io::stdout(), "before-").unwrap();
             let region = region();
-            let coprocs = Coprocs::new(&region).unwrap();
-            for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+            let coprocs = coproc_support::start(&region).unwrap();
+            for attributes in [Attributes::new(), Attributes::new().copying()] {
                 coprocs
                     .spawn_value(entry, (), &attributes)
                     .unwrap()
@@ -507,7 +509,7 @@ fn a_full_task_table_is_a_typed_error() {
             .create_anonymous()
             .unwrap();
         region.join("host").unwrap();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let coproc = coprocs.spawn_value(pause, (), &Attributes::new()).unwrap();
         match coprocs.spawn_value(give, 0, &Attributes::new()) {
             Err(SpawnError::Attribute {
@@ -525,8 +527,8 @@ fn a_full_task_table_is_a_typed_error() {
 #[test]
 fn a_coproc_is_the_hosts_child() {
     let region = region();
-    let coprocs = Coprocs::new(&region).unwrap();
-    for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+    let coprocs = coproc_support::start(&region).unwrap();
+    for attributes in [Attributes::new(), Attributes::new().copying()] {
         let coproc = coprocs.spawn_value(pause, (), &attributes).unwrap();
         assert_eq!(status_of(coproc.pid()).unwrap().0, std::process::id());
         coproc.kill(Signal::KILL).unwrap();

@@ -9,7 +9,7 @@ mod coproc_support;
 use coproc_support::{children, isolated, region};
 use core::alloc::{GlobalAlloc, Layout};
 use core::sync::atomic::{AtomicI32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Outcome, SpawnError};
+use latchwork::coproc::{Attributes, Outcome, SpawnError};
 use std::alloc::System;
 
 /// The process that may allocate; 0 for all.
@@ -57,7 +57,7 @@ fn held<R>(body: impl FnOnce() -> R) -> R {
 fn a_snapshot_starts_and_ends_while_the_allocator_is_in_use() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let (_read, write) = std::io::pipe().unwrap();
         let attributes = Attributes::new().name("copy").descriptor(write);
         // SAFETY: the closure uses nothing.
@@ -70,7 +70,7 @@ fn a_snapshot_starts_and_ends_while_the_allocator_is_in_use() {
 fn a_snapshot_that_hangs_before_it_starts_is_killed() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let before = children().len();
         // It starts a thread, and so allocates.
         let attributes = Attributes::new().die_with_parent();

@@ -4,7 +4,7 @@
 
 mod coproc_support;
 
-use coproc_support::{children, fork, isolated, proc_file, region, status_of, until};
+use coproc_support::{Copying as _, children, fork, isolated, proc_file, region, status_of, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{
     Attributes, Coprocs, Options, Outcome, Signal, SpawnError, StartError, descriptors,
@@ -54,10 +54,10 @@ fn limit_files(most: u64) {
 fn the_smallest_stack_is_enough_to_start_and_to_panic() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         for bytes in [0, 1, 4096, 64 << 10] {
             let clean = Attributes::new().stack_size(bytes);
-            for attributes in [clean.clone(), clean.snapshot()] {
+            for attributes in [clean.clone(), clean.copying()] {
                 let coproc = coprocs.spawn_value(give, 3, &attributes).unwrap();
                 assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(3));
                 panics(&coprocs, &attributes);
@@ -74,7 +74,7 @@ fn descriptors_for_which_there_is_no_room_refuse_the_start() {
     isolated(|| {
         let region = region();
         limit_files(16);
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         limit_files(100);
         let with = |count| {
             (0..count).fold(Attributes::new(), |attributes, _| {
@@ -105,7 +105,7 @@ fn coprocs_that_cannot_be_made_cost_the_host_no_child_of_its_own() {
             libc::setpgid(0, 0);
         }
         let region = region();
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(2)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(2)).unwrap();
         assert_eq!(coprocs.fill(far()).unwrap(), 2);
         let zygote = children()
             .into_iter()
@@ -145,7 +145,7 @@ fn coprocs_that_cannot_be_made_cost_the_host_no_child_of_its_own() {
             .unwrap();
         until(|| status_of(child.id()).is_some_and(|(_, state)| state == 'Z'));
         for value in 0..4 {
-            let snapshot = Attributes::new().snapshot();
+            let snapshot = Attributes::new().copying();
             let coproc = coprocs.spawn_value(give, value, &snapshot).unwrap();
             coproc.join_reaped().unwrap();
         }
@@ -171,7 +171,7 @@ fn a_thread_inside_the_panic_hook_is_not_copied() {
             LEAVE.store(1, Ordering::Release);
         });
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         panics(&coprocs, &Attributes::new());
         release.join().unwrap();
         panicking.join().unwrap_err();
@@ -225,7 +225,7 @@ fn a_thread_that_prints_a_panic_is_not_copied() {
             said
         });
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         panics(&coprocs, &Attributes::new());
         drop(coprocs);
         // SAFETY: joined once; then standard error as it was.
@@ -253,7 +253,7 @@ fn a_thread_that_holds_standard_error_may_wait_for_standard_output() {
                 drop(errors);
             });
             until(|| held.load(Ordering::Acquire) == 1);
-            let coprocs = Coprocs::new(&region).unwrap();
+            let coprocs = coproc_support::start(&region).unwrap();
             let coproc = coprocs.spawn_value(give, 1, &Attributes::new()).unwrap();
             assert_eq!(coproc.join().unwrap().outcome, Outcome::Returned(1));
         });
@@ -271,8 +271,8 @@ fn what_c_code_printed_before_is_printed_once() {
                 libc::printf(c"once-".as_ptr());
             }
             let region = region();
-            let coprocs = Coprocs::new(&region).unwrap();
-            for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+            let coprocs = coproc_support::start(&region).unwrap();
+            for attributes in [Attributes::new(), Attributes::new().copying()] {
                 let coproc = coprocs.spawn_value(give, 1, &attributes).unwrap();
                 coproc.join_reaped().unwrap();
             }
@@ -294,7 +294,7 @@ fn a_coproc_that_shares_descriptors_leaves_none_behind() {
     }
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open();
         for _ in 0..5 {
@@ -314,15 +314,18 @@ fn a_coproc_that_shares_descriptors_leaves_none_behind() {
 fn a_thread_that_holds_a_lock_is_not_copied() {
     isolated(|| {
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = coproc_support::start(&region).unwrap();
         let lock = region.object("lock", || Mutex::robust(0u32)).unwrap();
         let queue = Queue::create(&region, "queue", &QueueOptions::new(2, 8)).unwrap();
-        let snapshot = Attributes::new().snapshot();
+        let snapshot = Attributes::new().copying();
         let clean = Attributes::new();
         let spawn = |attributes| coprocs.spawn_value(|_, (): ()| 0, (), attributes);
         let held = lock.lock().unwrap();
         assert!(matches!(spawn(&snapshot), Err(SpawnError::Holding)));
-        assert!(matches!(Coprocs::new(&region), Err(StartError::Holding)));
+        assert!(matches!(
+            coproc_support::start(&region),
+            Err(StartError::Holding)
+        ));
         assert!(spawn(&clean).unwrap().join().unwrap().is_success());
         drop(held);
         queue.send(b"message").unwrap();

@@ -4,7 +4,7 @@ mod coproc_support;
 
 use coproc_support::region;
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Happening, Restart, Signal, Spec, Supervisor};
+use latchwork::coproc::{Attributes, Happening, Restart, Signal, Spec, Supervisor};
 use latchwork::region::Region;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn a_supervisor_starts_again_by_policy() {
     }
     let region = region();
     region.object("runs", || AtomicU32::new(0)).unwrap();
-    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
     let short = Duration::from_millis(1);
     let hour = Duration::from_secs(3600);
     supervisor.add(
@@ -103,7 +103,7 @@ fn a_supervisor_starts_again_by_policy() {
 #[test]
 fn a_supervisor_stops_at_its_deadline_and_goes_on() {
     let region = region();
-    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
     supervisor.add(
         Spec::new("worker", |coprocs| {
             coprocs.spawn_value(pause, (), &Attributes::new())
@@ -144,7 +144,7 @@ fn a_coproc_that_became_another_program_does_not_hold_up_the_others() {
     }
     let _watchdog = latchwork_testkit::Watchdog::start("supervised program".into());
     let region = region();
-    let mut supervisor = Supervisor::new(Coprocs::new(&region).unwrap());
+    let mut supervisor = Supervisor::new(coproc_support::start(&region).unwrap());
     supervisor.add(
         Spec::new("program", |coprocs| {
             coprocs.spawn_value(become_a_program, (), &Attributes::new())

@@ -126,7 +126,8 @@ fn a_message_of_a_coproc_that_returns_is_delivered_again() {
     let _trial = Trial::begin("a_message_of_a_coproc_that_returns_is_delivered_again");
     let region = region();
     let queue = queue(&region);
-    let coprocs = Coprocs::new(&region).unwrap();
+    // SAFETY: what this process owns in a region, the coprocs do not use.
+    let coprocs = unsafe { Coprocs::new(&region) }.unwrap();
     queue.send(b"job").unwrap();
     let coproc = coprocs
         .spawn_value(forgetful, (), &Attributes::new())

@@ -5,7 +5,7 @@ mod coproc_support;
 
 use coproc_support::{fork, isolated, region, until};
 use core::sync::atomic::{AtomicU32, Ordering};
-use latchwork::coproc::{Attributes, Coprocs, Outcome, descriptors};
+use latchwork::coproc::{Attributes, Outcome, descriptors};
 use latchwork::mutex::{Mutex, Robust};
 use latchwork::region::leftovers::{self, remove_unused};
 use latchwork::region::{AttachError, Region, RegionOptions};
@@ -106,7 +106,7 @@ fn a_descriptor_that_was_passed_is_attached_and_the_senders_lock_stays() {
         let (name, _file) = Leftover::region("passed");
         let first = region();
         // Before the other region: in its coprocs that is not mapped.
-        let coprocs = Coprocs::new(&first).unwrap();
+        let coprocs = coproc_support::start(&first).unwrap();
         let named = options().create_named(&name).unwrap();
         let anonymous = options().create_anonymous().unwrap();
         for region in [&named, &anonymous] {

@@ -1,6 +1,7 @@
 //! A process makes, uses and drops any number of regions, one after the other and at the same time.
 //!
 //! Each test runs in a child process: what it maps is its own, and a fault ends only the child.
+#![allow(unsafe_code)]
 
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -179,8 +180,11 @@ fn regions_that_had_coprocs_come_and_go() {
         for _ in 0..trial.times(80) {
             let region = options().max_bytes(16 << 20).create_anonymous().unwrap();
             use_containers(&region);
-            let coprocs = Coprocs::new(&region).unwrap();
-            for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+            // SAFETY: what this process owns in a region, the coprocs do not use.
+            let coprocs = unsafe { Coprocs::new(&region) }.unwrap();
+            // SAFETY: what this thread owns in a region, the coprocs do not use.
+            let copying = unsafe { Attributes::new().snapshot() };
+            for attributes in [Attributes::new(), copying] {
                 let coproc = coprocs.spawn_value(count_in_map, 7, &attributes).unwrap();
                 let outcome = coproc.join().unwrap().outcome;
                 assert!(matches!(outcome, Outcome::Returned(1 | 2)), "{outcome:?}");

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::ptr::{self, NonNull};
 
 use latchwork::check::Checked;
-use latchwork::coproc::{Attributes, Coprocs};
+use latchwork::coproc::{Attributes, Coprocs, Options, StartError};
 use latchwork::mutex::throughput::{Counters, Event};
 use latchwork::mutex::{
     Inherit, InheritPlain, KeptBoost, LockError, Mutex, MutexGuard, Protect, Robust, RobustGuard,
@@ -274,6 +274,18 @@ pub(crate) fn region_for_coprocs() -> io::Result<Region> {
         .label("bench")
         .create_anonymous()
         .map_err(io::Error::other)
+}
+
+/// Starts a runtime.
+pub(crate) fn start(region: &Region, options: &Options) -> Result<Coprocs, StartError> {
+    // SAFETY: no static owns anything in a region, or a descriptor that a coproc uses.
+    unsafe { Coprocs::with_options(region, options) }
+}
+
+/// Attributes of a snapshot start.
+pub(crate) fn copying() -> Attributes {
+    // SAFETY: as above.
+    unsafe { Attributes::new().snapshot() }
 }
 
 /// Starts a coproc that does nothing, and joins it.

@@ -18,14 +18,14 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use latchwork::coproc::{Attributes, Coproc, Coprocs, descriptors};
+use latchwork::coproc::{Attributes, Coproc, Coprocs, Options, descriptors};
 use latchwork::region::{Region, RegionOptions};
 
 use super::{Prepared, Scenario};
 use crate::contestant::Contestant;
 use crate::machine;
 use crate::measure::{Case, Pace, Sample};
-use crate::peers::{pin_to, process};
+use crate::peers::{ours, pin_to, process};
 use crate::plan::Plan;
 use crate::result::{Kind, Params, Placement, Unit, Warning};
 
@@ -269,7 +269,7 @@ fn start_coprocs(tasks: u32) -> io::Result<Coprocs> {
         .label("bench")
         .create_anonymous()
         .map_err(io::Error::other)?;
-    Coprocs::new(&region).map_err(io::Error::other)
+    ours::start(&region, &Options::new()).map_err(io::Error::other)
 }
 
 /// What makes the tasks of a ring.

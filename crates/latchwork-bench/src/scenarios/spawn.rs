@@ -52,7 +52,7 @@ const ENTRIES: &[(&str, Measured)] = &[
     ),
     (
         "latchwork coproc-snapshot",
-        OneByOne(|tools| ours::spawn_and_join(&tools.clean, &Attributes::new().snapshot())),
+        OneByOne(|tools| ours::spawn_and_join(&tools.clean, &ours::copying())),
     ),
     (
         "latchwork coproc-pooled",
@@ -83,7 +83,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Tools {
     fn start(run: u32) -> io::Result<Self> {
         let region = ours::region_for_coprocs()?;
-        let start = |options| Coprocs::with_options(&region, &options).map_err(io::Error::other);
+        let start = |options| ours::start(&region, &options).map_err(io::Error::other);
         Ok(Self {
             server: Server::start()?,
             clean: start(Options::new())?,

@@ -502,7 +502,9 @@ fn crowd(name: &str) {
             .create_named(name)
             .unwrap(),
     ));
-    let coprocs = Coprocs::new(region).unwrap();
+    // SAFETY: no static owns anything in the region, or a descriptor that a coproc uses.
+    #[allow(unsafe_code)]
+    let coprocs = unsafe { Coprocs::new(region) }.unwrap();
     region.join("crowd").unwrap();
     for depth in 0..8u32 {
         let options = QueueOptions::new(7, 16);

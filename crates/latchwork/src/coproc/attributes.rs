@@ -171,7 +171,11 @@ impl Attributes {
     /// and all open descriptors; it takes the longer, the more memory there is. See
     /// [`Coprocs::snapshot`](super::Coprocs::snapshot) on what that means for a program with
     /// threads.
-    pub fn snapshot(mut self) -> Self {
+    ///
+    /// # Safety
+    /// As for [`Coprocs::new`](super::Coprocs::new), of what this process owns in shared memory when the
+    /// coproc is started: the coproc does not use it. (Its descriptors are open.)
+    pub unsafe fn snapshot(mut self) -> Self {
         self.sharing.get_or_insert(Sharing::empty());
         self
     }
@@ -184,7 +188,7 @@ impl Attributes {
     /// end-of-file, and locks by `fcntl` stay.
     ///
     /// # Safety
-    /// The coproc closes no descriptor that something in its creator owns: an
+    /// As for [`Self::snapshot`]; and the coproc closes no descriptor that something in its creator owns: an
     /// `OwnedFd` that is dropped in the copied memory closes the original's.
     pub unsafe fn share_files(self) -> Self {
         self.share(Sharing::FILES)
@@ -192,13 +196,19 @@ impl Attributes {
 
     /// Shares the working directory, the root and the umask with the creator, both ways. Implies
     /// [`Self::snapshot`].
-    pub fn share_fs(self) -> Self {
+    ///
+    /// # Safety
+    /// As for [`Self::snapshot`].
+    pub unsafe fn share_fs(self) -> Self {
         self.share(Sharing::FS)
     }
 
     /// Shares the list of System V semaphore adjustments, as threads do: they are undone when the
     /// last of the sharers ends. Implies [`Self::snapshot`].
-    pub fn share_sysv_undo(self) -> Self {
+    ///
+    /// # Safety
+    /// As for [`Self::snapshot`].
+    pub unsafe fn share_sysv_undo(self) -> Self {
         self.share(Sharing::SYSV_UNDO)
     }
 

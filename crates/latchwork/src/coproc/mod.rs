@@ -16,7 +16,8 @@
 //! }
 //!
 //! let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-//! let coprocs = Coprocs::new(&region)?;
+//! // SAFETY: no static owns anything in a region, or a descriptor.
+//! let coprocs = unsafe { Coprocs::new(&region)? };
 //! let hits = region.object("hits", || Mutex::robust(0u64))?;
 //! let coproc = coprocs.spawn(add, &hits, &Attributes::new().name("adder"))?;
 //! assert_eq!(coproc.join()?.outcome, Outcome::Returned(7));

@@ -94,11 +94,6 @@ impl Coprocs {
     /// Standard output is locked for that moment: a thread that holds it for ever holds up the
     /// start, as it does `println!`.
     ///
-    /// *What this process owns in a region exists twice in copies:* a container, or a guard, that a
-    /// static or a variable of the calling thread holds, is in the memory of every coproc, too, and
-    /// must not be used there. A calling thread that holds robust locks or messages is refused; the
-    /// rest is the program's to see to. Start before the region is used.
-    ///
     /// Locks of other libraries are not looked at, nor are two of std:
     /// - that of *standard input*, which a thread holds while it waits for a line. In coprocs it is
     ///   then held for ever: they read descriptor 0 by other means.
@@ -106,17 +101,32 @@ impl Coprocs {
     ///   coprocs their first thread then holds it for ever, and others that print hang: drop it
     ///   before.
     ///
+    /// # Safety
+    /// What this process owns in a region exists twice in copies: a container, a box or a guard that a
+    /// static, a thread-local or a leaked reference holds is in the memory of every coproc, too. Coprocs
+    /// use none of it, nor any exclusive reference into shared memory that is as old, nor an owned
+    /// descriptor (its number is closed in them, or another file's). That includes to drop it: the
+    /// destructors of thread-locals run in a coproc that calls `exit`. It holds for what is there now, and,
+    /// should the server process die, for what is there when a later start makes another one.
+    ///
+    /// So start before the region is used, and keep what is owned out of statics. A calling thread that
+    /// holds robust locks or messages is refused; the rest is not seen.
+    ///
     /// # Errors
     /// See [`StartError`].
-    pub fn new(region: &Region) -> Result<Self, StartError> {
-        Self::with_options(region, &Options::new())
+    pub unsafe fn new(region: &Region) -> Result<Self, StartError> {
+        // SAFETY: the caller's.
+        unsafe { Self::with_options(region, &Options::new()) }
     }
 
     /// Starts the runtime. See [`Self::new`].
     ///
+    /// # Safety
+    /// As for [`Self::new`].
+    ///
     /// # Errors
     /// See [`StartError`].
-    pub fn with_options(region: &Region, options: &Options) -> Result<Self, StartError> {
+    pub unsafe fn with_options(region: &Region, options: &Options) -> Result<Self, StartError> {
         let creator = task::process_id();
         let several_processors =
             std::thread::available_parallelism().is_ok_and(|processors| processors.get() > 1);
@@ -314,7 +324,8 @@ impl Coprocs {
                 call: Some(call),
                 ..blank(self.shared.creator, false)
             },
-            &attributes.clone().snapshot(),
+            // SAFETY: the caller's.
+            &unsafe { attributes.clone().snapshot() },
         );
         drop(ManuallyDrop::into_inner(body));
         started

@@ -150,7 +150,8 @@ struct Child {
 /// }
 ///
 /// let region = RegionOptions::new().max_bytes(4 << 20).create_anonymous()?;
-/// let mut supervisor = Supervisor::new(Coprocs::new(&region)?);
+/// // SAFETY: no static owns anything in a region, or a descriptor.
+/// let mut supervisor = Supervisor::new(unsafe { Coprocs::new(&region)? });
 /// let minute = core::time::Duration::from_secs(60);
 /// let spec = Spec::new("flaky", |coprocs| coprocs.spawn_value(crash, (), &Attributes::new().name("flaky")));
 /// supervisor.add(spec.limit(2, minute));

@@ -1,8 +1,8 @@
 //! Descriptors that are passed or shared.
 
-use super::coproc_support::{isolated, region};
+use super::coproc_support::{Copying as _, isolated, region};
 use super::{counted, returned};
-use latchwork::coproc::{Attributes, Coprocs, descriptors};
+use latchwork::coproc::{Attributes, descriptors};
 use latchwork::region::Region;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -46,7 +46,7 @@ fn chosen_descriptors_arrive_and_no_others() {
         // SAFETY: copies to a number that nobody uses.
         let secret = unsafe { libc::fcntl(secret.as_raw_fd(), libc::F_DUPFD, 200) };
         let region = region();
-        let coprocs = Coprocs::new(&region).unwrap();
+        let coprocs = crate::coproc_support::start(&region).unwrap();
         let (input, mut write) = std::io::pipe().unwrap();
         let (mut read, output) = std::io::pipe().unwrap();
         write.write_all(b"hello").unwrap();
@@ -70,7 +70,7 @@ fn a_snapshot_gets_descriptors_of_its_own() {
     }
     let (_region, coprocs) = counted();
     let (mut read, write) = std::io::pipe().unwrap();
-    let attributes = Attributes::new().descriptor(write).snapshot();
+    let attributes = Attributes::new().descriptor(write).copying();
     assert_eq!(returned(&coprocs, entry, (), &attributes), 1);
     let mut byte = [0];
     read.read_exact(&mut byte).unwrap();
@@ -89,12 +89,9 @@ fn descriptors_are_shared_on_request() {
         let is_open = |number| unsafe { libc::fcntl(number, libc::F_GETFD) } != -1;
         assert_eq!(returned(&coprocs, open, 300, &Attributes::new()), 300);
         assert!(!is_open(300));
-        // SAFETY: `open` closes nothing.
-        let sharing = unsafe { Attributes::new().share_files() };
-        assert_eq!(
-            returned(&coprocs, open, 300, &sharing.share_sysv_undo()),
-            300
-        );
+        // SAFETY: `open` closes nothing, and uses nothing that the creator owns.
+        let sharing = unsafe { Attributes::new().share_files().share_sysv_undo() };
+        assert_eq!(returned(&coprocs, open, 300, &sharing), 300);
         assert!(is_open(300));
     });
 }

@@ -7,7 +7,7 @@ mod descriptors;
 mod limits;
 mod scheduling;
 
-use coproc_support::{fork, isolated, proc_file, region, runs, until};
+use coproc_support::{Copying as _, fork, isolated, proc_file, region, runs, until};
 use core::sync::atomic::{AtomicU32, Ordering};
 use latchwork::coproc::{Attributes, Coprocs, Options, Outcome, Signal, SpawnError};
 use latchwork::region::{Orphans, Region, Shareable};
@@ -38,13 +38,13 @@ fn counting() -> Region {
 
 fn counted() -> (Region, Coprocs) {
     let region = counting();
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = coproc_support::start(&region).unwrap();
     (region, coprocs)
 }
 
 /// Asserts that an attribute is refused by name, clean and as a snapshot, and nothing runs.
 fn refused((region, coprocs): &(Region, Coprocs), attributes: &Attributes, name: &str, errno: i32) {
-    for attributes in [attributes.clone(), attributes.clone().snapshot()] {
+    for attributes in [attributes.clone(), attributes.clone().copying()] {
         match coprocs.spawn_value(run, (), &attributes) {
             Err(SpawnError::Attribute { attribute, error }) => {
                 assert_eq!((attribute, error.raw_os_error()), (name, errno));
@@ -97,8 +97,8 @@ fn the_name_is_visible_in_comm_and_cmdline() {
     isolated(|| {
         let region = counting();
         for pool in [0, 1] {
-            let coprocs = Coprocs::with_options(&region, &Options::new().pool(pool)).unwrap();
-            for kind in [Attributes::new(), Attributes::new().snapshot()] {
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(pool)).unwrap();
+            for kind in [Attributes::new(), Attributes::new().copying()] {
                 let coproc = coprocs
                     .spawn_value(pause, (), &kind.name("quite-a-long-name"))
                     .unwrap();
@@ -188,8 +188,8 @@ fn signal_mask_and_handlers_are_reset() {
         }
         let region = region();
         for pool in [0, 1] {
-            let coprocs = Coprocs::with_options(&region, &Options::new().pool(pool)).unwrap();
-            for attributes in [Attributes::new(), Attributes::new().snapshot()] {
+            let coprocs = coproc_support::start_with(&region, &Options::new().pool(pool)).unwrap();
+            for attributes in [Attributes::new(), Attributes::new().copying()] {
                 assert_eq!(returned(&coprocs, entry, (), &attributes), 0);
             }
         }
@@ -208,7 +208,10 @@ fn the_directory_is_shared_on_request() {
         assert_eq!(returned(&coprocs, change, (), &Attributes::new()), 0);
         assert_eq!(std::env::current_dir().unwrap().as_os_str(), "/");
         assert_eq!(
-            returned(&coprocs, change, (), &Attributes::new().share_fs()),
+            // SAFETY: `change` uses nothing that the creator owns.
+            returned(&coprocs, change, (), &unsafe {
+                Attributes::new().share_fs()
+            }),
             0
         );
         assert_eq!(std::env::current_dir().unwrap().as_os_str(), "/proc");
@@ -250,10 +253,10 @@ fn a_coproc_dies_with_its_parent_on_request_and_not_otherwise() {
         .object("pids", || [const { AtomicU32::new(0) }; 4])
         .unwrap();
     let mut host = fork(|| {
-        let coprocs = Coprocs::with_options(&region, &Options::new().pool(1)).unwrap();
+        let coprocs = coproc_support::start_with(&region, &Options::new().pool(1)).unwrap();
         let kinds = [
             Attributes::new().die_with_parent(),
-            Attributes::new().die_with_parent().snapshot(),
+            Attributes::new().die_with_parent().copying(),
             Attributes::new().core_size(0),
         ];
         // The thread that creates them ends; that is no reason to die.

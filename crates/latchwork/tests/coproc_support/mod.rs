@@ -1,7 +1,8 @@
 //! What the tests of coprocs have in common.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code, missing_docs, unsafe_code)]
 
 use core::time::Duration;
+use latchwork::coproc::{Attributes, Coprocs, Options, StartError};
 use latchwork::region::{Region, RegionOptions};
 use latchwork_testkit::{Child, Watchdog};
 
@@ -11,6 +12,30 @@ pub fn region() -> Region {
         .max_bytes(8 << 20)
         .create_anonymous()
         .unwrap()
+}
+
+/// Starts a runtime.
+pub fn start(region: &Region) -> Result<Coprocs, StartError> {
+    start_with(region, &Options::new())
+}
+
+/// Starts a runtime.
+pub fn start_with(region: &Region, options: &Options) -> Result<Coprocs, StartError> {
+    // SAFETY: what the tests own in a region, their coprocs do not use; nor do they descriptors of the creator's.
+    unsafe { Coprocs::with_options(region, options) }
+}
+
+/// Of attributes.
+pub trait Copying {
+    /// With a snapshot start.
+    fn copying(self) -> Self;
+}
+
+impl Copying for Attributes {
+    fn copying(self) -> Self {
+        // SAFETY: as above.
+        unsafe { self.snapshot() }
+    }
 }
 
 /// Private and shared blocks of a region.

@@ -96,7 +96,7 @@ pub fn play<S: Scene>(
         .get_ref();
     drop(S::open(&region, priorities));
     let before = blocks(&region);
-    let coprocs = Coprocs::new(&region).unwrap();
+    let coprocs = crate::coproc_support::start(&region).unwrap();
     let private = private();
     // What threads play with besides is the driver's to look at, too.
     let fields = || {
