@@ -16,13 +16,13 @@
 //! *Naps.* A waiter of a robust lock, or a throughput lock, sleeps for a limited time, checks the word and sleeps
 //! again. The end of a nap is a turn, which spoils the proof but not the cycle. It is not enough that such a task
 //! sleeps on the same word again, and that the word names the same owner: in between it may have had the lock,
-//! released it, and come back. So the notes of that task are made anew (the task must sleep in the same way on the
+//! released it, and come back. So the notes of that task are taken again (the task must sleep in the same way on the
 //! same word, or on the lock's own if it slept at the lock's gate, which it leaves when its nap ends), then the
 //! owners of its own lock and of the lock that it waits for are read again (these must be the same), and then the
 //! second reading of *all* tasks of the cycle is repeated. That is the proof above, from later notes: 1 holds since
 //! the readings that count are those of the last round, 2 and 3 as before. A round reads two small files of each
 //! task, where naps last 50 ms at least; so one of a few rounds has no nap's end in it, unless the cycle has very
-//! many tasks: that one is left out. What cannot be noted anew (a wait for several words, or one that is known from a
+//! many tasks: that one is left out. What cannot be noted again (a wait for several words, or one that is known from a
 //! board or a region's table) must not have run since the first look.
 //!
 //! A waiter whose nap ends in the very moment of the first look runs, and is not seen to wait: the next look sees it.
@@ -163,7 +163,7 @@ impl Gathering {
                     Again::Elsewhere => return Err(vec![task(place)]),
                 }
             }
-            // After the turns of both: who waits for a lock is at one place, its owner at the next.
+            // After the turns of both: a waiter is at one place, the owner of its lock at the next.
             for place in 0..cycle.len() {
                 let next = (place + 1) % cycle.len();
                 if (has_run[place] || has_run[next])
@@ -179,7 +179,7 @@ impl Gathering {
     }
 }
 
-/// How often the tasks of a cycle are noted anew.
+/// How often the tasks of a cycle are noted again.
 const ROUNDS: usize = 16;
 
 /// For tasks that run while their cycle is confirmed: of all cycles of a look together.

@@ -1,13 +1,13 @@
 //! Backoff: how a waiter passes the time between two polls of what it waits for, and how long it polls before it sleeps.
 //!
 //! A poll costs processor time that other tasks could use, and takes the cache line from the task that is to write it.
-//! A sleep costs a system call, a wake-up, and the time in which nobody has the lock. Every wait of this library polls by
-//! one of the policies below, and then sleeps.
+//! A sleep costs a system call, a wake-up, and the time in which nobody has the lock. A wait polls by one of the policies
+//! below, and then sleeps. (`spin.rs`, whose lock never sleeps, has a loop of its own, and so has the checking interposer.)
 //!
 //! | policy | who | what |
 //! | --- | --- | --- |
-//! | spin | every wait | the processor's pause instruction between two polls ([`FIRST_POLLS`], [`pause`]) |
-//! | yield | every wait that lasts | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
+//! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls ([`FIRST_POLLS`], [`pause`]) |
+//! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores | a thread learns for each lock whether polls pay ([`Budget`]) |
 //! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks only move the lock between processors ([`rest_if_crowded`]) |
 //! | widening | message queues | one, two, four … pauses between two polls, since each poll takes the line from the peer ([`Widening`]) |
