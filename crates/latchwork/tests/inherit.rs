@@ -434,6 +434,29 @@ fn a_stopped_owner_of_the_gate_delays_nobody_for_ever() {
 }
 
 #[test]
+fn the_child_of_a_fork_takes_over_the_gate_of_a_thread_of_its_parent() {
+    let _trial = Trial::begin("the_child_of_a_fork_takes_over_the_gate_of_a_thread_of_its_parent");
+    let parent = std::process::id();
+    Child::fork(|| {
+        let lock = Inherit::<Private>::new();
+        // SAFETY: the lock's second word, which outlives the scope.
+        let gate = unsafe { AtomicU32::from_ptr(lock.gate() as *mut u32) };
+        gate.store(parent, Ordering::Relaxed);
+        lock.lock();
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| lock.enter());
+            while gate.load(Ordering::Relaxed) & libc::FUTEX_TID_MASK == parent {
+                assert!(!waiter.is_finished());
+                thread::yield_now();
+            }
+            lock.unlock();
+        });
+        assert_eq!(gate.load(Ordering::Relaxed), 0);
+    })
+    .succeed();
+}
+
+#[test]
 fn an_inherited_guard_aborts_the_child_and_leaves_the_parents_lock_alone() {
     let _trial = Trial::begin("an_inherited_inheriting_guard_aborts_the_child");
     let aborts = |mut child: Child| assert_eq!(child.wait(), Exit::Signal(libc::SIGABRT));

@@ -14,6 +14,7 @@ use crate::atomic::{AtomicU32, Ordering};
 use crate::sharing::Private;
 use crate::sys::futex::{self, Sharing};
 use crate::sys::futex_pi::{self, Pi};
+use crate::sys::proc_file;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
@@ -84,6 +85,11 @@ pub struct Inherit<'a> {
     pub gate: &'a AtomicU32,
 }
 
+/// Whether this process has a thread of this ID that does not end.
+fn is_here(thread: u32) -> bool {
+    !is_outside(thread) && !proc_file::is_ending(crate::sys::thread::process_id(), thread)
+}
+
 impl Inherit<'_> {
     fn word(&self) -> &Word {
         // SAFETY: the same, under another name.
@@ -100,13 +106,14 @@ impl Inherit<'_> {
         Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
     }
 
-    /// The task that has the lock, if that is another thread of this process than `me`. (One that has ended is none.)
+    /// The task that has the lock, if that is another thread of this process than `me`, and does not end. (A thread that was
+    /// joined ends in the kernel a little later.)
     #[cold]
     #[must_use]
     pub fn other_owner(self, me: u32) -> Option<u32> {
         // Relaxed: whoever it is does not release it meanwhile, says the caller.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
-        (owner != me && owner != 0 && owner != TID_MASK && !is_outside(owner)).then_some(owner)
+        (owner != me && owner != 0 && owner != TID_MASK && is_here(owner)).then_some(owner)
     }
 
     /// Releases the lock if it was not found to be the task's and without waiters; false if it is not
@@ -127,7 +134,7 @@ impl Inherit<'_> {
                     Pi::Again | Pi::Inconsistent => futex_pi::stand_back(),
                     _ => return false,
                 }
-            } else if word & WAITERS != 0 && !is_outside(word & TID_MASK) {
+            } else if word & WAITERS != 0 && is_here(word & TID_MASK) {
                 return false;
             } else if self
                 .word

@@ -71,7 +71,8 @@
 //!
 //! *Death, or a stop, of the gate's owner* delays those at the gate for a nap at most; they then go on
 //! without it. A dead one's gate is taken over. (If its TID is another task's before anybody looks, each
-//! wait takes a nap longer until that task ends.)
+//! wait takes a nap longer until that task ends.) In the child of a fork a private lock's gate may be owned by a thread of
+//! the parent: the first waiter that the kernel refuses, or whose nap ends, takes it over.
 //!
 //! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The
 //! gate orders nothing.

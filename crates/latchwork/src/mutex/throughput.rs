@@ -130,7 +130,6 @@ pub(super) use contended::take;
 use core::fmt;
 use core::marker::PhantomData;
 pub(super) use gate::Gate;
-#[cfg(all(feature = "foreign", not(loom)))]
 pub(super) use owner::is_outside;
 
 /// Microseconds.

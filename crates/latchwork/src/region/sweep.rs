@@ -194,7 +194,7 @@ impl Slot {
             let Life::Alive(tid) = life_of(word) else {
                 return true;
             };
-            if process == thread::process_id() || !proc_file::is_being_killed(process, tid) {
+            if process == thread::process_id() || !proc_file::is_ending(process, tid) {
                 return true;
             }
             if until.has_passed() {

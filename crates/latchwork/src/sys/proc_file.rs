@@ -30,11 +30,20 @@ fn parse(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether a thread of a process is being killed with it, or ending by itself. `false` also if nothing
-/// is known.
-pub(crate) fn is_being_killed(process: u32, thread: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{process}/task/{thread}/stat"))
-        .is_ok_and(|text| parse_ending(&text).unwrap_or(false))
+/// Whether a thread of a process is being killed with it, or ends by itself. `false` also if `/proc` does not say.
+/// Allocates nothing.
+pub(crate) fn is_ending(process: u32, thread: u32) -> bool {
+    let mut room = [0; 1024];
+    super::look::read_beginning(
+        format_args!("/proc/{process}/task/{thread}/stat"),
+        &mut room,
+    )
+    .and_then(|stat| {
+        // The name before it may contain any bytes.
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        parse_ending(str::from_utf8(&stat[name_end..]).ok()?)
+    })
+    .unwrap_or(false)
 }
 
 /// The kernel marks all threads of a process that is to end with a SIGKILL of their own, before any of
@@ -107,7 +116,7 @@ mod tests {
         assert_eq!(stat("D", 0x40_0044, 0), Some(true));
         assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
         let this = crate::sys::thread::process_id();
-        assert!(!is_being_killed(this, crate::sys::thread::thread_id()));
+        assert!(!is_ending(this, crate::sys::thread::thread_id()));
     }
 
     #[test]

@@ -4,8 +4,10 @@
 
 use super::word::{NAP, end_of_nap};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom};
-use crate::mutex::WAITERS;
+use crate::mutex::throughput::is_outside;
+use crate::mutex::{TID_MASK, WAITERS};
 use crate::sharing::Sharing;
+use crate::sys::futex::Sharing as Flag;
 use crate::sys::futex_pi::{self, Pi};
 use crate::time::Deadline;
 use core::marker::PhantomData;
@@ -45,6 +47,14 @@ impl Gate {
             Pi::OwnerGone => {
                 let taken = self.replace(before | WAITERS, me);
                 taken.is_ok().then(|| self.passed(me))
+            }
+            // In the child of a fork, a thread of the parent may be the owner: it releases the parent's copy only. Linux
+            // 6.18 refuses the wait with EPERM; a kernel that does not lets it time out.
+            _ if S::FLAG == Flag::Private => {
+                // Relaxed: as in `replace`.
+                let seen = self.0.load(Ordering::Relaxed);
+                let taken = is_outside(seen & TID_MASK) && self.replace(seen, me).is_ok();
+                taken.then(|| self.passed(me))
             }
             _ => None,
         }

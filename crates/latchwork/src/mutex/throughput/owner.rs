@@ -62,7 +62,7 @@ pub(in crate::mutex) fn is_outside(tid: u32) -> bool {
 
 /// In a model all tasks are of one process.
 #[cfg(loom)]
-pub(super) fn is_outside(_: u32) -> bool {
+pub(in crate::mutex) fn is_outside(_: u32) -> bool {
     false
 }
 
