@@ -87,7 +87,9 @@ pub struct Inherit<'a> {
 
 /// Whether this process has a thread of this ID that does not end.
 fn is_here(thread: u32) -> bool {
-    !is_outside(thread) && !proc_file::is_ending(crate::sys::thread::process_id(), thread)
+    let is_ending = || proc_file::is_ending(crate::sys::thread::process_id(), thread);
+    // The file in `/proc` may have gone between the first question and the second.
+    !is_outside(thread) && !is_ending() && !is_outside(thread)
 }
 
 impl Inherit<'_> {
