@@ -47,7 +47,6 @@
 //! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; aarch64 compiles.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
-pub(crate) mod atomic;
 mod backoff;
 #[cfg(not(loom))]
 pub mod barrier;
@@ -62,6 +61,8 @@ pub mod condvar;
 pub mod foreign;
 pub(crate) mod hook;
 #[cfg(loom)]
+mod locks_model;
+#[cfg(loom)]
 pub mod model;
 pub mod mutex;
 #[cfg(not(loom))]
@@ -71,12 +72,23 @@ pub mod sharing;
 pub(crate) mod sleep;
 #[cfg(not(loom))]
 pub mod spin;
-pub(crate) mod sys;
-#[cfg_attr(loom, path = "task_loom.rs")]
-pub(crate) mod task;
 #[cfg(not(loom))]
-mod text;
-pub mod time;
+pub(crate) mod task;
+
+#[doc(hidden)]
+pub mod torn_safe;
+
+#[cfg(loom)]
+pub(crate) use latchwork_sys::model::task;
+#[cfg(loom)]
+#[doc(hidden)]
+pub use latchwork_sys::negative_twin;
+#[cfg(not(loom))]
+pub(crate) use latchwork_sys::text;
+#[doc(inline)]
+pub use latchwork_sys::time;
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+pub(crate) use latchwork_sys::{atomic, fatal, sys};
 
 #[cfg(not(loom))]
 pub mod coproc;
@@ -102,7 +114,6 @@ pub use model::region;
 #[path = "region/wait_record.rs"]
 pub(crate) mod wait_record;
 
-pub(crate) use sys::fatal;
 pub use task::TaskError;
 
 /// The guide's examples compile and run.

@@ -364,15 +364,15 @@ impl Record {
 
     pub(super) fn usage(&self) -> Usage {
         let value = |index: usize| self.usage[index].load(Ordering::Relaxed);
-        Usage {
-            user_time: Duration::from_nanos(value(0)),
-            system_time: Duration::from_nanos(value(1)),
-            max_rss_kib: value(2),
-            minor_faults: value(3),
-            major_faults: value(4),
-            voluntary_switches: value(5),
-            involuntary_switches: value(6),
-        }
+        let mut usage = Usage::default();
+        usage.user_time = Duration::from_nanos(value(0));
+        usage.system_time = Duration::from_nanos(value(1));
+        usage.max_rss_kib = value(2);
+        usage.minor_faults = value(3);
+        usage.major_faults = value(4);
+        usage.voluntary_switches = value(5);
+        usage.involuntary_switches = value(6);
+        usage
     }
 
     pub(super) fn set_message(&self, message: &str) {

@@ -1,127 +1,22 @@
 //! The doors through which the loom models in `tests/loom_*.rs` reach what is internal otherwise.
 //!
-//! Exists under `--cfg loom` only. A model first says, by a [`Scene`], what the modelled kernel does
-//! and which [`Fault`] the code shall have; a model with a fault is a *negative twin*, and must fail.
+//! Exists under `--cfg loom` only.
 #![allow(unsafe_code)]
 
 mod check;
 #[path = "../region/events.rs"]
 pub(crate) mod events;
-mod fault;
-pub(crate) mod mortal;
 mod semaphore;
 
+pub use crate::locks_model::{RobustLock, RobustReadWrite, Taken};
 pub use check::Tasks;
-pub use fault::Fault;
-pub use mortal::{as_task, somebody_died, step};
+pub use latchwork_sys::model::{
+    Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step,
+};
 pub use semaphore::{SemaphoreKind, Semaphores, Waited};
 
-use crate::mutex::{RobustProtocol, WaitWake};
-use crate::sharing::Shared;
 use crate::sys::futex;
 use crate::time::Deadline;
-use std::cell::Cell;
-
-/// Whom a wake-up takes when several wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WakeOrder {
-    /// First come, first woken.
-    #[default]
-    Oldest,
-    /// Last come, first woken.
-    Newest,
-}
-
-/// What holds during one model: the modelled kernel's choices, and a fault.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Scene {
-    /// So many of the first waits return without cause.
-    pub spurious: usize,
-    /// Whom a wake-up takes.
-    pub wake_order: WakeOrder,
-    /// Top waiters of a throughput lock have always waited for long, or none ever has.
-    pub hands_off: bool,
-    /// Naps at the gate of a throughput lock end at any moment, or none does.
-    pub naps_end: bool,
-    /// Waiters of a reader/writer lock starve at any moment, or none ever does.
-    pub starving: bool,
-    /// The mistake in the code.
-    pub fault: Option<Fault>,
-}
-
-// Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
-std::thread_local! {
-    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, starving: false, fault: None }) };
-}
-
-impl Scene {
-    /// Explores `body` in this scene, with at most `preemptions` preemptions in an execution.
-    pub fn explore(self, preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
-        SCENE.set(self);
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = builder.preemption_bound.or(preemptions);
-        builder.max_branches = 10_000;
-        builder.check(body);
-        SCENE.set(Self::default());
-    }
-
-    /// Runs the test `name` of this program anew, in a process of its own, where it `explores` the
-    /// scene; that must end with a panic that says `expected`.
-    ///
-    /// (In a process of its own since loom aborts after a deadlock: its objects cannot be dropped.)
-    ///
-    /// # Panics
-    /// If nothing was found, or something else.
-    pub fn must_fail(self, name: &str, expected: &str, explores: impl FnOnce(Self)) {
-        const ALONE: &str = "LATCHWORK_TWIN";
-        if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
-            return explores(self);
-        }
-        let program = std::env::current_exe().expect("this program has a path");
-        let output = std::process::Command::new(program)
-            .args(["--exact", name, "--nocapture"])
-            .env(ALONE, name)
-            .env("RUST_BACKTRACE", "0")
-            .output()
-            .expect("this program can be run");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success(), "nobody noticed {:?}", self.fault);
-        assert!(
-            text.contains(expected),
-            "{:?} was found in another way:\n{text}",
-            self.fault
-        );
-    }
-}
-
-/// Declares a test that [must fail](Scene::must_fail): its name, the fault, what the panic says, the
-/// bound on preemptions, the model.
-#[macro_export]
-macro_rules! negative_twin {
-    ($name:ident, $fault:ident, $expected:expr, $preemptions:expr, $body:expr) => {
-        #[test]
-        fn $name() {
-            let scene = $crate::model::Scene {
-                fault: Some($crate::model::Fault::$fault),
-                ..Default::default()
-            };
-            scene.must_fail(stringify!($name), $expected, |scene| {
-                scene.explore($preemptions, $body)
-            });
-        }
-    };
-}
-
-pub(crate) fn scene() -> Scene {
-    SCENE.get()
-}
-
-pub(crate) fn has(fault: Fault) -> bool {
-    SCENE.get().fault == Some(fault)
-}
-
-/// A deadline; in a model each may pass at any moment.
-pub const SOON: Deadline = Deadline::from_nanoseconds(0);
 
 /// `queue/sleepers.rs`, with the futex in place of `region/park.rs`.
 #[derive(Default)]
@@ -344,155 +239,8 @@ impl Ring {
     }
 }
 
-/// What a robust lock says to its taker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// The data is whole.
-    Clean,
-    /// The last owner died.
-    OwnerDied,
-    /// Not taken: it was given up.
-    NotRecoverable,
-    /// Not taken: the deadline passed.
-    TimedOut,
-    /// Not taken: it would wait for itself.
-    Deadlock,
-}
-
-impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
-    fn from(error: crate::mutex::RawError<F>) -> Self {
-        match error {
-            crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
-            crate::mutex::RawError::TimedOut => Self::TimedOut,
-            crate::mutex::RawError::Deadlock => Self::Deadlock,
-            error => panic!("{error:?}"),
-        }
-    }
-}
-
-/// A robust lock without data and guards, for a death that runs no destructor.
-#[derive(Default)]
-pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
-
-impl<P: RobustProtocol + Default> RobustLock<P> {
-    /// Takes the lock.
-    ///
-    /// # Panics
-    /// If the lock answers what is none of [`Taken`].
-    pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::Acquired;
-        // SAFETY: models keep their locks until all tasks have ended.
-        match unsafe { self.0.lock_raw(deadline) } {
-            Ok(Acquired::Clean) => Taken::Clean,
-            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
-            Err(error) => error.into(),
-        }
-    }
-
-    /// Declares the data whole.
-    pub fn mark_consistent(&self) {
-        self.0.mark_consistent();
-    }
-
-    /// Releases the lock; unrepaired, it is given up.
-    ///
-    /// # Safety
-    /// The calling task holds it.
-    pub unsafe fn unlock(&self) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_raw() };
-    }
-}
-
-/// A robust reader/writer lock without data and guards, for a death that runs no destructor.
-pub struct RobustReadWrite<const READERS: usize>(crate::rwlock::RawRobust<READERS>);
-
-impl<const READERS: usize> Default for RobustReadWrite<READERS> {
-    fn default() -> Self {
-        Self(crate::rwlock::RawRobust::new())
-    }
-}
-
-impl<const READERS: usize> RobustReadWrite<READERS> {
-    /// Takes the lock to read: in a seat, or to write if a writer died inside.
-    ///
-    /// # Errors
-    /// Why it was not taken.
-    ///
-    /// # Panics
-    /// If the lock answers what is none of [`Taken`].
-    pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
-        use crate::mutex::Patience;
-        use crate::rwlock::Entered;
-        // SAFETY: models keep their locks until all tasks have ended.
-        let entered = unsafe {
-            match self.0.read_free() {
-                Some((seat, _)) => Ok(Entered::Reading(seat)),
-                None => self.0.read(Patience::until(deadline)),
-            }
-        };
-        match entered {
-            Ok(Entered::Reading(seat)) => Ok(seat),
-            Ok(Entered::Torn) => Err(Taken::OwnerDied),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Takes the lock to write.
-    ///
-    /// # Panics
-    /// As for [`Self::read`].
-    pub fn write(&self, deadline: Option<Deadline>) -> Taken {
-        use crate::mutex::{Acquired, Patience};
-        // SAFETY: as above.
-        match unsafe { self.0.write(Patience::until(deadline)) } {
-            Ok(Acquired::Clean) => Taken::Clean,
-            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
-            Err(error) => error.into(),
-        }
-    }
-
-    /// Declares the data whole.
-    pub fn mark_consistent(&self) {
-        self.0.gate().mark_consistent();
-    }
-
-    /// Releases a seat.
-    ///
-    /// # Safety
-    /// The calling task has it.
-    pub unsafe fn unlock_read(&self, seat: usize) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
-    }
-
-    /// Releases the lock after writing.
-    ///
-    /// # Safety
-    /// The calling task holds it to write.
-    pub unsafe fn unlock_write(&self) {
-        // SAFETY: by the caller's contract.
-        unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
-    }
-
-    /// Goes on as a reader; in which seat.
-    ///
-    /// # Safety
-    /// As for [`Self::unlock_write`].
-    pub unsafe fn downgrade(&self) -> usize {
-        // SAFETY: by the caller's contract.
-        unsafe { self.0.downgrade(crate::task::Me::whoever().tid()) }
-    }
-}
-
 /// What of regions the locks name.
 pub mod region {
-    /// See the real one.
-    ///
-    /// # Safety
-    /// None here.
-    pub unsafe trait TornSafe {}
-
     pub(crate) use crate::wait_record;
 
     /// See the real one.

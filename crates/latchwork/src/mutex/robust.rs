@@ -117,9 +117,7 @@ use core::convert::Infallible;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
 
-pub(crate) const TID_MASK: u32 = 0x3fff_ffff;
-pub(crate) const OWNER_DIED: u32 = 0x4000_0000;
-pub(crate) const WAITERS: u32 = 0x8000_0000;
+pub(crate) use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
 
 const CONSISTENT: u32 = 0;
 const INCONSISTENT: u32 = 1;
@@ -410,14 +408,12 @@ impl<P: RobustProtocol + Default> Default for Robust<P> {
     }
 }
 
-impl Node {
-    /// The word of a dead owner was taken, or the kernel handed it over. For the holder.
-    pub(crate) fn owner_died(&self) {
-        // A lock that was given up stays so, even if whoever gave it up died before releasing it.
-        if self.state.load(Ordering::Relaxed) == CONSISTENT {
-            let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
-            self.state.store(told, Ordering::Relaxed);
-        }
+/// The word of a dead owner was taken, or the kernel handed it over. For the holder.
+fn owner_died(node: &Node) {
+    // A lock that was given up stays so, even if whoever gave it up died before releasing it.
+    if node.state.load(Ordering::Relaxed) == CONSISTENT {
+        let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
+        node.state.store(told, Ordering::Relaxed);
     }
 }
 

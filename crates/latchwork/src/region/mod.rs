@@ -87,6 +87,7 @@ mod vec;
 pub(crate) mod wait_record;
 pub(crate) mod watch;
 
+pub use crate::torn_safe::TornSafe;
 pub use boxed::Box;
 pub use create::RegionOptions;
 pub use error::{AttachError, CreateError, DetachError, NameError, ObjectError};
@@ -103,7 +104,7 @@ pub use pinned::PinnedParts;
 pub use pinned::{PinnedFields, each_pinned};
 #[doc(hidden)]
 pub use shareable::type_path;
-pub use shareable::{Shareable, TornSafe, fingerprint};
+pub use shareable::{Shareable, fingerprint};
 pub use string::String;
 pub use sweep::Swept;
 pub use task_id::TaskId;

@@ -7,7 +7,6 @@ use crate::mutex::{
 use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
-use core::sync::atomic as core_atomic;
 
 /// A type whose values mean the same in every process that maps them at the same address.
 ///
@@ -50,29 +49,6 @@ pub unsafe trait Shareable: Send + Sync + 'static {
     /// Identifies the layout: two builds that agree on it can read each other's values.
     const FINGERPRINT: u64;
 }
-
-/// A type that stays valid when its writer stops between any two instructions.
-///
-/// A robust mutex hands such data to the successor of a dead owner as it is. The value may be half
-/// updated, but reading it is no undefined behaviour, so it can be looked at and repaired. Numbers
-/// and structs of numbers qualify, and this crate's containers, which commit each change by one
-/// store. Derive it for structs of such fields.
-///
-/// A container is `TornSafe` as long as it is changed by its own methods. Safe code can also copy a
-/// container as a whole, by an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that
-/// may leave two owners of the same memory, or none. In data that is to survive a kill, change what
-/// containers hold, and leave them where they are. (No type could prevent it without refusing the
-/// `&mut` that a guard gives.)
-///
-/// # Safety
-/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
-/// valid value; for containers, every one that their own methods can leave.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` may be invalid when its owner died in the middle of a change",
-    label = "not `TornSafe`",
-    note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
-)]
-pub unsafe trait TornSafe {}
 
 /// Combines a type's name, size, alignment and the fingerprints of its parts; for the derive macro.
 #[must_use]
@@ -153,44 +129,8 @@ macro_rules! plain {
     )*};
 }
 
-macro_rules! torn_safe {
-    ($($ty:ty),* $(,)?) => {$(
-        plain!($ty);
-        // SAFETY: every bit pattern is valid, or the value is one byte and cannot be torn.
-        unsafe impl TornSafe for $ty {}
-    )*};
-}
-
 plain!(char);
-torn_safe!(
-    (),
-    bool,
-    u8,
-    u16,
-    u32,
-    u64,
-    u128,
-    usize,
-    i8,
-    i16,
-    i32,
-    i64,
-    i128,
-    isize,
-    f32,
-    f64,
-    core_atomic::AtomicBool,
-    core_atomic::AtomicU8,
-    core_atomic::AtomicU16,
-    core_atomic::AtomicU32,
-    core_atomic::AtomicU64,
-    core_atomic::AtomicUsize,
-    core_atomic::AtomicI8,
-    core_atomic::AtomicI16,
-    core_atomic::AtomicI32,
-    core_atomic::AtomicI64,
-    core_atomic::AtomicIsize,
-);
+crate::torn_safe::each_number!(plain);
 
 // SAFETY: as its elements.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
@@ -202,9 +142,6 @@ unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
         &[T::FINGERPRINT, N as u64],
     );
 }
-// SAFETY: as its elements.
-unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
-
 /// The compiler that lays out types whose layout is not fixed.
 const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
 
@@ -230,8 +167,6 @@ macro_rules! tuples {
                 &[$($name::FINGERPRINT, core::mem::offset_of!(Self, $index) as u64),*],
             );
         }
-        // SAFETY: no part's validity depends on another's.
-        unsafe impl<$($name: TornSafe),*> TornSafe for ($($name,)*) {}
     };
 }
 tuples!(A 0);
@@ -252,9 +187,6 @@ unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
         &[T::FINGERPRINT],
     );
 }
-// SAFETY: no byte has a meaning.
-unsafe impl<T> TornSafe for MaybeUninit<T> {}
-
 // SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);

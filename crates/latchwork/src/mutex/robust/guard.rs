@@ -317,7 +317,7 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
 /// The owner died between any two of its instructions. For a `T` that is
-/// [`TornSafe`](crate::region::TornSafe) the data can be read as it is and repaired; any other `T`
+/// [`TornSafe`](crate::torn_safe::TornSafe) the data can be read as it is and repaired; any other `T`
 /// must be [replaced](Self::replace) whole, or vouched for.
 /// Dropping this guard gives the lock up: from then on it is `NotRecoverable`. (Dropped by a panic,
 /// it is inconsistent still, and the next one may try; so it is after [`Self::pass_on`].)
@@ -364,7 +364,7 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// For a `T` that is [`TornSafe`](crate::region::TornSafe), all that is put there is a valid value
+    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), all that is put there is a valid value
     /// of its place: safe code can read it from then on.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
         // SAFETY: as above, and borrowed exclusively.
@@ -382,21 +382,21 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     }
 }
 
-impl<'a, T: ?Sized + crate::region::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
+impl<'a, T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// Declares the data repaired and goes on as a normal holder.
     pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
         self.into_guard()
     }
 }
 
-impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
+impl<T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> Deref for OwnerDied<'_, T, P> {
     type Target = T;
     fn deref(&self) -> &T {
         &self.guard
     }
 }
 
-impl<T: ?Sized + crate::region::TornSafe, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
+impl<T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> DerefMut for OwnerDied<'_, T, P> {
     fn deref_mut(&mut self) -> &mut T {
         &mut self.guard
     }

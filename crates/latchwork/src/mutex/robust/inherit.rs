@@ -64,7 +64,7 @@ impl<S: Sharing> Slow for Inherit<S> {
             Ok(true) => {
                 // Relaxed: whoever took it from the dead owner, and this is its task, has it in the word.
                 if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-                    node.owner_died();
+                    super::owner_died(node);
                 }
                 Ok(())
             }

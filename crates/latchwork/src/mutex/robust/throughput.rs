@@ -68,7 +68,7 @@ impl<S: Sharing> Slow for Throughput<S> {
         }
         // Relaxed: this task's own, who took it from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
-            node.owner_died();
+            super::owner_died(node);
         }
         Ok(())
     }

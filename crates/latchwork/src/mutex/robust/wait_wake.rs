@@ -76,7 +76,7 @@ pub(super) fn take_by<F>(
             {
                 Ok(_) if word & OWNER_DIED == 0 => return Ok(()),
                 Ok(_) => {
-                    node.owner_died();
+                    super::owner_died(node);
                     return Ok(());
                 }
                 Err(now) => word = now,

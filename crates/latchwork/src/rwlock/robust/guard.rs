@@ -11,9 +11,9 @@
 
 use super::{Entered, RobustRwLock, owner_of_guard};
 use crate::mutex::{Acquired, LockFailure, Patience, RawError};
-use crate::region::TornSafe;
 use crate::task::{self, Me, TaskError};
 use crate::time::Deadline;
+use crate::torn_safe::TornSafe;
 use core::error::Error;
 use core::fmt;
 use core::marker::PhantomData;
@@ -407,7 +407,7 @@ impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustWriteGua
 /// A robust reader/writer lock taken from a dead writer, to write, with data that may be torn.
 ///
 /// As [`OwnerDied`](crate::mutex::OwnerDied) of a mutex: data that is
-/// [`TornSafe`](crate::region::TornSafe) can be read as it is and repaired; any other must be
+/// [`TornSafe`](crate::torn_safe::TornSafe) can be read as it is and repaired; any other must be
 /// [replaced](Self::replace) whole, or vouched for. Dropping this guard gives the lock up: from then on
 /// it is `NotRecoverable`. (Dropped by a panic, it is inconsistent still, and the next one may try.)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
@@ -452,7 +452,7 @@ impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// For a `T` that is [`TornSafe`](crate::region::TornSafe), all that is put there is a valid value
+    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), all that is put there is a valid value
     /// of its place: safe code can read it from then on.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
         // SAFETY: as above, and borrowed exclusively.

@@ -1,0 +1,199 @@
+//! The only place that names atomics.
+//!
+//! Everything else imports its atomic types from here, so that the model checker `loom` can put
+//! its own in their place (`RUSTFLAGS="--cfg loom"`). Under loom an atomic has no `const`
+//! constructor; [`const_unless_loom!`] writes a constructor that is `const` everywhere else.
+
+#[cfg(not(loom))]
+pub use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
+    fence,
+};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{Ordering, fence};
+#[cfg(loom)]
+pub use of_loom::{AtomicU32, AtomicU64};
+
+mod pair;
+pub use pair::AtomicPair;
+
+#[cfg(loom)]
+mod of_loom {
+    use super::Ordering;
+    use crate::model::step;
+
+    /// Loom's, with a place to die in front of each access.
+    #[derive(Debug)]
+    pub struct AtomicU32(loom::sync::atomic::AtomicU32);
+
+    macro_rules! forward {
+        ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {$(
+            #[track_caller]
+            pub fn $name(&self, $($arg: $ty),*) -> $ret {
+                step();
+                self.0.$name($($arg),*)
+            }
+        )*};
+    }
+
+    impl AtomicU32 {
+        #[track_caller]
+        pub fn new(value: u32) -> Self {
+            Self(loom::sync::atomic::AtomicU32::new(value))
+        }
+
+        /// For accesses that no death of the calling task can prevent.
+        pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU32 {
+            &self.0
+        }
+
+        forward! {
+            load(order: Ordering) -> u32;
+            store(value: u32, order: Ordering) -> ();
+            swap(value: u32, order: Ordering) -> u32;
+            fetch_add(value: u32, order: Ordering) -> u32;
+            fetch_sub(value: u32, order: Ordering) -> u32;
+            compare_exchange(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
+            compare_exchange_weak(old: u32, new: u32, order: Ordering, failure: Ordering) -> Result<u32, u32>;
+        }
+
+        #[track_caller]
+        pub fn fetch_update(
+            &self,
+            order: Ordering,
+            failure: Ordering,
+            update: impl FnMut(u32) -> Option<u32>,
+        ) -> Result<u32, u32> {
+            step();
+            self.0.fetch_update(order, failure, update)
+        }
+    }
+
+    /// As above.
+    #[derive(Debug)]
+    pub struct AtomicU64(loom::sync::atomic::AtomicU64);
+
+    impl AtomicU64 {
+        #[track_caller]
+        pub fn new(value: u64) -> Self {
+            Self(loom::sync::atomic::AtomicU64::new(value))
+        }
+
+        /// As above.
+        pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU64 {
+            &self.0
+        }
+
+        /// Its memory goes to somebody else: an access that may come later is reported.
+        #[track_caller]
+        pub fn end(&mut self) {
+            self.0.with_mut(|_| ());
+        }
+
+        forward! {
+            load(order: Ordering) -> u64;
+            store(value: u64, order: Ordering) -> ();
+            swap(value: u64, order: Ordering) -> u64;
+            fetch_sub(value: u64, order: Ordering) -> u64;
+            fetch_and(value: u64, order: Ordering) -> u64;
+            fetch_or(value: u64, order: Ordering) -> u64;
+            compare_exchange(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
+            compare_exchange_weak(old: u64, new: u64, order: Ordering, failure: Ordering) -> Result<u64, u64>;
+        }
+
+        #[track_caller]
+        pub fn fetch_update(
+            &self,
+            order: Ordering,
+            failure: Ordering,
+            update: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
+            step();
+            self.0.fetch_update(order, failure, update)
+        }
+    }
+}
+
+/// Declares a function that is `const` except under loom.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! const_unless_loom {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident : $ty:ty),*) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        #[cfg(not(loom))]
+        $vis const fn $name($($arg: $ty),*) -> $ret $body
+
+        $(#[$meta])*
+        #[cfg(loom)]
+        $vis fn $name($($arg: $ty),*) -> $ret $body
+    };
+}
+pub use crate::const_unless_loom;
+
+/// Loom has none, and reorders nothing within a task that dies.
+#[cfg(loom)]
+pub fn compiler_fence(_: Ordering) {}
+
+/// One step of a bounded spin.
+#[inline]
+pub fn spin_hint() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+/// Asks for the cache line of an address, to be written. Only a hint: any address will do.
+#[cfg(not(loom))]
+#[inline]
+#[allow(unsafe_code)]
+pub fn prefetch_to_write(address: *const u8) {
+    // SAFETY: neither instruction accesses memory as far as a program can see, or faults.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+/// Orders a read-modify-write that this task has just made ahead of the loads that follow.
+#[inline]
+pub fn fence_after_update() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+    // There each read-modify-write is a full barrier by itself.
+    #[cfg(all(not(loom), target_arch = "x86_64"))]
+    compiler_fence(Ordering::SeqCst);
+    #[cfg(all(not(loom), not(target_arch = "x86_64")))]
+    fence(Ordering::SeqCst);
+}
+
+/// The sound expression; under loom the unsound one, in a negative twin that injects this fault.
+#[cfg(not(loom))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unless_fault {
+    ($fault:ident, $sound:expr, $unsound:expr) => {
+        $sound
+    };
+}
+#[cfg(loom)]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! unless_fault {
+    ($fault:ident, $sound:expr, $unsound:expr) => {
+        if $crate::model::has($crate::model::Fault::$fault) {
+            $unsound
+        } else {
+            $sound
+        }
+    };
+}
+pub use crate::unless_fault;

@@ -1,0 +1,116 @@
+//! What every model says first: by a [`Scene`], what the modelled kernel does and which [`Fault`] the code shall have. A
+//! model with a fault is a *negative twin*, and must fail.
+//!
+//! Exists under `--cfg loom` only. The doors through which models reach what is internal stand in the crates of what they
+//! open.
+
+mod fault;
+pub mod mortal;
+pub mod task;
+
+pub use fault::Fault;
+pub use mortal::{as_task, somebody_died, step};
+
+use crate::time::Deadline;
+use std::cell::Cell;
+
+/// Whom a wake-up takes when several wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeOrder {
+    /// First come, first woken.
+    #[default]
+    Oldest,
+    /// Last come, first woken.
+    Newest,
+}
+
+/// What holds during one model: the modelled kernel's choices, and a fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scene {
+    /// So many of the first waits return without cause.
+    pub spurious: usize,
+    /// Whom a wake-up takes.
+    pub wake_order: WakeOrder,
+    /// Top waiters of a throughput lock have always waited for long, or none ever has.
+    pub hands_off: bool,
+    /// Naps at the gate of a throughput lock end at any moment, or none does.
+    pub naps_end: bool,
+    /// Waiters of a reader/writer lock starve at any moment, or none ever does.
+    pub starving: bool,
+    /// The mistake in the code.
+    pub fault: Option<Fault>,
+}
+
+// Loom runs all threads of a model on the one that calls it; a test is a thread of its own.
+std::thread_local! {
+    static SCENE: Cell<Scene> = const { Cell::new(Scene { spurious: 0, wake_order: WakeOrder::Oldest, hands_off: false, naps_end: false, starving: false, fault: None }) };
+}
+
+impl Scene {
+    /// Explores `body` in this scene, with at most `preemptions` preemptions in an execution.
+    pub fn explore(self, preemptions: Option<usize>, body: impl Fn() + Sync + Send + 'static) {
+        SCENE.set(self);
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(preemptions);
+        builder.max_branches = 10_000;
+        builder.check(body);
+        SCENE.set(Self::default());
+    }
+
+    /// Runs the test `name` of this program anew, in a process of its own, where it `explores` the
+    /// scene; that must end with a panic that says `expected`.
+    ///
+    /// (In a process of its own since loom aborts after a deadlock: its objects cannot be dropped.)
+    ///
+    /// # Panics
+    /// If nothing was found, or something else.
+    pub fn must_fail(self, name: &str, expected: &str, explores: impl FnOnce(Self)) {
+        const ALONE: &str = "LATCHWORK_TWIN";
+        if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
+            return explores(self);
+        }
+        let program = std::env::current_exe().expect("this program has a path");
+        let output = std::process::Command::new(program)
+            .args(["--exact", name, "--nocapture"])
+            .env(ALONE, name)
+            .env("RUST_BACKTRACE", "0")
+            .output()
+            .expect("this program can be run");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "nobody noticed {:?}", self.fault);
+        assert!(
+            text.contains(expected),
+            "{:?} was found in another way:\n{text}",
+            self.fault
+        );
+    }
+}
+
+/// Declares a test that [must fail](Scene::must_fail): its name, the fault, what the panic says, the
+/// bound on preemptions, the model.
+#[macro_export]
+macro_rules! negative_twin {
+    ($name:ident, $fault:ident, $expected:expr, $preemptions:expr, $body:expr) => {
+        #[test]
+        fn $name() {
+            let scene = $crate::model::Scene {
+                fault: Some($crate::model::Fault::$fault),
+                ..Default::default()
+            };
+            scene.must_fail(stringify!($name), $expected, |scene| {
+                scene.explore($preemptions, $body)
+            });
+        }
+    };
+}
+
+pub fn scene() -> Scene {
+    SCENE.get()
+}
+
+pub fn has(fault: Fault) -> bool {
+    SCENE.get().fault == Some(fault)
+}
+
+/// A deadline; in a model each may pass at any moment.
+pub const SOON: Deadline = Deadline::from_nanoseconds(0);

@@ -1,0 +1,139 @@
+//! Tasks that die between two steps, and what the kernel does then.
+//!
+//! A step is an access to an atomic, a change of the robust list, or a futex call: whatever others
+//! can see. A kill at any instruction is a kill before one of them.
+#![allow(unsafe_code)]
+
+use super::task::Record;
+use crate::atomic::unless_fault;
+use crate::sys::futex::{self, Sharing};
+use crate::sys::futex_pi;
+use crate::sys::robust_list::{self, Head};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// How many tasks a model may have.
+const TASKS: usize = 4;
+
+loom::thread_local! {
+    static CURRENT: Cell<usize> = Cell::new(0);
+}
+
+std::thread_local! {
+    // Never freed: a `Head` is for ever, as far as its users know. One set for each test.
+    static RECORDS: &'static [Record; TASKS] =
+        Box::leak(Box::new(core::array::from_fn(|index| Record::new(index as u32 + 1))));
+    static SOMEBODY_DIED: Cell<bool> = const { Cell::new(false) };
+}
+
+struct Death;
+
+/// The calling task; number 0 unless it said otherwise by [`as_task`].
+pub fn current() -> &'static Record {
+    RECORDS.with(|records| &records[CURRENT.with(Cell::get)])
+}
+
+/// The place in front of a step: a mortal task whose steps are used up dies here.
+pub fn step() {
+    let life = &current().life;
+    match life.get() {
+        None => {}
+        Some(0) => {
+            life.set(None);
+            resume_unwind(Box::new(Death));
+        }
+        Some(steps) => life.set(Some(steps - 1)),
+    }
+}
+
+/// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after so
+/// many steps. Returns whether it survived.
+pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool {
+    CURRENT.with(|current| current.set(number));
+    let record = current();
+    record.begin(life);
+    let end = catch_unwind(AssertUnwindSafe(body));
+    match end {
+        Ok(()) => {
+            assert!(
+                record.head.is_empty(),
+                "a task ended with locks on its list"
+            );
+            record.life.set(None);
+            true
+        }
+        Err(death) if death.is::<Death>() => {
+            SOMEBODY_DIED.set(true);
+            walk(record);
+            futex_pi::bury_task(record.tid);
+            false
+        }
+        Err(panic) => resume_unwind(panic),
+    }
+}
+
+/// Whether any task has died since this was asked last.
+pub fn somebody_died() -> bool {
+    SOMEBODY_DIED.replace(false)
+}
+
+/// `exit_robust_list` of Linux: the list, then the announced node.
+fn walk(record: &Record) {
+    let head: &Head = &record.head;
+    let pending = head.pending();
+    for node in head.nodes() {
+        if node != pending {
+            // SAFETY: on the list, so alive by the contract of `link`.
+            unsafe { bury(node, record.tid, false) };
+        }
+    }
+    if pending != 0 {
+        // SAFETY: announced by a method of the lock, which the model keeps.
+        unsafe { bury(pending, record.tid, true) };
+    }
+    head.clear();
+}
+
+/// `handle_futex_death` of Linux.
+///
+/// # Safety
+/// `node` is the address of a living node, with or without the mark.
+#[allow(unsafe_code)]
+unsafe fn bury(node: usize, tid: u32, announced: bool) {
+    let inherits = node & robust_list::PI != 0;
+    use crate::atomic::Ordering::SeqCst;
+    use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
+    // SAFETY: by the contract.
+    let word = unsafe { robust_list::word_of(node & !robust_list::PI) };
+    let mut value = word.for_kernel().load(SeqCst);
+    loop {
+        if announced
+            && !inherits
+            && value & TID_MASK == 0
+            && !crate::model::has(crate::model::Fault::KernelSwallowsWake)
+        {
+            futex::wake(word, 1, Sharing::Shared);
+            return;
+        }
+        if value & TID_MASK != tid {
+            // The dead task may have been woken, or about to wake, and another task took the word meanwhile, which
+            // knows of no sleeper. The kernel passes nothing on; the sleepers' naps end.
+            if announced && !inherits && value & TID_MASK != 0 && value & WAITERS == 0 {
+                unless_fault!(RobustSleepersNeverLook, futex::end_naps(word), ());
+            }
+            return;
+        }
+        match word.for_kernel().compare_exchange(
+            value,
+            (value & WAITERS) | OWNER_DIED,
+            SeqCst,
+            SeqCst,
+        ) {
+            Ok(_) => break,
+            Err(now) => value = now,
+        }
+    }
+    if value & WAITERS != 0 && !inherits {
+        futex::wake(word, 1, Sharing::Shared);
+    }
+}

@@ -1,0 +1,8 @@
+//! The bits of a futex word that the kernel knows: for inheriting futexes, and for words on a robust list.
+
+/// The thread ID of the owner.
+pub const TID_MASK: u32 = 0x3fff_ffff;
+/// The owner died.
+pub const OWNER_DIED: u32 = 0x4000_0000;
+/// A task sleeps on the word, or may.
+pub const WAITERS: u32 = 0x8000_0000;

@@ -1,0 +1,355 @@
+//! The futex system calls.
+//!
+//! `FUTEX_WAIT_BITSET` is used for every wait with a deadline, since it alone takes an absolute deadline on
+//! `CLOCK_MONOTONIC`. The functions that wake take a raw pointer: the word may be gone by then
+//! (after the releasing store the lock's memory belongs to whoever took it), and the kernel
+//! answers a stale address with an error or a spurious wake-up, both harmless.
+#![allow(unsafe_code)]
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "the kernel alone uses the address of a word to be woken, and checks it"
+)]
+
+use super::errno::{keeping, last_error};
+use super::futex::{Sharing, Wait};
+use crate::atomic::{AtomicU32, AtomicU64};
+use crate::time::Deadline;
+use core::ptr;
+use rustix::io::Errno;
+use rustix::thread::futex as sys;
+
+/// The most words that one [`wait_many`] takes.
+pub const WAIT_MANY_MAX: usize = 128;
+
+pub(super) fn timespec(deadline: Deadline) -> sys::Timespec {
+    let nanoseconds = deadline.as_nanoseconds();
+    // The quotient is below 2^35 and the remainder below 10^9: both fit whatever the field types.
+    sys::Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    }
+}
+
+fn outcome<T>(result: Result<T, Errno>) -> Wait {
+    match result {
+        Ok(_) | Err(Errno::AGAIN) => Wait::Again,
+        Err(Errno::TIMEDOUT) => Wait::TimedOut,
+        Err(Errno::INTR) => Wait::Interrupted,
+        // A retry loop over an error that stays would spin for ever: a kernel or sandbox without
+        // futexes, or a word that was unmapped under its waiter.
+        Err(error) => crate::fatal(format_args!("futex wait failed: {error}")),
+    }
+}
+
+/// Sleeps while `word` holds `expected`.
+pub fn wait(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<Deadline>) -> Wait {
+    let flags = match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
+    };
+    let timeout = deadline.map(timespec);
+    outcome(sys::wait_bitset(
+        word,
+        flags,
+        expected,
+        timeout.as_ref(),
+        core::num::NonZeroU32::MAX,
+    ))
+}
+
+/// Sleeps while `word` holds `expected`, for so long at most. Reads no clock. A signal handler ends it.
+pub fn wait_for(
+    word: &AtomicU32,
+    expected: u32,
+    sharing: Sharing,
+    time: core::time::Duration,
+) -> Wait {
+    let flags = match sharing {
+        Sharing::Private => sys::Flags::PRIVATE,
+        Sharing::Shared => sys::Flags::empty(),
+    };
+    let time = sys::Timespec {
+        tv_sec: time.as_secs() as _,
+        tv_nsec: time.subsec_nanos() as _,
+    };
+    outcome(sys::wait(word, flags, expected, Some(&time)))
+}
+
+/// A call with none of rustix's types, for addresses that may be stale. Leaves `errno` as it was, for a
+/// signal handler may make it.
+///
+/// # Safety
+/// As the operation demands.
+pub(super) unsafe fn call(
+    word: *const AtomicU32,
+    operation: libc::c_int,
+    sharing: Sharing,
+    count: u32,
+    others: u32,
+    target: *const AtomicU32,
+    last: u32,
+) -> Result<usize, Errno> {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    // The kernel reads the counts as signed numbers.
+    let [count, others] = [count, others].map(|count| count.min(i32::MAX as u32));
+    keeping(|| {
+        // SAFETY: by the caller's contract.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word,
+                operation | private,
+                count,
+                others as usize,
+                target,
+                last,
+            )
+        };
+        usize::try_from(result).map_err(|_| last_error())
+    })
+}
+
+/// Wakes at most `count` tasks that sleep on `word`; returns how many.
+///
+/// Safe for any address: the kernel only looks it up, it neither reads nor writes the word.
+pub fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
+    // SAFETY: FUTEX_WAKE does not access the memory at `word`.
+    let woken = unsafe { call(word, libc::FUTEX_WAKE, sharing, count, 0, ptr::null(), 0) };
+    woken.unwrap_or(0)
+}
+
+/// The half of a word of 64 bits that [`wait_high`] compares.
+fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
+    let halves: *const AtomicU32 = word.cast();
+    halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
+}
+
+/// The high half of a word of 64 bits, to be slept on by [`wait_many`]: the kernel compares it. Nobody
+/// is to access it otherwise.
+pub fn high_word(word: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: half of an atomic, aligned; no access is made through the reference.
+    unsafe { &*high_half(word) }
+}
+
+/// Sleeps while the high half of `word` is that of `expected`, until a wake-up for one of the bits in
+/// `mask`, which is not 0. Also says whether there was one.
+pub fn wait_high(
+    word: &AtomicU64,
+    expected: u64,
+    mask: u32,
+    sharing: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
+    let private = match sharing {
+        Sharing::Private => libc::FUTEX_PRIVATE_FLAG,
+        Sharing::Shared => 0,
+    };
+    let timeout = deadline.map(timespec);
+    keeping(|| {
+        // SAFETY: the kernel reads half of an atomic, and the timeout.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                high_half(word),
+                libc::FUTEX_WAIT_BITSET | private,
+                (expected >> 32) as u32,
+                timeout.as_ref().map_or(ptr::null(), ptr::from_ref),
+                ptr::null::<u8>(),
+                mask,
+            )
+        };
+        if result == 0 {
+            (Wait::Again, true)
+        } else {
+            (outcome(Err::<(), _>(last_error())), false)
+        }
+    })
+}
+
+/// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns how
+/// many. Safe for any address, as [`wake`].
+pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing) -> usize {
+    let (half, operation) = (high_half(word), libc::FUTEX_WAKE_BITSET);
+    // SAFETY: FUTEX_WAKE_BITSET does not access the memory at the address.
+    let woken = unsafe { call(half, operation, sharing, count, 0, ptr::null(), mask) };
+    woken.unwrap_or(0)
+}
+
+/// If `word` holds `expected`, wakes at most `count` tasks that sleep on it, and lets the others sleep
+/// on `target` from now on, as if they had begun there; returns how many were woken or sent on, or
+/// nothing if the word holds something else.
+///
+/// Safe for any target: the kernel only looks it up.
+pub fn wake_and_send_on(
+    word: &AtomicU32,
+    expected: u32,
+    count: u32,
+    target: *const AtomicU32,
+    sharing: Sharing,
+) -> Option<usize> {
+    let operation = libc::FUTEX_CMP_REQUEUE;
+    // SAFETY: FUTEX_CMP_REQUEUE reads the word, which is an atomic, and does not access the target.
+    let moved = unsafe { call(word, operation, sharing, count, u32::MAX, target, expected) };
+    match moved {
+        Ok(moved) => Some(moved),
+        Err(Errno::AGAIN) => None,
+        Err(error) => crate::fatal(format_args!("futex requeue failed: {error}")),
+    }
+}
+
+/// Sets `word` to 0 and wakes all who sleep on it, in one step: nobody can be between sleep and
+/// wake, and no kill comes between the two. The store is a Release, at least: the kernel's exchange
+/// is a full barrier. Afterwards the word is not touched any more.
+pub fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
+    // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not wanted.
+    let nothing_more = 0;
+    let operation = libc::FUTEX_WAKE_OP;
+    // SAFETY: the kernel stores to the word, which is an atomic.
+    let woken = unsafe { call(word, operation, sharing, u32::MAX, 0, word, nothing_more) };
+    if let Err(error) = woken {
+        crate::fatal(format_args!("futex wake failed: {error}"));
+    }
+}
+
+/// One word of a [`wait_many`].
+pub type WaitWord = sys::Wait;
+
+/// Waits while `word`, which processes share, holds `expected`. The word must stay mapped for as
+/// long as the wait; should it be unmapped, the kernel answers with an error.
+pub fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
+    let mut wait = sys::Wait::new();
+    wait.val = u64::from(expected);
+    wait.uaddr = sys::WaitPtr::new(ptr::from_ref(word).cast_mut().cast());
+    wait.flags = sys::WaitFlags::SIZE_U32;
+    wait
+}
+
+/// Sleeps while every word holds its expected value. At least one and at most
+/// [`WAIT_MANY_MAX`] words.
+pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
+    wait_many_told(words, deadline).0
+}
+
+/// The same. Also says whether there was a wake-up on one of the words.
+pub fn wait_many_told(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
+    let timeout = deadline.map(timespec);
+    let ended = sys::waitv(
+        words,
+        sys::WaitvFlags::empty(),
+        timeout.as_ref(),
+        sys::ClockId::Monotonic,
+    );
+    let woken = ended.is_ok();
+    (outcome(ended), woken)
+}
+
+/// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own answer to nonsense says so:
+/// where the call is missing that is ENOSYS, and a sandbox may answer with any error.
+pub fn has_wait_many() -> bool {
+    // SAFETY: no words and no timeout: the kernel answers EINVAL.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex_waitv,
+            ptr::null::<u8>(),
+            0,
+            0,
+            ptr::null::<u8>(),
+            0,
+        )
+    };
+    result >= 0 || last_error() == Errno::INVAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn wait_returns_at_once_when_the_word_differs() {
+        let word = AtomicU32::new(1);
+        assert_eq!(wait(&word, 0, Sharing::Private, None), Wait::Again);
+        assert_eq!(wait_many(&[shared_word(&word, 0)], None), Wait::Again);
+    }
+
+    #[test]
+    fn waits_end_at_their_deadline() {
+        let word = AtomicU32::new(0);
+        let deadline = Deadline::after(Duration::from_millis(2));
+        assert_eq!(
+            wait(&word, 0, Sharing::Shared, Some(deadline)),
+            Wait::TimedOut
+        );
+        assert!(deadline.has_passed());
+        let deadline = Deadline::after(Duration::from_millis(2));
+        assert_eq!(
+            wait_many(&[shared_word(&word, 0)], Some(deadline)),
+            Wait::TimedOut
+        );
+        assert!(deadline.has_passed());
+    }
+
+    #[test]
+    fn a_word_is_cleared_as_its_sleepers_are_woken() {
+        let word = AtomicU32::new(u32::MAX);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while wait(&word, u32::MAX, Sharing::Shared, None) == Wait::Interrupted {}
+                });
+            }
+            clear_and_wake_all(&word, Sharing::Shared);
+        });
+        assert_eq!(word.into_inner(), 0);
+    }
+
+    #[test]
+    fn sleepers_are_sent_on_and_woken_where_they_are_then() {
+        let (word, target) = (AtomicU32::new(1), AtomicU32::new(0));
+        let send = |expected| wake_and_send_on(&word, expected, 1, &raw const target, FLAG);
+        const FLAG: Sharing = Sharing::Private;
+        assert_eq!(send(0), None);
+        assert_eq!(send(1), Some(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| while wait(&word, 1, FLAG, None) == Wait::Interrupted {});
+            }
+            let mut moved = 0;
+            while moved < 3 {
+                moved += send(1).unwrap_or(0);
+                std::thread::yield_now();
+            }
+            // The first of each round was woken.
+            word.store(2, crate::atomic::Ordering::Relaxed);
+            wake(&raw const target, u32::MAX, FLAG);
+        });
+    }
+
+    /// A signal handler may notify.
+    #[test]
+    fn a_call_that_is_refused_leaves_errno_alone() {
+        let word = AtomicU32::new(0);
+        // SAFETY: `errno` is this thread's.
+        unsafe { *libc::__errno_location() = 42 };
+        assert_eq!(
+            wake_and_send_on(&word, 1, 1, &raw const word, Sharing::Private),
+            None
+        );
+        assert_eq!(wake(ptr::without_provenance(1), 1, Sharing::Private), 0);
+        assert_eq!(last_error().raw_os_error(), 42);
+    }
+
+    #[test]
+    fn waking_a_stale_address_is_harmless() {
+        let stale = ptr::without_provenance(0x1000);
+        assert_eq!(wake(stale, 1, Sharing::Shared), 0);
+        let word = AtomicU32::new(0);
+        assert_eq!(
+            wake_and_send_on(&word, 0, 1, stale, Sharing::Private),
+            Some(0)
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The futex as loom sees it: the documented contract, and nothing more.
+//!
+//! A wait compares and enqueues in one step (the model's lock stands for the kernel's hash bucket
+//! lock); a wake takes waiters off the queue. Within the contract the [scene](crate::model::Scene)
+//! chooses: the first waits may end without cause, a wake may take the oldest or the newest waiter
+//! (the kernel prefers real-time tasks, whoever came first), and a deadline may pass at any moment.
+
+use super::futex::{Sharing, Wait};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::model::{Fault, WakeOrder, has, scene, step};
+use crate::time::Deadline;
+use loom::sync::{Arc, Condvar, Mutex};
+
+struct Waiter {
+    address: usize,
+    /// Which wake-ups are for it.
+    mask: u32,
+    id: usize,
+    condvar: Arc<Condvar>,
+    /// Whether the sleep ends when a wake-up has gone to a dead task: see [`end_naps`].
+    naps: bool,
+}
+
+#[derive(Default)]
+struct Kernel {
+    /// Who sleeps, oldest first. A wake removes its waiter.
+    waiters: Vec<Waiter>,
+    next_id: usize,
+    spurious: usize,
+}
+
+loom::lazy_static! {
+    static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
+    // Poisoned by a model that has failed already.
+    KERNEL
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option<Deadline>) -> Wait {
+    wait_or_nap(word, expected, deadline, false)
+}
+
+/// A wait that the waiter ends by itself after a while.
+pub fn nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
+    wait_or_nap(word, expected, deadline, true)
+}
+
+/// Time passes: whoever naps on the word checks it.
+pub fn end_naps(word: &AtomicU32) {
+    let address = core::ptr::from_ref(word) as usize;
+    let mut kernel = kernel();
+    kernel.waiters.retain(|waiter| {
+        let ends = waiter.naps && waiter.address == address;
+        if ends {
+            waiter.condvar.notify_one();
+        }
+        !ends
+    });
+}
+
+fn wait_or_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>, naps: bool) -> Wait {
+    step();
+    let mut kernel = kernel();
+    // The kernel has a full barrier between counting the waiter in and the comparison.
+    crate::atomic::fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return Wait::Again;
+    }
+    if kernel.spurious < scene().spurious {
+        kernel.spurious += 1;
+        return Wait::Again;
+    }
+    sleep(
+        kernel,
+        core::ptr::from_ref(word) as usize,
+        u32::MAX,
+        deadline,
+        naps,
+    )
+}
+
+/// Half of a word cannot be an atomic of its own here: the whole one stands for it.
+pub fn wait_high(
+    word: &AtomicU64,
+    expected: u64,
+    mask: u32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> (Wait, bool) {
+    step();
+    let mut kernel = kernel();
+    // As in `wait`.
+    crate::atomic::fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 {
+        return (Wait::Again, false);
+    }
+    if kernel.spurious < scene().spurious {
+        kernel.spurious += 1;
+        return (Wait::Interrupted, false);
+    }
+    let address = core::ptr::from_ref(word) as usize;
+    let ended = sleep(kernel, address, mask, deadline, false);
+    (ended, ended == Wait::Again)
+}
+
+/// Enqueues the calling task and waits until it is woken, or its time has passed.
+fn sleep(
+    mut kernel: loom::sync::MutexGuard<'static, Kernel>,
+    address: usize,
+    mask: u32,
+    deadline: Option<Deadline>,
+    naps: bool,
+) -> Wait {
+    let id = kernel.next_id;
+    kernel.next_id += 1;
+    let condvar = Arc::new(Condvar::new());
+    kernel.waiters.push(Waiter {
+        address,
+        mask,
+        id,
+        condvar: Arc::clone(&condvar),
+        naps,
+    });
+    if deadline.is_some() {
+        // The time passes: whoever runs now finds this waiter asleep, and may wake it.
+        drop(kernel);
+        kernel = self::kernel();
+        let Some(position) = kernel.waiters.iter().position(|waiter| waiter.id == id) else {
+            return Wait::Again;
+        };
+        kernel.waiters.remove(position);
+        return Wait::TimedOut;
+    }
+    while kernel.waiters.iter().any(|waiter| waiter.id == id) {
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    Wait::Again
+}
+
+pub fn wake(word: *const AtomicU32, count: u32, _: Sharing) -> usize {
+    if has(Fault::RobustSettlesBeforeWake) {
+        crate::model::task::Me::whoever().head().settle(0);
+    }
+    step();
+    wake_in(&mut kernel(), word as usize, u32::MAX, count as usize)
+}
+
+pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, _: Sharing) -> usize {
+    step();
+    wake_in(&mut kernel(), word as usize, mask, count as usize)
+}
+
+pub fn wake_and_send_on(
+    word: &AtomicU32,
+    expected: u32,
+    count: u32,
+    target: *const AtomicU32,
+    _: Sharing,
+) -> Option<usize> {
+    step();
+    let mut kernel = kernel();
+    crate::atomic::fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return None;
+    }
+    let address = core::ptr::from_ref(word) as usize;
+    let mut moved = wake_in(&mut kernel, address, u32::MAX, count as usize);
+    for waiter in &mut kernel.waiters {
+        if waiter.address == address {
+            waiter.address = target as usize;
+            moved += 1;
+        }
+    }
+    Some(moved)
+}
+
+pub fn clear_and_wake_all(word: &AtomicU32, _: Sharing) {
+    step();
+    let mut kernel = kernel();
+    word.for_kernel().swap(0, Ordering::SeqCst);
+    let address = core::ptr::from_ref(word) as usize;
+    wake_in(&mut kernel, address, u32::MAX, usize::MAX);
+}
+
+fn wake_in(kernel: &mut Kernel, address: usize, mask: u32, count: usize) -> usize {
+    let mut woken = 0;
+    while woken < count {
+        let mut positions = (0..kernel.waiters.len()).filter(|at| {
+            let waiter = &kernel.waiters[*at];
+            waiter.address == address && waiter.mask & mask != 0
+        });
+        let chosen = match scene().wake_order {
+            WakeOrder::Oldest => positions.next(),
+            WakeOrder::Newest => positions.next_back(),
+        };
+        let Some(chosen) = chosen else { break };
+        kernel.waiters.remove(chosen).condvar.notify_one();
+        woken += 1;
+    }
+    woken
+}

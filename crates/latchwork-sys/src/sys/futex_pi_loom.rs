@@ -1,0 +1,405 @@
+//! The futexes that inherit priority as loom sees them: the documented contract, and nothing more.
+//!
+//! A word has kernel state while somebody sleeps for it: who its owner is, and who sleeps, oldest
+//! first. Each call is one step (the model's lock stands for the kernel's). Within the contract the
+//! [scene](crate::model::Scene) chooses: the first calls that would sleep return as if the owner were
+//! just exiting, a word is passed on to the oldest or the newest sleeper (the kernel prefers real-time
+//! tasks, whoever came first), and a deadline may pass at any moment. Priorities themselves are not
+//! modelled, and time passes for naps only when a lock is [buried](end_naps).
+
+use super::futex::Sharing;
+use super::futex_pi::Pi;
+use crate::atomic::{AtomicU32, Ordering, fence};
+use crate::model::task::Me;
+use crate::model::{WakeOrder, scene, step};
+use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
+use crate::time::Deadline;
+use core::ptr;
+use loom::sync::{Arc, Condvar, Mutex};
+
+/// The ID of the task in a model that has a real-time policy: number 3.
+const REAL_TIME: u32 = 4;
+
+struct Sleeper {
+    tid: u32,
+    word: Place,
+    condvar: Arc<Condvar>,
+}
+
+/// The address of a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(*const AtomicU32);
+
+// SAFETY: a model keeps its locks until all tasks have ended; the word is an atomic.
+#[allow(unsafe_code)]
+unsafe impl Send for Place {}
+
+/// One that sleeps until it is sent on.
+struct Early {
+    sleeper: Sleeper,
+    target: Place,
+}
+
+#[derive(Default)]
+struct Kernel {
+    /// The owner of each word for which somebody sleeps.
+    owners: Vec<(Place, u32)>,
+    /// Oldest first. Who is passed a word, or gives up, is taken out.
+    sleepers: Vec<Sleeper>,
+    /// Oldest first. Who is sent on, or gives up, is taken out.
+    early: Vec<Early>,
+    dead: Vec<u32>,
+    /// How often an exiting owner has been pretended.
+    exits: usize,
+}
+
+loom::lazy_static! {
+    static ref KERNEL: Mutex<Kernel> = Mutex::new(Kernel::default());
+}
+
+fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
+    // Poisoned by a model that has failed already.
+    KERNEL
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Kernel {
+    fn owner(&self, place: Place) -> Option<u32> {
+        let state = self.owners.iter().find(|state| state.0 == place);
+        state.map(|state| state.1)
+    }
+
+    /// Where a task sleeps.
+    fn blocked(&self, tid: u32) -> Option<Place> {
+        let sleeper = self.sleepers.iter().find(|sleeper| sleeper.tid == tid);
+        sleeper.map(|sleeper| sleeper.word)
+    }
+
+    /// Whether a task that is about to sleep would wait for itself. (Here, unlike in the real kernel, no
+    /// other task queues between this look and the caller's queueing.)
+    fn closes_circle(&self, tid: u32) -> bool {
+        let mut last = tid;
+        while let Some(owner) = self.blocked(last).and_then(|place| self.owner(place)) {
+            if owner == tid {
+                return true;
+            }
+            last = owner;
+        }
+        false
+    }
+
+    /// Takes a sleeper out, and the state of its word with the last.
+    fn remove(&mut self, index: usize) -> Sleeper {
+        let gone = self.sleepers.remove(index);
+        if !self.sleepers.iter().any(|other| other.word == gone.word) {
+            self.owners.retain(|state| state.0 != gone.word);
+        }
+        gone
+    }
+
+    /// Makes the next sleeper the owner, with these bits beside its ID; whether there is one.
+    fn pass_on(&mut self, place: Place, word: &AtomicU32, bits: u32) -> bool {
+        let mut sleeping = (0..self.sleepers.len()).filter(|at| self.sleepers[*at].word == place);
+        let next = match scene().wake_order {
+            WakeOrder::Oldest => sleeping.next(),
+            WakeOrder::Newest => sleeping.next_back(),
+        };
+        let Some(next) = next else { return false };
+        let heir = self.remove(next);
+        word.for_kernel()
+            .swap(heir.tid | WAITERS | bits, Ordering::SeqCst);
+        for state in &mut self.owners {
+            if state.0 == place {
+                state.1 = heir.tid;
+            }
+        }
+        heir.condvar.notify_one();
+        true
+    }
+}
+
+/// What comes before a sleep: the reason for none, or the owner to wait for.
+fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
+    let place = Place(ptr::from_ref(word));
+    let cell = word.for_kernel();
+    let exchange = |old, new| cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst);
+    loop {
+        let value = cell.load(Ordering::SeqCst);
+        let owner = value & TID_MASK;
+        if owner == me {
+            return Err(Pi::Deadlock);
+        }
+        if let Some(known) = kernel.owner(place) {
+            // A dying owner's heir has not been chosen yet: it will be among those who sleep.
+            let is_dying = owner == 0 && value & OWNER_DIED != 0;
+            return if is_dying {
+                Ok(known)
+            } else if known == owner {
+                Ok(owner)
+            } else {
+                Err(Pi::Inconsistent)
+            };
+        }
+        if owner == 0 {
+            if exchange(value, value & OWNER_DIED | me).is_ok() {
+                return Err(Pi::Done);
+            }
+        } else if exchange(value, value | WAITERS).is_ok() {
+            if owner == TID_MASK || kernel.dead.contains(&owner) {
+                return Err(Pi::OwnerGone);
+            }
+            if kernel.exits < scene().spurious {
+                kernel.exits += 1;
+                return Err(Pi::Again);
+            }
+            return Ok(owner);
+        }
+    }
+}
+
+/// Puts a task to sleep for a word: done so (false), or the reason for none; it may own the word at once
+/// (true).
+fn enqueue(kernel: &mut Kernel, word: &AtomicU32, sleeper: Sleeper) -> Result<bool, Pi> {
+    let tid = sleeper.tid;
+    let owner = match attach(kernel, word, tid) {
+        Ok(owner) => owner,
+        Err(Pi::Done) => return Ok(true),
+        Err(ended) => return Err(ended),
+    };
+    let place = sleeper.word;
+    if kernel.owner(place).is_none() {
+        kernel.owners.push((place, owner));
+    }
+    kernel.sleepers.push(sleeper);
+    if kernel.closes_circle(tid) {
+        let last = kernel.sleepers.len() - 1;
+        kernel.remove(last);
+        return Err(Pi::Deadlock);
+    }
+    Ok(false)
+}
+
+pub fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    let condvar = Arc::new(Condvar::new());
+    let sleeper = Sleeper {
+        tid: me,
+        word: Place(ptr::from_ref(word)),
+        condvar: Arc::clone(&condvar),
+    };
+    match enqueue(&mut kernel, word, sleeper) {
+        Ok(true) => return Pi::Done,
+        Ok(false) => {}
+        Err(ended) => return ended,
+    }
+    if deadline.is_some() {
+        // The time passes: whoever runs now finds this task asleep, and may pass the word on to it.
+        drop(kernel);
+        kernel = self::kernel();
+        if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
+            kernel.remove(at);
+            return Pi::TimedOut;
+        }
+    }
+    while kernel.blocked(me).is_some() {
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    if word.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
+        Pi::Done
+    } else {
+        // Taken out by the end of its nap.
+        Pi::TimedOut
+    }
+}
+
+pub fn can_requeue() -> bool {
+    true
+}
+
+pub fn wait_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: &AtomicU32,
+    _: Sharing,
+    deadline: Option<Deadline>,
+) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return Pi::Again;
+    }
+    let condvar = Arc::new(Condvar::new());
+    kernel.early.push(Early {
+        sleeper: Sleeper {
+            tid: me,
+            word: Place(ptr::from_ref(word)),
+            condvar: Arc::clone(&condvar),
+        },
+        target: Place(ptr::from_ref(target)),
+    });
+    if deadline.is_some() {
+        // The time passes: whoever runs now finds this task asleep, and may send it on.
+        drop(kernel);
+        kernel = self::kernel();
+        if let Some(at) = kernel
+            .early
+            .iter()
+            .position(|other| other.sleeper.tid == me)
+        {
+            kernel.early.remove(at);
+            return Pi::TimedOut;
+        }
+        if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
+            kernel.remove(at);
+            return Pi::TimedOut;
+        }
+    }
+    while kernel.blocked(me).is_some() || kernel.early.iter().any(|other| other.sleeper.tid == me) {
+        kernel = condvar
+            .wait(kernel)
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    if target.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
+        Pi::Done
+    } else {
+        // Taken out by the end of its nap.
+        Pi::TimedOut
+    }
+}
+
+/// # Safety
+/// As for the real one.
+#[allow(unsafe_code)]
+pub unsafe fn cmp_requeue_pi(
+    word: &AtomicU32,
+    expected: u32,
+    target: *const AtomicU32,
+    others: u32,
+    _: Sharing,
+) -> Result<usize, Pi> {
+    step();
+    let mut kernel = kernel();
+    fence(Ordering::SeqCst);
+    if word.for_kernel().load(Ordering::SeqCst) != expected {
+        return Err(Pi::Again);
+    }
+    let (place, goal) = (Place(ptr::from_ref(word)), Place(target));
+    let mut sent = 0;
+    while sent <= others as usize {
+        let mut early =
+            (0..kernel.early.len()).filter(|at| kernel.early[*at].sleeper.word == place);
+        let next = match scene().wake_order {
+            WakeOrder::Oldest => early.next(),
+            WakeOrder::Newest => early.next_back(),
+        };
+        let Some(next) = next else { break };
+        // Linux would refuse; but nobody is to ask for it.
+        assert!(
+            kernel.early[next].target == goal,
+            "sent to a word that it does not wait for"
+        );
+        let mut sleeper = kernel.early.remove(next).sleeper;
+        sleeper.word = goal;
+        let condvar = Arc::clone(&sleeper.condvar);
+        // SAFETY: by the contract: a task sleeps for it.
+        match enqueue(&mut kernel, unsafe { &*target }, sleeper) {
+            Ok(true) => condvar.notify_one(),
+            Ok(false) => {}
+            // It was left where it was, and its nap ends some time.
+            Err(ended) => {
+                condvar.notify_one();
+                while let Some(at) = kernel
+                    .early
+                    .iter()
+                    .position(|other| other.sleeper.word == place)
+                {
+                    kernel.early.remove(at).sleeper.condvar.notify_one();
+                }
+                return Err(ended);
+            }
+        }
+        sent += 1;
+    }
+    Ok(sent)
+}
+
+pub fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    attach(&mut kernel(), word, me).err().unwrap_or(Pi::Again)
+}
+
+/// # Safety
+/// As for the real one.
+#[allow(unsafe_code)]
+pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
+    step();
+    let me = Me::whoever().tid();
+    // SAFETY: by the contract.
+    let word = unsafe { &*word };
+    fence(Ordering::SeqCst);
+    // Read before the rest of the kernel is kept out: see the real one.
+    let value = word.for_kernel().load(Ordering::SeqCst);
+    if value & TID_MASK != me {
+        return Pi::NotOwner;
+    }
+    let mut kernel = kernel();
+    let place = Place(ptr::from_ref(word));
+    if kernel.owner(place).is_some() {
+        match word.for_kernel().load(Ordering::SeqCst) {
+            now if now == value => {}
+            now if now & TID_MASK == value => return Pi::Again,
+            _ => return Pi::Inconsistent,
+        }
+    }
+    if kernel.pass_on(place, word, 0) {
+        return Pi::Done;
+    }
+    let freed = word
+        .for_kernel()
+        .compare_exchange(value, 0, Ordering::SeqCst, Ordering::SeqCst);
+    freed.map_or(Pi::Again, |_| Pi::Done)
+}
+
+/// What Linux does when a task has died (`exit_pi_state_list`).
+pub fn bury_task(tid: u32) {
+    let mut kernel = kernel();
+    kernel.dead.push(tid);
+    let held: Vec<Place> = kernel
+        .owners
+        .iter()
+        .filter(|state| state.1 == tid)
+        .map(|state| state.0)
+        .collect();
+    for place in held {
+        // SAFETY: a model keeps its locks until all tasks have ended.
+        #[allow(unsafe_code)]
+        let word = unsafe { &*place.0 };
+        kernel.pass_on(place, word, OWNER_DIED);
+    }
+}
+
+/// A nap's time passes: whoever sleeps for this word looks for itself.
+pub fn end_naps(word: &AtomicU32) {
+    let place = Place(ptr::from_ref(word));
+    let mut kernel = kernel();
+    while let Some(at) = kernel.sleepers.iter().position(|other| other.word == place) {
+        kernel.remove(at).condvar.notify_one();
+    }
+}
+
+pub fn is_real_time() -> bool {
+    Me::whoever().tid() == REAL_TIME
+}
+
+pub fn stand_back() {
+    loom::thread::yield_now();
+}

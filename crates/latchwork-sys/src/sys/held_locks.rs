@@ -1,0 +1,77 @@
+//! Robust locks that threads of this process hold in a range of addresses.
+//!
+//! A guard that was forgotten leaves its lock on the thread's robust list, whatever becomes of the
+//! memory. Nothing but that list tells; so before memory with locks in it goes, the lists of all
+//! threads are looked at, from outside: `/proc/self/mem` answers with an error where a pointer leads
+//! to nothing, since other threads change their lists, or end, meanwhile.
+//!
+//! *Why none is missed.* A lock in the range stays on its list, for whoever could release it is gone.
+//! What stands before it on the list comes and goes, and each of these leads to it, or to the list
+//! that the lock has been put on meanwhile. So a walk that ends at its own head has met the lock, or
+//! it is not there; any other end counts as found.
+#![allow(unsafe_code)]
+
+use super::memory::read_at;
+use super::robust_list::KERNEL_LIMIT;
+use core::ops::Range;
+use std::fs::File;
+
+/// Bit 0 of a link: the next one is a lock with priority inheritance.
+const PI: usize = 1;
+
+/// Whether any thread of this process has a robust lock in the range on its list; also if that
+/// cannot be found out.
+pub fn are_in(range: &Range<usize>) -> bool {
+    find(range).unwrap_or(true)
+}
+
+fn find(range: &Range<usize>) -> std::io::Result<bool> {
+    let memory = File::open("/proc/self/mem")?;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let id = thread?.file_name();
+        let Some(id) = id.to_str().and_then(|id| id.parse().ok()) else {
+            continue;
+        };
+        // A list that changes under the look may mislead it.
+        if (0..3).all(|_| is_on_list_of(id, &memory, range)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_on_list_of(thread: i32, memory: &File, range: &Range<usize>) -> bool {
+    let mut head = 0usize;
+    let mut length = 0usize;
+    // SAFETY: the kernel writes the two variables.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_get_robust_list,
+            thread,
+            &raw mut head,
+            &raw mut length,
+        )
+    };
+    if result != 0 {
+        // A thread that has ended since its number was read has let go of its locks.
+        return super::errno::last_error() != rustix::io::Errno::SRCH;
+    }
+    if head == 0 {
+        return false;
+    }
+    let mut link = head;
+    for _ in 0..KERNEL_LIMIT + 1 {
+        let mut next = [0; size_of::<usize>()];
+        if read_at(memory, &mut next, link as u64) != Ok(next.len()) {
+            return true;
+        }
+        link = usize::from_ne_bytes(next) & !PI;
+        if link == head {
+            return false;
+        }
+        if range.contains(&link) {
+            return true;
+        }
+    }
+    true
+}

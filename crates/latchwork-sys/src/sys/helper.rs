@@ -1,0 +1,256 @@
+//! A process that prints a report better than this one could: see [`convey`].
+//!
+//! The process is started from within a lock of the program's, in a program that knows nothing of it. So nothing is
+//! allocated, no lock of libc's is taken, and the program's waits and handlers do not meet it: between the two is one
+//! more process, whose exit signal is none and which is reaped here, so that the helper is nobody's child when its
+//! `exec` gives it an exit signal. Both begin in this process's memory (`CLONE_VM`), as `posix_spawn` has it, since a
+//! copy of a large process takes long; and with tables of descriptors of their own. All signals are blocked meanwhile:
+//! a handler of the program's must not run there.
+//!
+//! *Who dies when:* a helper that ends before it has said that it is done is found by the end of the pipe that it would
+//! say it through, and the caller writes the report itself. A program that ends while it waits leaves the helper with all
+//! that it needs: the report and the maps are a file in memory.
+#![allow(unsafe_code)]
+
+use super::process::{self, Stack};
+use super::{look, memory};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::time::Deadline;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use core::time::Duration;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use rustix::pipe::PipeFlags;
+
+/// Which file a helper is, and how many filters of system calls the process had when it was chosen.
+pub struct Helper {
+    file: [AtomicU64; 2],
+    filters: AtomicU32,
+}
+
+/// What it says when the report is there.
+const DONE: u8 = 6;
+
+/// For how long it is waited for: what it reads may be large, and the machine busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of a stack: two functions that call the system.
+const STACK: usize = 64 << 10;
+
+impl Helper {
+    #[allow(clippy::new_without_default, reason = "a static")]
+    pub const fn new() -> Self {
+        Self {
+            file: [const { AtomicU64::new(0) }; 2],
+            filters: AtomicU32::new(0),
+        }
+    }
+
+    /// It is this file.
+    pub fn choose(&self, path: &CStr) {
+        let Ok(file) = open(path) else { return };
+        // Relaxed, here and below: chosen before it matters.
+        self.filters.store(filters(), Ordering::Relaxed);
+        for (known, now) in self.file.iter().zip(identity(&file)) {
+            known.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// The file, if it is that still, in a process that may have a helper: one that may not be ended for trying, by a
+    /// filter of system calls that has come since; and that would not inherit what nobody reaps.
+    fn find(&self, path: &CStr) -> Option<OwnedFd> {
+        let file = open(path).ok()?;
+        let known = self
+            .file
+            .each_ref()
+            .map(|word| word.load(Ordering::Relaxed));
+        let is_it = known != [0; 2] && identity(&file) == known;
+        let may = self.filters.load(Ordering::Relaxed) == filters() && !inherits_orphans();
+        (is_it && may).then_some(file)
+    }
+}
+
+fn open(path: &CStr) -> Result<OwnedFd> {
+    rustix::fs::openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn identity(file: &OwnedFd) -> [u64; 2] {
+    look::identity(file.as_raw_fd().cast_unsigned())
+}
+
+/// How many filters the calling thread's system calls pass.
+fn filters() -> u32 {
+    let mut buffer = [0; 2048];
+    let status = look::read_beginning(format_args!("/proc/thread-self/status"), &mut buffer);
+    let text = status.and_then(|status| str::from_utf8(status).ok());
+    let line = text.and_then(|text| text.split("Seccomp_filters:").nth(1));
+    let number = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
+    number.unwrap_or(0)
+}
+
+fn inherits_orphans() -> bool {
+    let mut is_subreaper: c_int = 0;
+    // SAFETY: the kernel writes the variable.
+    unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_subreaper) };
+    is_subreaper != 0 || super::thread::process_id() == 1
+}
+
+/// What the processes in between need; on the stack of the caller, which stands still.
+struct Plan {
+    program: RawFd,
+    arguments: [*const c_char; 4],
+    environment: [*const c_char; 1],
+    /// What becomes its standard input, output and errors.
+    streams: [RawFd; 3],
+    stack: *mut c_void,
+}
+
+/// Has the helper at `path` write a report to a descriptor, with `arguments` behind its name, of which there are up to
+/// two; whether it has.
+pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], to: u32) -> bool {
+    let Some(program) = helper.find(path) else {
+        return false;
+    };
+    let Ok(message) = message(report) else {
+        return false;
+    };
+    let Ok((done, end)) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC) else {
+        return false;
+    };
+    let (Ok(first), Ok(second)) = (Stack::map(STACK), Stack::map(STACK)) else {
+        return false;
+    };
+    let mut plan = Plan {
+        program: program.as_raw_fd(),
+        arguments: [c"latchwork".as_ptr(), ptr::null(), ptr::null(), ptr::null()],
+        environment: [ptr::null()],
+        streams: [message.as_raw_fd(), to.cast_signed(), end.as_raw_fd()],
+        stack: second.top(),
+    };
+    for (place, argument) in plan.arguments[1..3].iter_mut().zip(arguments) {
+        *place = argument.as_ptr();
+    }
+    let plan = (&raw mut plan).cast::<c_void>();
+    let before = block_all();
+    // SAFETY: the caller stands still until the new process has ended, on a stack of its own; what it runs allocates
+    // nothing, takes no lock, and leaves the memory as it was, but for `errno`.
+    let between = unsafe { libc::clone(between, first.top(), VM, plan) };
+    if between > 0 {
+        let _ = process::reap(between.cast_unsigned(), true);
+    }
+    restore(before);
+    drop(end);
+    between > 0 && says_done(&done)
+}
+
+/// They share all memory, and the maker waits until its child has ended, or has become another program.
+const VM: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
+
+extern "C" fn between(plan: *mut c_void) -> c_int {
+    // SAFETY: the plan of `convey`, which waits for this process; as there.
+    let made = unsafe { libc::clone(become_helper, (*plan.cast::<Plan>()).stack, VM, plan) };
+    c_int::from(made < 0)
+}
+
+extern "C" fn become_helper(plan: *mut c_void) -> c_int {
+    // SAFETY: as above. The descriptors are those of this process's own table.
+    unsafe {
+        let plan = &*plan.cast::<Plan>();
+        let aside = |file: RawFd| libc::fcntl(file, libc::F_DUPFD, 3);
+        let program = aside(plan.program);
+        let streams = plan.streams.map(aside);
+        if program < 0 || streams.iter().any(|stream| *stream < 0) {
+            return 1;
+        }
+        for (number, stream) in (0..).zip(streams) {
+            libc::dup2(stream, number);
+        }
+        libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as c_int);
+        restore(0);
+        libc::syscall(
+            libc::SYS_execveat,
+            program,
+            c"".as_ptr(),
+            plan.arguments.as_ptr(),
+            plan.environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    1
+}
+
+/// The report and the maps, as a file in memory.
+fn message(report: &[u8]) -> Result<OwnedFd> {
+    let file = memory::anonymous_file("latchwork-report")?;
+    let write = |bytes: &[u8]| {
+        let number = file.as_raw_fd().cast_unsigned();
+        let is_whole = look::write(number, bytes) == bytes.len();
+        is_whole.then_some(()).ok_or(Errno::NOSPC)
+    };
+    write(report)?;
+    write(&[0])?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let maps = rustix::fs::openat(CWD, c"/proc/self/maps", flags, Mode::empty())?;
+    let mut buffer = [0; 2048];
+    loop {
+        match rustix::io::read(&maps, &mut buffer) {
+            Ok(0) => break,
+            Ok(count) => write(&buffer[..count])?,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    Ok(file)
+}
+
+fn says_done(done: &OwnedFd) -> bool {
+    let deadline = Deadline::after(PATIENCE);
+    loop {
+        let left = deadline.remaining();
+        let left = Timespec {
+            tv_sec: left.as_secs() as _,
+            tv_nsec: left.subsec_nanos().into(),
+        };
+        let mut entries = [PollFd::from_borrowed_fd(done.as_fd(), PollFlags::IN)];
+        match rustix::event::poll(&mut entries, Some(&left)) {
+            Ok(0) if deadline.has_passed() => return false,
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => {
+                let mut said = [0];
+                return rustix::io::read(done, &mut said) == Ok(1) && said == [DONE];
+            }
+            Err(_) => return false,
+        }
+    }
+}
+
+/// The kernel's set of signals.
+type Set = u64;
+
+/// Blocks every signal in the calling thread, those of libc's own included; gives the mask before.
+fn block_all() -> Set {
+    mask(Set::MAX)
+}
+
+fn restore(set: Set) {
+    mask(set);
+}
+
+fn mask(new: Set) -> Set {
+    let mut old: Set = 0;
+    // SAFETY: two sets of the kernel's size.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const new,
+            &raw mut old,
+            size_of::<Set>(),
+        );
+    }
+    old
+}

@@ -1,0 +1,164 @@
+//! Looking at files and processes of others, without touching them.
+//!
+//! A path is first opened as a mere place (`O_PATH`), which has no effect whatever lies there, be it
+//! a FIFO, a device or a file under a lease; only what turns out to be a regular file is opened
+//! again for reading, and never mapped.
+
+use core::ops::Range;
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::io::{Errno, Result};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A file as found at a path, not open for reading.
+#[derive(Debug)]
+pub struct Place {
+    file: OwnedFd,
+    pub device: u64,
+    pub inode: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Bytes of it that have memory behind them.
+    pub memory: u64,
+    pub regular: bool,
+}
+
+impl Place {
+    /// What lies at `path`. A symbolic link is looked at itself.
+    pub fn at(path: &Path) -> Result<Self> {
+        Self::look(path, OFlags::NOFOLLOW)
+    }
+
+    /// What a descriptor of a process refers to.
+    pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
+        Self::look(
+            &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
+            OFlags::empty(),
+        )
+    }
+
+    fn look(path: &Path, flags: OFlags) -> Result<Self> {
+        let file = rustix::fs::openat(
+            CWD,
+            path,
+            OFlags::PATH | OFlags::CLOEXEC | flags,
+            Mode::empty(),
+        )?;
+        let status = rustix::fs::fstat(&file)?;
+        Ok(Self {
+            file,
+            device: status.st_dev,
+            inode: status.st_ino,
+            bytes: u64::try_from(status.st_size).unwrap_or(0),
+            memory: u64::try_from(status.st_blocks)
+                .unwrap_or(0)
+                .saturating_mul(512),
+            regular: FileType::from_raw_mode(status.st_mode) == FileType::RegularFile,
+        })
+    }
+
+    /// Opens this very file for reading; `NODEV` if it is not a regular one.
+    pub fn open(&self) -> Result<OwnedFd> {
+        if !self.regular {
+            return Err(Errno::NODEV);
+        }
+        let path = format!("/proc/self/fd/{}", self.file.as_fd().as_raw_fd());
+        rustix::fs::openat(
+            CWD,
+            path,
+            OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK,
+            Mode::empty(),
+        )
+    }
+
+    /// Whether both are one file.
+    pub fn is(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+/// The names in a directory.
+pub fn names(directory: &Path) -> Result<Vec<OsString>> {
+    let entries = std::fs::read_dir(directory).map_err(|error| errno(&error))?;
+    Ok(entries.flatten().map(|entry| entry.file_name()).collect())
+}
+
+fn numbers(directory: &Path) -> Result<Vec<u32>> {
+    Ok(names(directory)?
+        .iter()
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect())
+}
+
+/// The processes of this PID namespace that we can see.
+pub fn processes() -> Result<Vec<u32>> {
+    numbers(Path::new("/proc"))
+}
+
+/// The descriptors of a process that are open for reading and writing, and what they claim to refer to.
+pub fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
+    let directory = PathBuf::from(format!("/proc/{process}/fd"));
+    let open = |number: u32| {
+        let link = directory.join(number.to_string());
+        // The link's mode is the descriptor's.
+        let mode = Mode::from_raw_mode(rustix::fs::lstat(&link).ok()?.st_mode);
+        mode.contains(Mode::RUSR | Mode::WUSR).then_some(())?;
+        Some((number, std::fs::read_link(link).ok()?))
+    };
+    Ok(numbers(&directory)?.into_iter().filter_map(open).collect())
+}
+
+/// A part of a process's memory that others may have, too.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    pub addresses: Range<u64>,
+    /// Device and inode, which memory without a file has, too.
+    pub file: (u64, u64),
+    /// Where in that it begins.
+    pub offset: u64,
+}
+
+/// What a process has mapped to be shared.
+pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
+    let maps = std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno(&error))?;
+    // Paths may be any bytes.
+    let lines = maps.split(|byte| *byte == b'\n');
+    Ok(lines.filter_map(parse_shared).collect())
+}
+
+fn parse_shared(line: &[u8]) -> Option<Memory> {
+    let line = line.utf8_chunks().next()?.valid();
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    fields.next()?.ends_with('s').then_some(())?;
+    let offset = hex(fields.next()?)?;
+    let (major, minor) = fields.next()?.split_once(':')?;
+    let inode = fields.next()?.parse().ok()?;
+    Some(Memory {
+        addresses: hex(start)?..hex(end)?,
+        file: (hex(major)? << 32 | hex(minor)?, inode),
+        offset,
+    })
+}
+
+/// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if
+/// there is no such thread, or nothing but its exit status.
+pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
+    const START_TIME_AFTER_STATE: usize = 18;
+    let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
+    // The name, in parentheses, can itself contain some, and spaces, and any bytes.
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
+    let mut fields = fields.split_ascii_whitespace();
+    if matches!(fields.next()?, "Z" | "X") {
+        return None;
+    }
+    let ticks: u64 = fields.nth(START_TIME_AFTER_STATE)?.parse().ok()?;
+    Some(ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+}

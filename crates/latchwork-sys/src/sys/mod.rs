@@ -1,0 +1,120 @@
+//! The only place that makes system calls.
+//!
+//! Each module is one seam to the kernel or to libc: thin, without policy. Under loom only the
+//! futex and the robust list exist, as models, and what has models run faster.
+
+mod abort;
+#[cfg(not(loom))]
+pub mod board;
+#[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
+pub mod each_thread;
+#[cfg(not(loom))]
+mod errno;
+#[cfg(not(loom))]
+pub mod event_fd;
+pub mod futex_bits;
+#[cfg(not(loom))]
+mod futex_linux;
+#[cfg(loom)]
+mod futex_loom;
+#[cfg_attr(not(loom), path = "futex_pi_linux.rs")]
+#[cfg_attr(loom, path = "futex_pi_loom.rs")]
+mod futex_pi_calls;
+#[cfg(not(loom))]
+pub mod held_locks;
+#[cfg(not(loom))]
+pub mod helper;
+#[cfg(not(loom))]
+pub mod inspect;
+#[cfg(not(loom))]
+pub mod limits;
+#[cfg(not(loom))]
+pub mod look;
+#[cfg(not(loom))]
+pub mod memory;
+#[cfg(not(loom))]
+pub mod own_record;
+#[cfg(not(loom))]
+pub mod probe;
+#[cfg(not(loom))]
+pub mod proc_file;
+#[cfg(not(loom))]
+pub mod process;
+#[cfg_attr(loom, path = "robust_list_loom.rs")]
+pub mod robust_list;
+#[cfg(not(loom))]
+pub mod running;
+#[cfg(not(loom))]
+pub mod scheduling;
+#[cfg(not(loom))]
+pub mod signals;
+#[cfg(not(loom))]
+pub mod sockets;
+#[cfg(loom)]
+mod stacks_loom;
+#[cfg(not(loom))]
+mod symbol;
+#[cfg(not(loom))]
+pub mod thread;
+#[cfg(not(loom))]
+pub mod thread_end;
+
+pub use abort::fatal;
+
+/// Waiting on and waking by a 32-bit word.
+pub mod futex {
+    #[cfg(not(loom))]
+    pub use super::futex_linux::*;
+    #[cfg(loom)]
+    pub use super::futex_loom::*;
+
+    /// Why a wait ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Wait {
+        /// Woken, or the word did not hold the expected value. Both mean: look again.
+        Again,
+        /// The deadline has passed.
+        TimedOut,
+        /// A signal handler ran.
+        Interrupted,
+    }
+
+    /// Who may wait on a word. (Public for the sealed trait behind `sharing`; not reachable.)
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Sharing {
+        /// Threads of this process only.
+        Private,
+        /// Every process that maps the word.
+        Shared,
+    }
+}
+
+/// Owning a 32-bit word, with inheritance of priority.
+pub mod futex_pi {
+    pub use super::futex_pi_calls::*;
+
+    /// How a call ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Pi {
+        /// As asked: the word is owned, or released.
+        Done,
+        /// Nothing was changed; the state may be another one by now.
+        Again,
+        /// The deadline has passed.
+        TimedOut,
+        /// To wait would close a circle of waits.
+        Deadlock,
+        /// The word names no living task.
+        OwnerGone,
+        /// The calling task does not own the word; or it names one that no task may wait for.
+        NotOwner,
+        /// The word does not say what the kernel knows. So it is for a moment after an owner's death.
+        Inconsistent,
+        /// The kernel has no memory.
+        NoMemory,
+        /// The kernel, or a sandbox, refuses the call.
+        Unsupported,
+    }
+}

@@ -1,0 +1,200 @@
+//! Where a thread finds its record: one pointer for each thread, two instructions away; and beside it what its latest
+//! waits have come to, for a thread that has no record, too.
+//!
+//! `thread_local!` in a library compiles to the general way to such a variable. In a program the
+//! linker leaves four instructions of it, two of them loads of which one waits for the other (in a shared
+//! library, a call); and as a lock's compare-and-swap lets nothing pass it, each look is waited for,
+//! twice in a pair of lock and unlock. So the variable is defined here by hand, with the initial-exec
+//! model: one load from beside the thread pointer.
+//!
+//! | where | how |
+//! | --- | --- |
+//! | x86-64 and aarch64 with glibc | by hand |
+//! | elsewhere, and for Miri | `thread_local!` |
+//!
+//! What `each_thread.rs` says of its variables holds for this one, which does not begin with zeros.
+#![allow(unsafe_code)]
+
+use super::each_thread::each_thread;
+use super::thread::RECORD_BYTES;
+use core::cell::{Cell, UnsafeCell};
+use core::ptr::NonNull;
+
+/// What a thread's latest waits for locks have come to, whatever locks these were.
+pub struct Habits {
+    pub crowd: Crowd,
+    /// Locks stolen since the thread last queued up.
+    pub steals: Cell<u32>,
+    /// Yields to be left out, since one has lasted for long.
+    pub yields_left_out: Cell<u32>,
+    /// For locks by their addresses: waits where polls do not pay.
+    pub dear_waits: [Cell<u8>; PLACES],
+    /// For locks by their addresses: eight times the average cost of a wait, in polls.
+    pub costs: [Cell<u16>; PLACES],
+}
+
+/// Whether a thread's locks were taken from it all the time.
+pub struct Crowd {
+    /// Collisions until the next change.
+    pub left: Cell<u32>,
+    /// Those that found the lock free at the first look.
+    pub free: Cell<u32>,
+    /// Whether the thread rests before it waits.
+    pub rests: Cell<bool>,
+    /// The processor's counter at the latest change.
+    pub began: Cell<u64>,
+}
+
+/// Locks that a thread remembers apart.
+pub const PLACES: usize = 8;
+
+each_thread! {
+    static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
+}
+
+/// The calling thread's.
+#[inline]
+pub fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
+    HABITS.with(use_them)
+}
+
+/// The record of a thread that has none: zeros.
+#[repr(C, align(64))]
+struct Nobody(UnsafeCell<[u8; RECORD_BYTES]>);
+// SAFETY: nobody writes it.
+unsafe impl Sync for Nobody {}
+static NOBODY: Nobody = Nobody(UnsafeCell::new([0; RECORD_BYTES]));
+
+/// What [`get`] gives a thread that has set nothing.
+#[inline]
+pub fn nobody() -> NonNull<u8> {
+    NonNull::from(&NOBODY).cast()
+}
+
+#[cfg(all(
+    target_env = "gnu",
+    not(miri),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod variable {
+    use super::{NOBODY, NonNull};
+    use core::arch::{asm, global_asm};
+
+    macro_rules! name {
+        () => {
+            crate::sys::each_thread::symbol!(record)
+        };
+    }
+
+    /// The name by which the C header knows the variable: one of a fixed interface, and visible.
+    #[cfg(feature = "foreign")]
+    macro_rules! name_for_c {
+        () => {
+            concat!(
+                ".globl lw_this_task\n",
+                ".type lw_this_task,%object\n",
+                ".size lw_this_task,8\n",
+                "lw_this_task:\n"
+            )
+        };
+    }
+    #[cfg(not(feature = "foreign"))]
+    macro_rules! name_for_c {
+        () => {
+            ""
+        };
+    }
+
+    // Threads begin with a copy of this.
+    global_asm!(
+        concat!(".pushsection .tdata.", name!(), ",\"awT\",%progbits"),
+        ".p2align 3",
+        concat!(".globl ", name!()),
+        concat!(".hidden ", name!()),
+        concat!(".type ", name!(), ",%object"),
+        concat!(".size ", name!(), ",8"),
+        name_for_c!(),
+        concat!(name!(), ": .quad {nobody}"),
+        ".popsection",
+        nobody = sym NOBODY,
+    );
+
+    #[inline(always)]
+    pub fn get() -> NonNull<u8> {
+        let record: *mut u8;
+        // SAFETY: reads the calling thread's copy of the variable. (No function goes on in another
+        // thread than it began in; so the compiler may take two looks for one, unless memory is
+        // written in between.)
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                concat!("mov {record}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                "mov {record}, qword ptr fs:[{record}]",
+                record = out(reg) record,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {record}, :gottprel:", name!()),
+                concat!("ldr {record}, [{record}, :gottprel_lo12:", name!(), "]"),
+                "mrs {pointer}, tpidr_el0",
+                "ldr {record}, [{pointer}, {record}]",
+                record = out(reg) record,
+                pointer = out(reg) _,
+                options(pure, readonly, nostack, preserves_flags),
+            );
+            // SAFETY: `NOBODY`, or what `set` was given.
+            NonNull::new_unchecked(record)
+        }
+    }
+
+    pub fn set(record: NonNull<u8>) {
+        // SAFETY: writes the calling thread's copy of the variable.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            asm!(
+                concat!("mov {offset}, qword ptr [rip + ", name!(), "@GOTTPOFF]"),
+                "mov qword ptr fs:[{offset}], {record}",
+                offset = out(reg) _,
+                record = in(reg) record.as_ptr(),
+                options(nostack, preserves_flags),
+            );
+            #[cfg(target_arch = "aarch64")]
+            asm!(
+                concat!("adrp {offset}, :gottprel:", name!()),
+                concat!("ldr {offset}, [{offset}, :gottprel_lo12:", name!(), "]"),
+                "mrs {pointer}, tpidr_el0",
+                "str {record}, [{pointer}, {offset}]",
+                offset = out(reg) _,
+                pointer = out(reg) _,
+                record = in(reg) record.as_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_env = "gnu",
+    not(miri),
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+mod variable {
+    use super::{NonNull, nobody};
+    use core::cell::Cell;
+
+    thread_local! {
+        static RECORD: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
+    }
+
+    #[inline]
+    pub fn get() -> NonNull<u8> {
+        RECORD.with(Cell::get).unwrap_or_else(nobody)
+    }
+
+    pub fn set(record: NonNull<u8>) {
+        RECORD.with(|cell| cell.set(Some(record)));
+    }
+}
+
+pub use variable::{get, set};

@@ -1,0 +1,319 @@
+//! Asking the kernel what it can do, without doing it.
+//!
+//! A system call that exists answers arguments that it must refuse with the error for them, and one
+//! that does not with `ENOSYS`. Where only the deed itself tells (a link in `/dev/shm`, a real-time
+//! policy), it is done on something that nobody else has, and undone.
+#![allow(unsafe_code)]
+
+use core::ffi::{c_int, c_long, c_ulong};
+use core::ptr::{self, NonNull};
+use rustix::fs::{Access, AtFlags, CWD, MemfdFlags, SealFlags};
+use rustix::io::{Errno, Result};
+use rustix::mm::{MapFlags, ProtFlags};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions};
+use std::path::{Path, PathBuf};
+
+fn answer(returned: c_long) -> Result<c_long> {
+    if returned >= 0 {
+        return Ok(returned);
+    }
+    Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
+}
+
+/// Turns the refusal that proves a feature into success.
+fn refused_with<T>(expected: Errno, result: Result<T>) -> Result<()> {
+    match result {
+        Err(error) if error != expected => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// `futex` with this operation, on an address that no futex can have: it neither waits nor wakes.
+pub fn futex_operation(operation: c_int) -> Result<()> {
+    let nowhere: *const u32 = ptr::without_provenance(1);
+    let none = ptr::null::<u8>();
+    // SAFETY: every operation refuses an address that is not a multiple of four.
+    let returned = unsafe { libc::syscall(libc::SYS_futex, nowhere, operation, 0, none, none, 0) };
+    match answer(returned) {
+        // A wake or unlock may try to write there first.
+        Err(Errno::FAULT) => Ok(()),
+        result => refused_with(Errno::INVAL, result),
+    }
+}
+
+/// Linux 5.16.
+pub fn futex_waitv() -> Result<()> {
+    let none = ptr::null::<u8>();
+    // SAFETY: no words to wait for.
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) }),
+    )
+}
+
+/// The commands that `membarrier` knows, as bits.
+pub fn membarrier_commands() -> Result<u32> {
+    // SAFETY: command 0 is a query.
+    answer(unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) }).map(|bits| bits as u32)
+}
+
+/// Whether the kernel has restartable sequences.
+pub fn rseq() -> Result<()> {
+    // SAFETY: an area of 0 bytes is refused, whether or not the thread has one.
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) }),
+    )
+}
+
+/// Bytes of the area that libc registered for every thread; 0 if it did not.
+pub fn rseq_bytes_of_libc() -> u32 {
+    // SAFETY: glibc since 2.35 exports this constant of four bytes; others have no such symbol.
+    unsafe {
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
+        NonNull::new(size.cast::<u32>()).map_or(0, |size| *size.as_ref())
+    }
+}
+
+/// A `prctl` that changes nothing; `command` is its second argument, and the others are 0.
+fn prctl_read(option: c_int, command: c_ulong) -> Result<u32> {
+    let zero: c_ulong = 0;
+    // SAFETY: the callers pass options that return a number and write nothing to memory of ours.
+    let returned = unsafe { libc::prctl(option, command, zero, zero, zero) };
+    answer(returned.into()).map(|value| value as u32)
+}
+
+/// Linux 6.16: the slots of this process's own hash table of futexes, 0 while it uses the shared one.
+pub fn futex_hash_slots() -> Result<u32> {
+    const PR_FUTEX_HASH: c_int = 78;
+    const GET_SLOTS: c_ulong = 2;
+    prctl_read(PR_FUTEX_HASH, GET_SLOTS)
+}
+
+/// Whether libc's record of the thread's ID can be found.
+pub fn tid_address() -> Result<()> {
+    const PR_GET_TID_ADDRESS: c_int = 40;
+    let mut address: *mut c_int = ptr::null_mut();
+    // SAFETY: the kernel writes the variable.
+    let returned = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut address) };
+    answer(returned.into()).map(drop)
+}
+
+/// Memory files that can be sealed against shrinking.
+pub fn sealed_memory_file() -> Result<()> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = match rustix::fs::memfd_create("latchwork-probe", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => rustix::fs::memfd_create("latchwork-probe", flags)?,
+        other => other?,
+    };
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK)
+}
+
+/// Linux 6.3: memory files that can never be executed.
+pub fn memory_file_noexec() -> Result<()> {
+    rustix::fs::memfd_create(
+        "latchwork-probe",
+        MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL,
+    )
+    .map(drop)
+}
+
+/// Linux 6.10.
+pub fn mseal() -> Result<()> {
+    // SAFETY: no flag is defined, so that all of them are refused.
+    refused_with(
+        Errno::INVAL,
+        answer(unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) }),
+    )
+}
+
+/// Whether a mapping at a wanted address spares what is there (Linux 4.17).
+pub fn map_fixed_noreplace() -> Result<()> {
+    let bytes = rustix::param::page_size();
+    // SAFETY: a fresh mapping of the kernel's choice, which nobody else knows, and which the second
+    // call does not replace.
+    unsafe {
+        let taken = rustix::mm::mmap_anonymous(
+            ptr::null_mut(),
+            bytes,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE,
+        )?;
+        let again = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
+        let second = rustix::mm::mmap_anonymous(taken, bytes, ProtFlags::empty(), again);
+        let result = match second {
+            Err(Errno::EXIST) => Ok(()),
+            // The address was taken as a hint.
+            Ok(elsewhere) => rustix::mm::munmap(elsewhere, bytes).and(Err(Errno::NOSYS)),
+            Err(error) => Err(error),
+        };
+        let _ = rustix::mm::munmap(taken, bytes);
+        result
+    }
+}
+
+/// Whether a child can start in a control group of one's choice (Linux 5.7).
+pub fn clone_into_cgroup() -> Result<()> {
+    const ARGUMENTS: usize = 11;
+    const FLAGS: usize = 0;
+    const CGROUP: usize = 10;
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+    let mut arguments = [0u64; ARGUMENTS];
+    arguments[FLAGS] = CLONE_INTO_CGROUP;
+    // Valid in form, and beyond any limit on open files: the kernel gives up before there is a child.
+    arguments[CGROUP] = i32::MAX as u64;
+    // SAFETY: the arguments have the size that is passed.
+    let returned = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            arguments.as_ptr(),
+            size_of_val(&arguments),
+        )
+    };
+    if returned == 0 {
+        // SAFETY: ends a child that nobody wanted, at once, with no handler of the parent's run.
+        unsafe { libc::_exit(0) };
+    }
+    match answer(returned) {
+        // A kernel that has clone3 and not this flag.
+        Err(Errno::INVAL) => Err(Errno::NOSYS),
+        result => refused_with(Errno::BADF, result),
+    }
+}
+
+/// Whether a process can be named, and waited for, by a descriptor (Linux 5.4).
+pub fn pidfd() -> Result<()> {
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    refused_with(
+        Errno::CHILD,
+        rustix::process::waitid(WaitId::PidFd(rustix::fd::AsFd::as_fd(&own)), options),
+    )
+}
+
+/// Memory that a fork finds empty (Linux 4.14).
+pub fn wipe_on_fork() -> Result<()> {
+    let record = super::thread::map_wipe_on_fork()?;
+    // SAFETY: mapped just now; nobody knows it.
+    unsafe { super::thread::unmap_record(record) };
+    Ok(())
+}
+
+/// Free bytes of a directory's file system, if that keeps its files in memory.
+pub fn free_memory_files(directory: &Path) -> Result<u64> {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    let system = rustix::fs::statfs(directory)?;
+    if system.f_type as u64 != TMPFS_MAGIC {
+        return Err(Errno::OPNOTSUPP);
+    }
+    Ok(system.f_bavail.saturating_mul(system.f_bsize as u64))
+}
+
+/// Whether a file can be made without a name, and named when it is complete.
+pub fn publish_unnamed(directory: &Path) -> Result<()> {
+    let file = super::memory::unnamed_file(directory, 0o600)?;
+    // Hidden, and not a region's name: `ps` and `gc` of others pass it by.
+    let unique = format!(
+        ".latchwork-probe-{}-{}",
+        super::thread::thread_id(),
+        super::clock::since_boot()
+    );
+    let path = directory.join(unique);
+    super::memory::publish_file(rustix::fd::AsFd::as_fd(&file), &path)?;
+    super::memory::unlink(&path)
+}
+
+/// Whether a thread of this process can have a real-time policy: tried by one that ends at once.
+pub fn real_time() -> Result<()> {
+    let attempt = || {
+        // SAFETY: a structure of integers; musl's has further ones, which mean nothing.
+        let mut parameter: libc::sched_param = unsafe { core::mem::zeroed() };
+        parameter.sched_priority = 1;
+        let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+        // The system call, since musl's function refuses.
+        // SAFETY: the kernel reads the parameter; 0 is the calling thread.
+        answer(unsafe {
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                policy,
+                &raw const parameter,
+            )
+        })
+        .map(drop)
+    };
+    let thread = std::thread::Builder::new()
+        .name("latchwork-probe".into())
+        .spawn(attempt)
+        .map_err(|_| Errno::AGAIN)?;
+    thread.join().unwrap_or(Err(Errno::IO))
+}
+
+/// The capabilities in effect, as bits.
+pub fn capabilities() -> Result<rustix::thread::CapabilitySet> {
+    Ok(rustix::thread::capabilities(None::<Pid>)?.effective)
+}
+
+/// The directory of this process's control group in the unified hierarchy, if it may make groups
+/// below it.
+pub fn writable_cgroup() -> Result<PathBuf> {
+    let groups = read_text("/proc/self/cgroup")?;
+    let group = groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .ok_or(Errno::OPNOTSUPP)?;
+    // Beside version 1, the unified hierarchy has a place of its own.
+    let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+    let root = roots
+        .iter()
+        .find(|root| Path::new(root).join("cgroup.procs").exists())
+        .ok_or(Errno::OPNOTSUPP)?;
+    let path = Path::new(root).join(group);
+    for file in [path.clone(), path.join("cgroup.procs")] {
+        rustix::fs::accessat(CWD, &file, Access::WRITE_OK, AtFlags::EACCESS)?;
+    }
+    Ok(path)
+}
+
+/// A small file of the kernel's.
+pub fn read_text(path: &str) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// The kernel's release, such as `6.18.0-1-amd64`.
+pub fn kernel_release() -> String {
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The C library and its version, as far as it tells.
+pub fn libc_name() -> String {
+    // SAFETY: glibc's function takes nothing and returns a static string; musl has none.
+    unsafe {
+        let function = libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr());
+        if function.is_null() {
+            return if cfg!(target_env = "musl") {
+                "musl".into()
+            } else {
+                "an unknown C library".into()
+            };
+        }
+        let version: extern "C" fn() -> *const core::ffi::c_char = core::mem::transmute(function);
+        format!(
+            "glibc {}",
+            core::ffi::CStr::from_ptr(version()).to_string_lossy()
+        )
+    }
+}
+
+/// A resource limit of this process.
+pub fn limit(resource: rustix::process::Resource) -> rustix::process::Rlimit {
+    rustix::process::getrlimit(resource)
+}
+
+/// CPUs that the calling thread may run on.
+pub fn cpus() -> Result<u32> {
+    rustix::thread::sched_getaffinity(None).map(|cpus| cpus.count())
+}

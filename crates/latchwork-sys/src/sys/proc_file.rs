@@ -1,0 +1,132 @@
+//! What `/proc` says of the calling process, and of others.
+#![allow(unsafe_code)]
+
+use core::ops::Range;
+
+/// Facts of `/proc/self/stat`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub threads: usize,
+    /// Where the arguments are that `/proc/PID/cmdline` shows.
+    pub arguments: Range<usize>,
+}
+
+/// Reads `/proc/self/stat`; `None` where there is none, or one of another form.
+pub fn stat() -> Option<Stat> {
+    parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
+}
+
+/// The name, in parentheses, may contain anything; the first field after it is the third.
+fn parse(text: &str) -> Option<Stat> {
+    let fields: Vec<&str> = text
+        .get(text.rfind(')')? + 2..)?
+        .split_ascii_whitespace()
+        .collect();
+    let number = |field: usize| fields.get(field - 3)?.parse::<usize>().ok();
+    let (start, end) = (number(48)?, number(49)?);
+    Some(Stat {
+        threads: number(20)?,
+        arguments: if start <= end { start..end } else { 0..0 },
+    })
+}
+
+/// Whether a thread of a process is being killed with it, or ends by itself. `false` also if `/proc` does not say.
+/// Allocates nothing.
+pub fn is_ending(process: u32, thread: u32) -> bool {
+    let mut room = [0; 1024];
+    super::look::read_beginning(
+        format_args!("/proc/{process}/task/{thread}/stat"),
+        &mut room,
+    )
+    .and_then(|stat| {
+        // The name before it may contain any bytes.
+        let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+        parse_ending(str::from_utf8(&stat[name_end..]).ok()?)
+    })
+    .unwrap_or(false)
+}
+
+/// The kernel marks all threads of a process that is to end with a SIGKILL of their own, before any of
+/// them ends. Each takes the signal off, is flagged as killed by one, and then as exiting.
+fn parse_ending(text: &str) -> Option<bool> {
+    const EXITING: u64 = 0x4;
+    const SIGNALED: u64 = 0x400;
+    const SIGKILL: u64 = 1 << (libc::SIGKILL - 1);
+    let mut fields = text.get(text.rfind(')')? + 2..)?.split_ascii_whitespace();
+    // Counted from 3: state, flags and pending signals are the 3rd, the 9th and the 31st.
+    let is_gone = matches!(fields.next()?, "Z" | "X");
+    let flags: u64 = fields.nth(5)?.parse().ok()?;
+    let pending: u64 = fields.nth(21)?.parse().ok()?;
+    Some(is_gone || flags & (EXITING | SIGNALED) != 0 || pending & SIGKILL != 0)
+}
+
+/// Has `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
+///
+/// # Safety
+/// `arguments` is where this process has its arguments, and nobody uses them.
+pub unsafe fn set_title(arguments: &Range<usize>, title: &[u8]) {
+    let room = arguments.len();
+    if room < 2 {
+        return;
+    }
+    let start: *mut u8 = core::ptr::with_exposed_provenance_mut(arguments.start);
+    let kept = title.len().min(room - 2);
+    // SAFETY: inside the arguments, by the contract.
+    unsafe {
+        start.write_bytes(0, room);
+        start.copy_from(title.as_ptr(), kept);
+        // A last byte that is not NUL has the kernel show the first string alone.
+        start.add(room - 1).write(b' ');
+    }
+}
+
+/// Opens a control group's list of members, to which a process adds itself.
+pub fn open_cgroup(directory: &std::path::Path) -> Result<rustix::fd::OwnedFd, rustix::io::Errno> {
+    use rustix::fs::{Mode, OFlags};
+    rustix::fs::open(
+        directory.join("cgroup.procs"),
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+}
+
+/// Moves the calling process into a control group.
+pub fn enter_cgroup(members: rustix::fd::BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+    rustix::io::write(members, b"0").map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kill_shows_in_flags_and_pending_signals() {
+        let stat = |state: &str, flags: u64, pending: u64| {
+            let mut fields: Vec<String> = (3..=52).map(|_| "0".to_owned()).collect();
+            fields[0] = state.to_owned();
+            fields[9 - 3] = flags.to_string();
+            fields[31 - 3] = pending.to_string();
+            parse_ending(&format!("7 (a) b (c)) {}", fields.join(" ")))
+        };
+        assert_eq!(stat("S", 0x40_0040, 0), Some(false));
+        assert_eq!(stat("R", 0x40_0040, 256), Some(true));
+        assert_eq!(stat("R", 0x40_0444, 0), Some(true));
+        assert_eq!(stat("D", 0x40_0044, 0), Some(true));
+        assert_eq!(stat("Z", 0x40_0040, 0), Some(true));
+        let this = crate::sys::thread::process_id();
+        assert!(!is_ending(this, crate::sys::thread::thread_id()));
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_skipped() {
+        let rest: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
+        let stat = parse(&format!("7 (a) b (c)) {}", rest.join(" "))).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                threads: 20,
+                arguments: 48..49
+            }
+        );
+    }
+}

@@ -1,0 +1,342 @@
+//! The calling thread's robust list: libc's own, joined and never replaced.
+//!
+//! Source: `Documentation/locking/robust-futexes.rst` of Linux; the node layouts of glibc and musl.
+//!
+//! The kernel keeps one list head per thread. When the thread dies (or calls `exec`) it walks the
+//! list, sets `OWNER_DIED` in each word that holds the thread's ID, and wakes one waiter of each.
+//! One offset from list node to word serves the whole list, so everyone on it must lay out a node
+//! as libc lays out its mutex; libc also follows `prev` and `next` of its neighbours when it
+//! unlinks its own, so [`Node`] is a true doubly-linked node of that shape.
+//!
+//! | field | glibc LP64 | musl LP64 |
+//! | --- | --- | --- |
+//! | word | +0 | +4 |
+//! | type | +16 | +0 |
+//! | prev, next | +24, +32 | +24, +32 |
+//! | offset word − next | −32 | −28 |
+//!
+//! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
+//! before the head.
+//!
+//! *Tails* are nodes that stand behind all locks for as long as they are on the list: whoever sees the
+//! word of one marked knows that the kernel has gone through all the others. Locks come to the front
+//! (libc's), or behind a node that is no tail (ours), so none gets behind one. To whoever links or
+//! unlinks a lock the list *ends* at the first tail, or at the head if there is none. Like the
+//! head's, a tail's `prev` is not kept: taking it off the list, which is rare, walks there.
+#![allow(unsafe_code)]
+
+use super::errno::last_error;
+use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use core::ptr::{self, NonNull};
+
+/// What libc keeps per thread and the kernel walks.
+#[repr(C)]
+pub struct Head {
+    /// Address of the first node's `next`, or of this field when the list is empty.
+    next: AtomicUsize,
+    /// Distance from a node's `next` to its word.
+    word_offset: isize,
+    /// The node being locked or unlocked, 0 if none.
+    pending: AtomicUsize,
+}
+
+/// A head of our own with the `prev` that libc keeps in front of it, for a child of a raw clone
+/// in which libc has none registered.
+#[repr(C)]
+pub struct OwnHead {
+    prev: AtomicUsize,
+    head: Head,
+}
+
+/// A lock as an element of the list: word, some space for its user, and the links.
+#[repr(C, align(8))]
+pub struct Node {
+    #[cfg(target_env = "musl")]
+    kind: AtomicU32,
+    /// TID of the owner, `WAITERS`, `OWNER_DIED`.
+    pub word: AtomicU32,
+    /// For the lock's own use.
+    pub state: AtomicU32,
+    /// For its protocol: the queue in front of the word, if there is one.
+    pub queue: AtomicU32,
+    /// As above: a ceiling, or a request.
+    pub extra: AtomicU32,
+    #[cfg(not(target_env = "musl"))]
+    kind: AtomicU32,
+    #[cfg(not(target_env = "musl"))]
+    spins: AtomicU32,
+    #[cfg(target_env = "musl")]
+    padding: AtomicU32,
+    prev: AtomicUsize,
+    next: AtomicUsize,
+}
+
+const NEXT: usize = core::mem::offset_of!(Node, next);
+const PREV_BEFORE_NEXT: usize = NEXT - core::mem::offset_of!(Node, prev);
+const WORD_OFFSET: isize = core::mem::offset_of!(Node, word) as isize - NEXT as isize;
+
+#[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
+const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<Node>() == 40);
+
+/// A robust mutex without waiter bookkeeping, as both libcs number it.
+const KIND: u32 = 16;
+/// Bit 0 of a link: what it leads to inherits priority, and the kernel leaves it to its PI state to wake
+/// somebody.
+pub const PI: usize = 1;
+
+/// How many entries of a dead task's list the kernel looks at (`ROBUST_LIST_LIMIT`).
+pub const KERNEL_LIMIT: usize = 2048;
+
+impl Node {
+    /// An unlocked node that is on no list.
+    pub const fn new(extra: u32) -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            queue: AtomicU32::new(0),
+            extra: AtomicU32::new(extra),
+            kind: AtomicU32::new(KIND),
+            #[cfg(not(target_env = "musl"))]
+            spins: AtomicU32::new(0),
+            #[cfg(target_env = "musl")]
+            padding: AtomicU32::new(0),
+            prev: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// Whether another lock stands behind this one on the list that ends at `end`.
+    #[inline(always)]
+    pub fn is_followed_on(&self, end: usize) -> bool {
+        self.next.load(Ordering::Relaxed) != end
+    }
+
+    /// The address by which the list knows this node.
+    #[inline]
+    pub fn link(&self) -> usize {
+        ptr::from_ref(self).addr() + NEXT
+    }
+}
+
+impl OwnHead {
+    fn head(&mut self) -> NonNull<Head> {
+        self.head.word_offset = WORD_OFFSET;
+        NonNull::from(&mut self.head)
+    }
+}
+
+/// Why a thread cannot own robust locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// The kernel or a sandbox refuses `get_robust_list` or `set_robust_list`.
+    Refused(rustix::io::Errno),
+    /// This libc lays out its mutexes in a way that this build does not know.
+    ForeignLayout(isize),
+}
+
+/// Finds the calling thread's list head.
+///
+/// `known` is the head that this thread had before it became another process. After a raw clone
+/// the kernel has none registered: libc's is then emptied (its entries are the parent's) and
+/// registered again, as libc's own `fork` does. `own` serves where not even the old one is known.
+pub fn find(known: Option<NonNull<Head>>, own: &mut OwnHead) -> Result<NonNull<Head>, Unavailable> {
+    let mut head: *mut Head = ptr::null_mut();
+    let mut length = 0usize;
+    // SAFETY: the kernel writes the two variables.
+    let result =
+        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
+    if result != 0 {
+        return Err(Unavailable::Refused(last_error()));
+    }
+    let head = match NonNull::new(head) {
+        Some(head) => head,
+        None => register(known.unwrap_or_else(|| own.head()))?,
+    };
+    // SAFETY: the head registered for this thread stays valid for the thread's life.
+    let word_offset = unsafe { (*head.as_ptr()).word_offset };
+    if word_offset != WORD_OFFSET {
+        return Err(Unavailable::ForeignLayout(word_offset));
+    }
+    Ok(head)
+}
+
+fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
+    // SAFETY: the head belongs to this thread; its entries name locks of the parent process.
+    unsafe {
+        let head = head.as_ref();
+        head.next
+            .store(ptr::from_ref(head).addr(), Ordering::Relaxed);
+        head.pending.store(0, Ordering::Relaxed);
+        *prev_of(ptr::from_ref(head).addr()) = ptr::from_ref(head).addr();
+    }
+    // SAFETY: a valid head that lives as long as the thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
+    if result != 0 {
+        return Err(Unavailable::Refused(last_error()));
+    }
+    Ok(head)
+}
+
+/// The `prev` field that belongs to the `next` field at `link`.
+unsafe fn prev_of(link: usize) -> *mut usize {
+    ptr::with_exposed_provenance_mut((link & !PI) - PREV_BEFORE_NEXT)
+}
+
+/// All that follows is for the thread that owns the head; the kernel reads the list only when
+/// that thread is dead, and stops at an instruction boundary: the order of the stores in the
+/// program is all that counts, hence compiler fences and relaxed stores.
+///
+/// *Signal handlers* may link and unlink nodes of their own between any two of these stores. A
+/// handler's node H comes behind the anchor (or, by libc, the head), and what H's unlinking leaves is
+/// what its linking found, but for one `prev`: that of the node which the *forward* link in front of
+/// H leads to. It becomes the node that H was put behind. So no `prev` may be ahead of the forward
+/// links:
+/// - linking N between P and Q stores P's link first, then Q's `prev`. A handler in between finds
+///   N behind P, and leaves N's `prev` at P. (The other way round it would find Q behind P, and set
+///   Q's `prev` from N back to P: the unlinking of Q would then take N off the list, too.)
+/// - unlinking N between P and Q: in between, either P's link still leads to N, and the handler leaves
+///   N's `prev` at P, where it was; or it leads to Q, and Q's `prev` becomes P, where it is to go.
+/// - unlinking the last node is one store.
+///
+/// What P, N and Q are stays true throughout: a handler gives back all that it took, and nothing but
+/// its own.
+impl Head {
+    /// Announces that `node` is about to be locked or unlocked; returns what was announced before
+    /// (not nothing, when this is a signal handler that interrupted such an operation). `mark` is 0 or
+    /// [`PI`].
+    #[inline]
+    pub fn announce(&self, node: &Node, mark: usize) -> usize {
+        let before = self.pending.load(Ordering::Relaxed);
+        self.pending.store(node.link() | mark, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        before
+    }
+
+    /// Ends the announcement.
+    #[inline]
+    pub fn settle(&self, before: usize) {
+        compiler_fence(Ordering::SeqCst);
+        self.pending.store(before, Ordering::Relaxed);
+    }
+
+    /// The place in front of all nodes, for [`Self::link`].
+    #[inline]
+    pub fn front(&self) -> usize {
+        ptr::from_ref(self).expose_provenance()
+    }
+
+    /// Puts a locked node into the list, behind the one whose link is `behind`; `mark` is 0 or [`PI`].
+    /// Whether there is another one behind it, before the `end`.
+    ///
+    /// The `prev` of what is at the end is left alone: libc has that of the head so that it can write
+    /// there, and never reads it. (Should the end be told wrong, one is written in vain.)
+    ///
+    /// # Safety
+    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
+    /// node on it, and no tail's; `node` is locked by this thread, announced, on no list, and stays
+    /// where it is until it is unlinked or the thread has ended.
+    #[inline(always)]
+    pub unsafe fn link(&self, node: &Node, mark: usize, behind: usize, end: usize) -> bool {
+        let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
+        // SAFETY: `behind` is a link of this thread's list; it holds the address of the next one.
+        let next = unsafe { *behind_link };
+        node.next.store(next, Ordering::Relaxed);
+        node.prev.store(behind, Ordering::Relaxed);
+        compiler_fence(Ordering::SeqCst);
+        // SAFETY: as above. From this store on the kernel finds the node.
+        unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() | mark };
+        compiler_fence(Ordering::SeqCst);
+        let is_followed = next != end;
+        if is_followed {
+            // Last: until here `next` still says `behind`, which a handler's lock puts back there.
+            // SAFETY: `next` is a node of this thread's list.
+            unsafe { *prev_of(next) = node.link() };
+        }
+        is_followed
+    }
+
+    /// Takes a node, which is no tail, off the list. Whether there was another one behind it, before
+    /// the `end`.
+    ///
+    /// # Safety
+    /// The head is the calling thread's and the node is on its list and announced.
+    #[inline(always)]
+    pub unsafe fn unlink(&self, node: &Node, end: usize) -> bool {
+        let next = node.next.load(Ordering::Relaxed);
+        let prev = node.prev.load(Ordering::Relaxed);
+        let was_followed = next != end;
+        // SAFETY: both are nodes of this thread's list, or its head.
+        unsafe {
+            if was_followed {
+                *prev_of(next) = prev;
+            }
+            *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = next;
+        }
+        compiler_fence(Ordering::SeqCst);
+        was_followed
+    }
+
+    /// [`Self::unlink`] for a node that stands right before the `end`.
+    ///
+    /// # Safety
+    /// As there.
+    #[inline(always)]
+    pub unsafe fn unlink_last(&self, node: &Node, end: usize) {
+        let prev = node.prev.load(Ordering::Relaxed);
+        // SAFETY: a node of this thread's list, or its head.
+        unsafe { *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = end };
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    /// Puts a node behind all others, where it stays: a tail.
+    ///
+    /// # Safety
+    /// As for [`Self::link`].
+    pub unsafe fn link_tail(&self, tail: &Node) {
+        // On a list that is too long for the kernel it gets somewhere before the last; then the kernel
+        // does not get to it either.
+        let last = self.links().last().unwrap_or(self.front());
+        // SAFETY: by the contract; the last node is on the list.
+        unsafe { self.link(tail, 0, last, self.front()) };
+    }
+
+    /// Takes a tail off the list.
+    ///
+    /// # Safety
+    /// As for [`Self::unlink`].
+    pub unsafe fn unlink_tail(&self, tail: &Node) {
+        let next = tail.next.load(Ordering::Relaxed);
+        let mut at = self.front();
+        loop {
+            let link: *mut usize = ptr::with_exposed_provenance_mut(at);
+            // SAFETY: the head, or a node of this thread's list; it holds the address of the next one.
+            let there = unsafe { *link } & !PI;
+            if there == tail.link() {
+                // SAFETY: as above. From this store on the kernel does not find the tail.
+                unsafe { *link = next };
+                compiler_fence(Ordering::SeqCst);
+                return;
+            }
+            if there == self.front() || there == 0 {
+                return;
+            }
+            at = there;
+        }
+    }
+
+    /// The links on the list, front to back; at most as many as the kernel would follow.
+    pub fn links(&self) -> impl Iterator<Item = usize> {
+        let front = self.front();
+        let mut link = self.next.load(Ordering::Relaxed) & !PI;
+        (0..KERNEL_LIMIT).map_while(move |_| {
+            let this = link;
+            if this == front || this == 0 {
+                return None;
+            }
+            // SAFETY: a node of this thread's list; it holds the address of the next one.
+            link = unsafe { *ptr::with_exposed_provenance::<usize>(this) } & !PI;
+            Some(this)
+        })
+    }
+}

@@ -1,0 +1,70 @@
+//! Whether another thread runs at this moment, and whether there still is one.
+#![allow(unsafe_code)]
+
+use rustix::io::Errno;
+
+/// The CPU time that a thread of this process has used, in nanoseconds: it advances exactly while the
+/// thread runs. `None` for a thread of another process. Some 280 ns.
+pub fn cpu_time(thread: u32) -> Option<u64> {
+    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED` of Linux; the rest of the number is the ID, inverted.
+    const SCHEDULED_TIME_OF_THREAD: u32 = 4 | 2;
+    let clock = (!thread << 3 | SCHEDULED_TIME_OF_THREAD).cast_signed();
+    let mut time = core::mem::MaybeUninit::<libc::timespec>::uninit();
+    // SAFETY: the kernel writes the time, or refuses.
+    let result = unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: written, since the call succeeded.
+    let time = unsafe { time.assume_init() };
+    Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Whether there is no thread of this ID: none that runs, nor one that has ended and was not waited for.
+pub fn is_nobody(thread: u32) -> bool {
+    // Linux takes any thread's ID here.
+    rustix::process::Pid::from_raw(thread.cast_signed())
+        .is_none_or(|id| rustix::process::test_kill_process(id) == Err(Errno::SRCH))
+}
+
+/// Whether the thread that had this ID at the time `seen` (since boot, in nanoseconds) has ended: there
+/// is none, or nothing but its exit status, or one that started later.
+///
+/// False if that cannot be known: with a hidden `/proc` an ID that was used again is not noticed.
+pub fn has_ended(thread: u32, seen: u64) -> bool {
+    if is_nobody(thread) {
+        return true;
+    }
+    match super::inspect::thread_started(thread, thread) {
+        Some(started) => started > seen,
+        // A file without an answer is that of a dead one; no file, of one that is hidden.
+        None => std::path::Path::new(&format!("/proc/{thread}/task/{thread}/stat")).exists(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::{clock, thread};
+
+    #[test]
+    fn the_time_of_a_thread_that_runs_advances_and_that_of_another_process_is_unknown() {
+        let me = thread::thread_id();
+        let first = cpu_time(me).unwrap();
+        while cpu_time(me).unwrap() == first {}
+        assert_eq!(cpu_time(1).is_some(), std::process::id() == 1);
+    }
+
+    #[test]
+    fn a_thread_has_ended_when_it_is_joined_or_its_id_is_used_again() {
+        let now = clock::since_boot();
+        let other = std::thread::spawn(thread::thread_id).join().unwrap();
+        // Who joins it may be faster than the rest of its end.
+        while !has_ended(other, now) {
+            std::thread::yield_now();
+        }
+        let me = thread::thread_id();
+        assert!(!has_ended(me, clock::since_boot()));
+        assert!(has_ended(me, 0), "it started after the boot");
+    }
+}

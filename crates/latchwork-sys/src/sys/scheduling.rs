@@ -1,0 +1,290 @@
+//! Scheduling policy, priority, niceness and affinity of the calling thread.
+#![allow(unsafe_code)]
+
+use super::errno::{done, last_error};
+use rustix::io::Errno;
+
+/// A policy as the kernel numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    Other,
+    Batch,
+    Idle,
+    Fifo,
+    RoundRobin,
+}
+
+/// Sets the policy, with a priority of 0 for all but the real-time ones.
+pub fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
+    let policy = match policy {
+        Policy::Other => libc::SCHED_OTHER,
+        Policy::Batch => libc::SCHED_BATCH,
+        Policy::Idle => libc::SCHED_IDLE,
+        Policy::Fifo => libc::SCHED_FIFO,
+        Policy::RoundRobin => libc::SCHED_RR,
+    };
+    set_scheduler(policy, priority)
+}
+
+fn set_scheduler(policy: i32, priority: i32) -> Result<(), Errno> {
+    // musl's function of this name is an error stub.
+    let parameter = priority;
+    // SAFETY: the kernel reads a `sched_param`, which is one int.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            0,
+            policy,
+            &raw const parameter,
+        )
+    };
+    done(result)
+}
+
+/// How the kernel schedules a thread; its niceness is apart from this. Fits into a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduling {
+    /// As the kernel numbers it.
+    policy: u8,
+    /// Its children begin as ordinary threads: `SCHED_RESET_ON_FORK`.
+    reset_on_fork: bool,
+    /// 1 to 99; 0 if not real-time.
+    priority: u8,
+}
+
+impl Scheduling {
+    /// What an ordinary thread has.
+    pub const ORDINARY: Self = Self {
+        policy: libc::SCHED_OTHER as u8,
+        reset_on_fork: false,
+        priority: 0,
+    };
+
+    /// The calling thread's.
+    pub fn own() -> Result<Self, Errno> {
+        let attributes = Attributes::own()?;
+        Ok(Self {
+            policy: attributes.policy as u8,
+            reset_on_fork: attributes.flags & RESET_ON_FORK != 0,
+            priority: attributes.priority as u8,
+        })
+    }
+
+    /// The real-time priority; 0 if there is none.
+    #[inline]
+    pub fn priority(self) -> u8 {
+        self.priority
+    }
+
+    /// `SCHED_DEADLINE`: ahead of every priority.
+    pub fn is_deadline(self) -> bool {
+        self.policy == libc::SCHED_DEADLINE as u8
+    }
+
+    /// As this, with another real-time priority; `SCHED_FIFO` if this has none.
+    pub fn at(self, priority: u8) -> Self {
+        let policy = if self.priority == 0 {
+            libc::SCHED_FIFO as u8
+        } else {
+            self.policy
+        };
+        Self {
+            policy,
+            priority,
+            ..self
+        }
+    }
+
+    /// As this, with the flag for forks that `other` has.
+    pub fn with_flag_of(self, other: Self) -> Self {
+        Self {
+            reset_on_fork: other.reset_on_fork,
+            ..self
+        }
+    }
+
+    /// Gives it to the calling thread. The kernel keeps the niceness of a thread also while it is a
+    /// real-time one.
+    pub fn apply(self) -> Result<(), Errno> {
+        let flag = if self.reset_on_fork {
+            libc::SCHED_RESET_ON_FORK
+        } else {
+            0
+        };
+        set_scheduler(i32::from(self.policy) | flag, self.priority.into())
+    }
+}
+
+/// The calling thread's real-time priority; 0 if it has none. Cheaper than [`Scheduling::own`].
+#[inline(always)]
+pub fn own_priority() -> Result<u8, Errno> {
+    let mut priority = 0_i32;
+    // SAFETY: the kernel writes a `sched_param`, which is one int.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut priority) };
+    done(result).map(|()| priority as u8)
+}
+
+/// Sets the calling thread's real-time priority, whatever its real-time policy.
+///
+/// EINVAL if it has none.
+#[inline(always)]
+pub fn set_own_priority(priority: u8) -> Result<(), Errno> {
+    let parameter = i32::from(priority);
+    // SAFETY: the kernel reads a `sched_param`, which is one int.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setparam, 0, &raw const parameter) };
+    done(result)
+}
+
+/// Gives a thread a real-time priority with `SCHED_FIFO`, or with 0 none.
+///
+/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+pub fn set_priority_of(thread: u32, priority: u8) -> Result<(), Errno> {
+    let policy = if priority == 0 {
+        libc::SCHED_OTHER
+    } else {
+        libc::SCHED_FIFO
+    };
+    let parameter = i32::from(priority);
+    // SAFETY: the kernel reads a `sched_param`, which is one int.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setscheduler,
+            thread,
+            policy,
+            &raw const parameter,
+        )
+    };
+    done(result)
+}
+
+/// The highest priority that the process may give itself without `CAP_SYS_NICE`; `u64::MAX` if any.
+pub fn priority_limit() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Rtprio)
+        .current
+        .unwrap_or(u64::MAX)
+}
+
+/// Lets tasks that wait for this processor, or will wake, go first, without a smaller share of it.
+///
+/// Asks for the longest turns that there are: who has shorter ones takes the processor, when it
+/// wakes, from one in mid-turn (Linux 6.12). A lower priority instead would have others wait for
+/// what this task holds in the kernel.
+pub fn step_back() {
+    const LONGEST: u64 = 100_000_000;
+    let usual = [libc::SCHED_OTHER, libc::SCHED_BATCH];
+    if let Ok(mut attributes) = Attributes::own()
+        && usual.contains(&attributes.policy.cast_signed())
+    {
+        attributes.runtime = LONGEST;
+        // SAFETY: the kernel reads the structure.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+    }
+    rustix::thread::sched_yield();
+}
+
+/// `struct sched_attr`, in its first version.
+#[derive(Default)]
+#[repr(C)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// In [`Attributes::flags`].
+const RESET_ON_FORK: u64 = 1;
+
+impl Attributes {
+    /// The calling thread's.
+    fn own() -> Result<Self, Errno> {
+        let mut attributes = Self::default();
+        let size = size_of::<Self>();
+        // SAFETY: the kernel fills in as many bytes as it is told.
+        let result =
+            unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+        done(result).map(|()| attributes)
+    }
+}
+
+/// Sets the niceness, −20 to 19.
+pub fn set_nice(nice: i32) -> Result<(), Errno> {
+    // The kernel would clamp it silently.
+    if !(-20..=19).contains(&nice) {
+        return Err(Errno::INVAL);
+    }
+    rustix::process::setpriority_process(None, nice)
+}
+
+/// Processors that a mask can name.
+pub const MAX_CPUS: usize = 1024;
+
+/// A set of processors: bit *n* of word *n* / 64.
+pub type CpuMask = [u64; MAX_CPUS / 64];
+
+/// The processors that a thread may run on; 0 is the calling one. `INVAL` if there are some that a mask cannot
+/// name.
+pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
+    // As many as a kernel can be built for.
+    let mut all = [0_u64; 8192 / 64];
+    let bytes = size_of_val(&all);
+    // SAFETY: the kernel writes at most as many bytes as it is told.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, bytes, all.as_mut_ptr()) };
+    if result < 0 {
+        return Err(last_error());
+    }
+    let mut mask = CpuMask::default();
+    let (named, others) = all.split_at(mask.len());
+    mask.copy_from_slice(named);
+    if others.iter().any(|word| *word != 0) {
+        return Err(Errno::INVAL);
+    }
+    Ok(mask)
+}
+
+/// Binds a thread to processors, as far as it may run on them.
+///
+/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+pub fn set_affinity_of(thread: u32, mask: &CpuMask) -> Result<(), Errno> {
+    // SAFETY: the kernel reads the mask.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            thread,
+            size_of::<CpuMask>(),
+            mask.as_ptr(),
+        )
+    };
+    done(result)
+}
+
+/// Binds the calling thread to processors; `INVAL` if it may not run on each of them.
+pub fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
+    // As many as a kernel can be built for.
+    let mut allowed = [0u64; 8192 / 64];
+    let bytes = size_of_val(&allowed);
+    // SAFETY: the kernel reads the mask, and writes at most as many bytes as it is told.
+    let known = unsafe {
+        libc::syscall(
+            libc::SYS_sched_setaffinity,
+            0,
+            size_of::<CpuMask>(),
+            mask.as_ptr(),
+        ) == 0
+            && libc::syscall(libc::SYS_sched_getaffinity, 0, bytes, allowed.as_mut_ptr()) >= 0
+    };
+    if !known {
+        return Err(last_error());
+    }
+    // The kernel leaves out those that are not there, and says nothing.
+    let all = mask
+        .iter()
+        .zip(allowed)
+        .all(|(mask, allowed)| mask & !allowed == 0);
+    if all { Ok(()) } else { Err(Errno::INVAL) }
+}

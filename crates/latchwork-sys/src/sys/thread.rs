@@ -1,0 +1,103 @@
+//! The calling thread and process as the kernel knows them.
+#![allow(unsafe_code)]
+
+use crate::time::Deadline;
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::thread::{ClockId, Timespec};
+
+/// The calling thread's ID in its own PID namespace.
+pub fn thread_id() -> u32 {
+    rustix::thread::gettid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
+}
+
+/// The calling thread, as who joins it calls it.
+pub fn handle() -> usize {
+    // SAFETY: takes nothing.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// The calling process's ID in its own PID namespace.
+pub fn process_id() -> u32 {
+    rustix::process::getpid()
+        .as_raw_nonzero()
+        .get()
+        .cast_unsigned()
+}
+
+/// A thread's name, without memory of the allocator's.
+pub struct Name([u8; 16]);
+
+/// The calling thread's name, as ps shows it.
+pub fn name() -> Name {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes, NUL included.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    Name(name)
+}
+
+impl core::ops::Deref for Name {
+    type Target = str;
+    fn deref(&self) -> &str {
+        let end = self.0.iter().position(|byte| *byte == 0);
+        let name = &self.0[..end.unwrap_or(self.0.len())];
+        // A name that the kernel has cut may end in half a character.
+        name.utf8_chunks().next().map_or("", |whole| whole.valid())
+    }
+}
+
+/// Lets another task have the CPU.
+pub fn yield_cpu() {
+    rustix::thread::sched_yield();
+}
+
+/// Sleeps until `deadline`, or a signal.
+pub fn sleep_until(deadline: Deadline) {
+    let nanoseconds = deadline.as_nanoseconds();
+    let until = Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as _,
+        tv_nsec: (nanoseconds % 1_000_000_000) as _,
+    };
+    let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
+}
+
+/// The processor that the calling thread runs on, at this moment.
+pub fn processor() -> u32 {
+    // SAFETY: takes nothing. (libc's: see `clock.rs`.)
+    unsafe { libc::sched_getcpu() as u32 }
+}
+
+/// Size of the record that [`map_wipe_on_fork`] returns, in bytes.
+pub const RECORD_BYTES: usize = 3 * 4096;
+
+/// Maps zeroed memory that reads as zero again in the child of any fork or memory-copying clone.
+///
+/// This alone notices *every* way of becoming another process, raw `clone` included, without a
+/// system call or a `pthread_atfork` handler (which a raw clone bypasses).
+pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
+    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
+    let page = unsafe {
+        rustix::mm::mmap_anonymous(
+            core::ptr::null_mut(),
+            RECORD_BYTES,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        )?
+    };
+    // SAFETY: the range is the mapping made above, which nobody else knows yet.
+    unsafe { rustix::mm::madvise(page, RECORD_BYTES, Advice::LinuxWipeOnFork)? };
+    NonNull::new(page).ok_or(rustix::io::Errno::NOMEM)
+}
+
+/// Gives back what [`map_wipe_on_fork`] mapped.
+///
+/// # Safety
+/// Nothing uses the record any more.
+pub unsafe fn unmap_record(record: NonNull<c_void>) {
+    // SAFETY: by the contract; a failure would only leak the page.
+    let _ = unsafe { rustix::mm::munmap(record.as_ptr(), RECORD_BYTES) };
+}

@@ -1,0 +1,10 @@
+//! Text that is kept in fields of a fixed size.
+
+/// The longest part of `text`, from its beginning, that is whole characters and at most `max` bytes.
+pub fn whole_characters(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

@@ -1,0 +1,147 @@
+//! The doors through which the loom models reach robust locks without guards.
+#![allow(unsafe_code)]
+
+use crate::mutex::{RobustProtocol, WaitWake};
+use crate::sharing::Shared;
+use crate::time::Deadline;
+
+/// What a robust lock says to its taker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The data is whole.
+    Clean,
+    /// The last owner died.
+    OwnerDied,
+    /// Not taken: it was given up.
+    NotRecoverable,
+    /// Not taken: the deadline passed.
+    TimedOut,
+    /// Not taken: it would wait for itself.
+    Deadlock,
+}
+
+impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
+    fn from(error: crate::mutex::RawError<F>) -> Self {
+        match error {
+            crate::mutex::RawError::NotRecoverable => Self::NotRecoverable,
+            crate::mutex::RawError::TimedOut => Self::TimedOut,
+            crate::mutex::RawError::Deadlock => Self::Deadlock,
+            error => panic!("{error:?}"),
+        }
+    }
+}
+
+/// A robust lock without data and guards, for a death that runs no destructor.
+#[derive(Default)]
+pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
+
+impl<P: RobustProtocol + Default> RobustLock<P> {
+    /// Takes the lock.
+    ///
+    /// # Panics
+    /// If the lock answers what is none of [`Taken`].
+    pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
+        use crate::mutex::Acquired;
+        // SAFETY: models keep their locks until all tasks have ended.
+        match unsafe { self.0.lock_raw(deadline) } {
+            Ok(Acquired::Clean) => Taken::Clean,
+            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Declares the data whole.
+    pub fn mark_consistent(&self) {
+        self.0.mark_consistent();
+    }
+
+    /// Releases the lock; unrepaired, it is given up.
+    ///
+    /// # Safety
+    /// The calling task holds it.
+    pub unsafe fn unlock(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_raw() };
+    }
+}
+
+/// A robust reader/writer lock without data and guards, for a death that runs no destructor.
+pub struct RobustReadWrite<const READERS: usize>(crate::rwlock::RawRobust<READERS>);
+
+impl<const READERS: usize> Default for RobustReadWrite<READERS> {
+    fn default() -> Self {
+        Self(crate::rwlock::RawRobust::new())
+    }
+}
+
+impl<const READERS: usize> RobustReadWrite<READERS> {
+    /// Takes the lock to read: in a seat, or to write if a writer died inside.
+    ///
+    /// # Errors
+    /// Why it was not taken.
+    ///
+    /// # Panics
+    /// If the lock answers what is none of [`Taken`].
+    pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
+        use crate::mutex::Patience;
+        use crate::rwlock::Entered;
+        // SAFETY: models keep their locks until all tasks have ended.
+        let entered = unsafe {
+            match self.0.read_free() {
+                Some((seat, _)) => Ok(Entered::Reading(seat)),
+                None => self.0.read(Patience::until(deadline)),
+            }
+        };
+        match entered {
+            Ok(Entered::Reading(seat)) => Ok(seat),
+            Ok(Entered::Torn) => Err(Taken::OwnerDied),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes the lock to write.
+    ///
+    /// # Panics
+    /// As for [`Self::read`].
+    pub fn write(&self, deadline: Option<Deadline>) -> Taken {
+        use crate::mutex::{Acquired, Patience};
+        // SAFETY: as above.
+        match unsafe { self.0.write(Patience::until(deadline)) } {
+            Ok(Acquired::Clean) => Taken::Clean,
+            Ok(Acquired::OwnerDied) => Taken::OwnerDied,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Declares the data whole.
+    pub fn mark_consistent(&self) {
+        self.0.gate().mark_consistent();
+    }
+
+    /// Releases a seat.
+    ///
+    /// # Safety
+    /// The calling task has it.
+    pub unsafe fn unlock_read(&self, seat: usize) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
+    }
+
+    /// Releases the lock after writing.
+    ///
+    /// # Safety
+    /// The calling task holds it to write.
+    pub unsafe fn unlock_write(&self) {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
+    }
+
+    /// Goes on as a reader; in which seat.
+    ///
+    /// # Safety
+    /// As for [`Self::unlock_write`].
+    pub unsafe fn downgrade(&self) -> usize {
+        // SAFETY: by the caller's contract.
+        unsafe { self.0.downgrade(crate::task::Me::whoever().tid()) }
+    }
+}

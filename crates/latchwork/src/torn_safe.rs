@@ -1,0 +1,95 @@
+//! What a robust lock may hand on as its dead owner left it.
+#![allow(unsafe_code)]
+
+use core::mem::MaybeUninit;
+
+/// A type that stays valid when its writer stops between any two instructions.
+///
+/// A robust mutex hands such data to the successor of a dead owner as it is. The value may be half
+/// updated, but reading it is no undefined behaviour, so it can be looked at and repaired. Numbers
+/// and structs of numbers qualify, and this crate's containers, which commit each change by one
+/// store. Derive it for structs of such fields.
+///
+/// A container is `TornSafe` as long as it is changed by its own methods. Safe code can also copy a
+/// container as a whole, by an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that
+/// may leave two owners of the same memory, or none. In data that is to survive a kill, change what
+/// containers hold, and leave them where they are. (No type could prevent it without refusing the
+/// `&mut` that a guard gives.)
+///
+/// # Safety
+/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
+/// valid value; for containers, every one that their own methods can leave.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` may be invalid when its owner died in the middle of a change",
+    label = "not `TornSafe`",
+    note = "use `OwnerDied::replace`, or #[derive(TornSafe)] for a struct of plain data"
+)]
+pub unsafe trait TornSafe {}
+
+/// Calls a macro with all plain types that are [`TornSafe`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_number {
+    ($macro:ident) => {
+        $macro!(
+            (),
+            bool,
+            u8,
+            u16,
+            u32,
+            u64,
+            u128,
+            usize,
+            i8,
+            i16,
+            i32,
+            i64,
+            i128,
+            isize,
+            f32,
+            f64,
+            core::sync::atomic::AtomicBool,
+            core::sync::atomic::AtomicU8,
+            core::sync::atomic::AtomicU16,
+            core::sync::atomic::AtomicU32,
+            core::sync::atomic::AtomicU64,
+            core::sync::atomic::AtomicUsize,
+            core::sync::atomic::AtomicI8,
+            core::sync::atomic::AtomicI16,
+            core::sync::atomic::AtomicI32,
+            core::sync::atomic::AtomicI64,
+            core::sync::atomic::AtomicIsize,
+        );
+    };
+}
+#[doc(hidden)]
+pub use crate::each_number;
+
+macro_rules! torn_safe {
+    ($($ty:ty),* $(,)?) => {$(
+        // SAFETY: every bit pattern is valid, or the value is one byte and cannot be torn.
+        unsafe impl TornSafe for $ty {}
+    )*};
+}
+each_number!(torn_safe);
+
+// SAFETY: an array's parts are its elements.
+unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
+
+macro_rules! tuples {
+    ($($name:ident)*) => {
+        // SAFETY: no part's validity depends on another's.
+        unsafe impl<$($name: TornSafe),*> TornSafe for ($($name,)*) {}
+    };
+}
+tuples!(A);
+tuples!(A B);
+tuples!(A B C);
+tuples!(A B C D);
+tuples!(A B C D E);
+tuples!(A B C D E F);
+tuples!(A B C D E F G);
+tuples!(A B C D E F G H);
+
+// SAFETY: no byte has a meaning.
+unsafe impl<T> TornSafe for MaybeUninit<T> {}
