@@ -30,7 +30,7 @@
 //! the completer wakes the waiter; otherwise the waiter finds the token.
 //!
 //! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only
-//! the address to the kernel, and that memory may have another use by then. A waiter's last access is the step
+//! the address to the kernel, and that memory may already have another use. A waiter's last access is the step
 //! that takes the token. So a waiter that has returned may free the completion at once if no other task waits
 //! for it or will complete it. After `complete_all` that holds when all waiters have returned.
 //!

@@ -40,15 +40,15 @@
 //!
 //! | word | meaning | changed by |
 //! | --- | --- | --- |
-//! | `crowd.ticket` | the value that the kernel compares for sleepers in the crowd | +1 by each notification that sees some |
+//! | `crowd.ticket` | the value that the kernel compares for sleepers in the crowd | +1 by each notification that sees waiters |
 //! | `crowd.waiters` | at least the number of waiters in the crowd | +1 by a waiter under the mutex, −1 when it returns |
 //! | `state` | the mutex of the waiters in the gathering and how they get to it, and their number | a waiter, under the mutex: +1; if there was none, it also sets the mutex; −1 when it returns |
-//! | `ticket` | the value that the kernel compares for sleepers in the gathering; bit 0: there has been a `notify_all` | +2 by each notification that sees some, and by a waiter that changes the mutex |
+//! | `ticket` | the value that the kernel compares for sleepers in the gathering; bit 0: there has been a `notify_all` | +2 by each notification that sees waiters, and by a waiter that changes the mutex |
 //! | `relay` | at least the number of sleepers on this word | + the number requeued, by the notifier that requeued them; −1 by a task that is about to wake one |
 //!
 //! Invariants
-//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths while
-//!    it holds the mutex.
+//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths while it holds the
+//!    mutex.
 //! 2. A notification advances the ticket before it wakes or requeues.
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
 //! 4. All waiters that are counted in `state`, asleep on the ticket or wherever they were requeued, use the
@@ -61,7 +61,7 @@
 //! waiter, the waiter has seen the change. If after, the mutex orders the waiter's count before the notifier's
 //! load of it (so Relaxed suffices there). The kernel then either finds the waiter asleep, or refuses its sleep
 //! because the ticket has moved (1, 2). The ticket wraps after 2³¹ notifications; a waiter would have to be
-//! descheduled between its unlock and its sleep for exactly that many, which is taken as impossible.
+//! descheduled between its unlock and its sleep for exactly that many, which does not happen in practice.
 //!
 //! *No waiter is requeued to a mutex that is not its own.* A notifier reads the ticket, then the mutex, and the
 //! kernel compares the ticket as it requeues. A waiter with another mutex changes the mutex, then the ticket,
@@ -357,7 +357,7 @@ impl<S: Sharing> Condvar<S> {
         // Not dropped if the lock cannot be acquired again.
         let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
-        // SAFETY: the guard holds the lock; the guard is not used again until the lock is.
+        // SAFETY: the guard holds the lock; it is kept, but not used until the lock is acquired again.
         let release = || unsafe { lock.release_to_wait(self.as_lock(), deadline.is_some(), site) };
         let address = ptr::from_ref(lock).cast();
         #[cfg(feature = "check")]

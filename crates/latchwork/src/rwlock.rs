@@ -18,7 +18,7 @@
 //! waits in between: always under `WritersFirst`, after the threshold under `ReadersFirst`. A reader that waits
 //! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
 //! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
-//! [`LockError::Deadlock`], except where tasks wait for each other through other locks.
+//! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
 //!
 //! ```
 //! use latchwork::rwlock::RwLock;

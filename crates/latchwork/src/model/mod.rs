@@ -1,7 +1,7 @@
-//! The doors through which the loom models in `tests/loom_*.rs` reach what is internal otherwise.
+//! Access for the loom models in `tests/loom_*.rs` to internal items.
 //!
-//! Exists under `--cfg loom` only. A model first says, by a [`Scene`], what the modelled kernel does
-//! and which [`Fault`] the code shall have; a model with a fault is a *negative twin*, and must fail.
+//! Exists under `--cfg loom` only. A model first chooses, by a [`Scene`], how the modelled kernel behaves and
+//! which [`Fault`] is injected into the code. A model with a fault is a *negative twin* and must fail.
 #![allow(unsafe_code)]
 
 mod check;
@@ -22,7 +22,7 @@ use crate::sys::futex;
 use crate::time::Deadline;
 use std::cell::Cell;
 
-/// Whom a wake-up takes when several wait.
+/// Which waiter a wake-up chooses when several wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeOrder {
     /// First come, first woken.
@@ -32,20 +32,20 @@ pub enum WakeOrder {
     Newest,
 }
 
-/// What holds during one model: the modelled kernel's choices, and a fault.
+/// The settings of one model: the modelled kernel's choices, and a fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scene {
-    /// So many of the first waits return without cause.
+    /// The number of waits, from the first, that return spuriously.
     pub spurious: usize,
-    /// Whom a wake-up takes.
+    /// Which waiter a wake-up chooses.
     pub wake_order: WakeOrder,
-    /// Top waiters of a throughput lock have always waited for long, or none ever has.
+    /// Whether the first waiter of a throughput lock has always waited past the threshold, or never has.
     pub hands_off: bool,
-    /// Naps at the gate of a throughput lock end at any moment, or none does.
+    /// Whether sleeps with a time-out at the gate of a throughput lock may end at any moment, or never do.
     pub naps_end: bool,
-    /// Waiters of a reader/writer lock starve at any moment, or none ever does.
+    /// Whether waiters of a reader/writer lock may starve at any moment, or never do.
     pub starving: bool,
-    /// The mistake in the code.
+    /// The injected fault.
     pub fault: Option<Fault>,
 }
 
@@ -65,13 +65,13 @@ impl Scene {
         SCENE.set(Self::default());
     }
 
-    /// Runs the test `name` of this program anew, in a process of its own, where it `explores` the
-    /// scene; that must end with a panic that says `expected`.
+    /// Runs the test `name` of this program again, in a process of its own, where it `explores` the scene. That
+    /// process must end with a panic that contains `expected`.
     ///
     /// (In a process of its own since loom aborts after a deadlock: its objects cannot be dropped.)
     ///
     /// # Panics
-    /// If nothing was found, or something else.
+    /// If the model finds nothing, or something else.
     pub fn must_fail(self, name: &str, expected: &str, explores: impl FnOnce(Self)) {
         const ALONE: &str = "LATCHWORK_TWIN";
         if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
@@ -94,7 +94,7 @@ impl Scene {
     }
 }
 
-/// Declares a test that [must fail](Scene::must_fail): its name, the fault, what the panic says, the
+/// Declares a test that [must fail](Scene::must_fail): its name, the fault, the expected text of the panic, the
 /// bound on preemptions, the model.
 #[macro_export]
 macro_rules! negative_twin {
@@ -128,23 +128,25 @@ pub const SOON: Deadline = Deadline::from_nanoseconds(0);
 pub struct Sleepers(crate::queue::sleepers::Sleepers);
 
 impl Sleepers {
-    /// Announces a sleep; returns the ticket. The caller is to look once more.
+    /// Announces a sleep; returns the ticket. The caller has to check its condition once more.
     pub fn register(&self) -> u32 {
         self.0.register()
     }
 
-    /// Releases up to so many sleepers, after the change and an unlock; whether that took a system call.
+    /// Releases at most `most` sleepers, after the change and an unlock; returns whether that took a system
+    /// call.
     pub fn notify(&self, most: u32) -> bool {
         self.0.notify(most)
     }
 
-    /// Sleeps until the ticket moves; false at the deadline. And whether a notification woke it.
+    /// Sleeps until the ticket moves. Returns false at the deadline, and whether a notification woke the
+    /// caller.
     pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> (bool, bool) {
         let (ended, woken) = self.0.sleep(ticket, deadline);
         (ended != futex::Wait::TimedOut, woken)
     }
 
-    /// The sleep is over, or was not begun.
+    /// Ends the sleep, or withdraws its announcement.
     pub fn leave(&self, ticket: u32, woken: bool) {
         self.0.leave(ticket, woken);
     }
@@ -180,7 +182,7 @@ impl Places {
         self.real().may_wait(waiting)
     }
 
-    /// How many senders learn of a receiver that begins to wait.
+    /// How many senders are woken for a receiver that begins to wait.
     pub fn senders_to_wake() -> u32 {
         crate::queue::places::Places::senders_to_wake()
     }
@@ -222,7 +224,7 @@ impl Events {
         self.0.begin(generation);
     }
 
-    /// Sends; whether that took a system call, or `None` if the task is gone.
+    /// Sends; returns whether that took a system call, or `None` if the task is gone.
     pub fn send(&self, to: u32, events: u32) -> Option<bool> {
         let wake = self.0.send(to, events)?;
         let needed = wake.is_needed();
@@ -230,7 +232,7 @@ impl Events {
         Some(needed)
     }
 
-    /// Whether the task waits for events, and was given none.
+    /// Whether the task waits for events and was given none.
     pub fn is_awaited(&self) -> bool {
         self.0.is_awaited()
     }
@@ -240,7 +242,7 @@ impl Events {
         self.0.pending()
     }
 
-    /// Receives one of `events` at least, or `all` of them; `None` at the deadline.
+    /// Receives at least one of `events`, or `all` of them; `None` at the deadline.
     pub fn receive(&self, events: u32, all: bool, deadline: Option<Deadline>) -> Option<u32> {
         let condition = if all {
             events::Condition::all(events)
@@ -261,12 +263,12 @@ impl Events {
     }
 }
 
-/// One of the two who use a ring.
+/// One of the two users of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who sends.
+    /// The sender.
     Sender,
-    /// Who receives.
+    /// The receiver.
     Receiver,
 }
 
@@ -284,12 +286,12 @@ impl Side {
 pub struct Ring(crate::queue::ring::Ring);
 
 impl Ring {
-    /// How far a side has come.
+    /// The position of a side.
     pub fn index(&self, side: Side) -> u32 {
         self.0.index(side.real())
     }
 
-    /// A side has come so far; whether the other one had to be woken.
+    /// Advances a side to `index`; returns whether the other side had to be woken.
     pub fn advance(&self, side: Side, index: u32) -> bool {
         self.0.advance(side.real(), index)
     }
@@ -299,7 +301,7 @@ impl Ring {
         assert!(self.0.begin_life_after(0));
     }
 
-    /// The loop of one who watches: waits until the sender has come so far, or the ring was deleted.
+    /// The loop of a watcher: waits until the sender has reached `index`, or the ring was deleted.
     pub fn watch(&self, index: u32) {
         loop {
             let ticket = self.0.watchers().register();
@@ -314,8 +316,8 @@ impl Ring {
         }
     }
 
-    /// The loop of a side that waits until `ready` says so of how far the other one has come; that,
-    /// or `None` at the deadline, and when the ring was deleted.
+    /// The loop of a side that waits until `ready` accepts the other side's position. Returns that position, or
+    /// `None` at the deadline and when the ring was deleted.
     pub fn wait(
         &self,
         side: Side,
@@ -344,18 +346,18 @@ impl Ring {
     }
 }
 
-/// What a robust lock says to its taker.
+/// The result of acquiring a robust lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The data is whole.
     Clean,
     /// The last owner died.
     OwnerDied,
-    /// Not taken: it was given up.
+    /// Not acquired: the lock was given up.
     NotRecoverable,
-    /// Not taken: the deadline passed.
+    /// Not acquired: the deadline passed.
     TimedOut,
-    /// Not taken: it would wait for itself.
+    /// Not acquired: the task would wait for itself.
     Deadlock,
 }
 
@@ -375,10 +377,10 @@ impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
 pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
 
 impl<P: RobustProtocol + Default> RobustLock<P> {
-    /// Takes the lock.
+    /// Acquires the lock.
     ///
     /// # Panics
-    /// If the lock answers what is none of [`Taken`].
+    /// If the result has no counterpart in [`Taken`].
     pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
         use crate::mutex::Acquired;
         // SAFETY: models keep their locks until all tasks have ended.
@@ -394,7 +396,7 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
         self.0.mark_consistent();
     }
 
-    /// Releases the lock; unrepaired, it is given up.
+    /// Releases the lock; if the data was not repaired, the lock is given up.
     ///
     /// # Safety
     /// The calling task holds it.
@@ -414,13 +416,13 @@ impl<const READERS: usize> Default for RobustReadWrite<READERS> {
 }
 
 impl<const READERS: usize> RobustReadWrite<READERS> {
-    /// Takes the lock to read: in a seat, or to write if a writer died inside.
+    /// Acquires the lock to read, with a seat, or to write if a writer died inside.
     ///
     /// # Errors
-    /// Why it was not taken.
+    /// Why it was not acquired for reading.
     ///
     /// # Panics
-    /// If the lock answers what is none of [`Taken`].
+    /// If the result has no counterpart in [`Taken`].
     pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
         use crate::mutex::Patience;
         use crate::rwlock::Entered;
@@ -438,13 +440,13 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
         }
     }
 
-    /// Takes the lock to write.
+    /// Acquires the lock to write.
     ///
     /// # Panics
     /// As for [`Self::read`].
     pub fn write(&self, deadline: Option<Deadline>) -> Taken {
         use crate::mutex::{Acquired, Patience};
-        // SAFETY: as above.
+        // SAFETY: models keep their locks until all tasks have ended.
         match unsafe { self.0.write(Patience::until(deadline)) } {
             Ok(Acquired::Clean) => Taken::Clean,
             Ok(Acquired::OwnerDied) => Taken::OwnerDied,
@@ -460,7 +462,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// Releases a seat.
     ///
     /// # Safety
-    /// The calling task has it.
+    /// The calling task has the seat.
     pub unsafe fn unlock_read(&self, seat: usize) {
         // SAFETY: by the caller's contract.
         unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
@@ -475,7 +477,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
         unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
     }
 
-    /// Goes on as a reader; in which seat.
+    /// Becomes a reader; returns its seat.
     ///
     /// # Safety
     /// As for [`Self::unlock_write`].
@@ -485,7 +487,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     }
 }
 
-/// What of regions the locks name.
+/// The parts of `region` that the locks refer to.
 pub mod region {
     /// See the real one.
     ///

@@ -29,8 +29,8 @@
 //!
 //! Invariants
 //! 1. A task sleeps on a value of the high half that it has read from a word that did not admit it. That value
-//!    counts the task (in `WAITING`, in `STARVING`) and has its `CALL_…` bit set. (A task that has just counted
-//!    itself checks once more: the lock may be free and admit it now.)
+//!    counts the task as what it is (a writer in `WAITING`, a starving task in `STARVING`) and has its `CALL_…`
+//!    bit set. (A task that has just counted itself checks once more: the lock may be free and admit it now.)
 //! 2. `WAITING` and `STARVING` are exact as far as living tasks are concerned: each task subtracts what it
 //!    added in the same step in which it enters or gives up.
 //! 3. If a writer waits and `CALL_WRITER` is clear, then a waiting writer is awake, or the release that cleared
@@ -51,9 +51,9 @@
 //! the other kind. The release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is
 //! about to sleep. All other waiters wait for the tasks that are called. (While some tasks starve, others may
 //! go to sleep on a lock that is vacant to the starving ones, and thus have read its bit. On a lock that is
-//! vacant to any no task goes to sleep, since it admits all. So a release always changes the half by
-//! `VACANT_TO_ANY`, for any task that is about to sleep; by `VACANT_TO_STARVING` only for a task that has not
-//! read that bit.)
+//! vacant to any no task goes to sleep, since it admits all. So `VACANT_TO_ANY` is new to every task
+//! that is about to sleep. `VACANT_TO_STARVING` is not new to a task that has read it, but such a task does not
+//! starve, and waits for those that do.)
 //!
 //! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock.
 //! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that

@@ -5,8 +5,9 @@
 //! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from
 //! [`Robust`] mutexes. The *gate* is a queueing mutex in front of the lock that writers hold, of the throughput
 //! protocol, which hands over to a waiter that has waited for long. A *seat* is the slot of one reader.
-//! | --- | --- |
+//!
 //! | part | held by |
+//! | --- | --- |
 //! | gate, a robust mutex | a writer, while it waits or is inside; a reader for a moment, if it cannot enter past the gate |
 //! | seats, [`READERS`](RobustRwLock) robust mutexes | readers, one each; other tasks for a moment |
 //! | `writing` | 1 while a writer is inside, or has died there; changed by the gate's owner |

@@ -1,7 +1,7 @@
 //! The only module that makes system calls.
 //!
-//! Each submodule wraps one interface of the kernel or of libc, without policy. Under loom only the futex and
-//! the robust list exist, as models, and some modules that make models run faster.
+//! Each submodule wraps one interface of the kernel or of libc, without policy. Under loom only models of
+//! the futex and of the robust list exist, and a module that makes models run faster.
 
 mod abort;
 #[cfg(not(loom))]
