@@ -27,10 +27,12 @@
 //! broadcast after a waiter was killed. Sources: U. Drepper, *Futexes are tricky*; the counter of Rust std's
 //! condition variable; for inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
 //!
-//! Waiters sleep in one of two places. In the *crowd* a `notify_all` wakes all waiters, which then contend for
-//! the mutex. In the *gathering* the waiters of a [`Private`] condition variable sleep, all with the same
-//! mutex. There a notification releases waiters so that each is woken when it can have the mutex, or shortly
-//! before:
+//! Waiters sleep in one of two places. The *crowd* is for shared condition variables, and for waiters of a
+//! [`Private`] one that use another mutex than the gathering's. There a `notify_all` wakes all waiters, which
+//! then contend for the mutex. The *gathering* is for the waiters of a private condition variable that use the
+//! same mutex. There a notification *releases* waiters: each is woken when it can have the mutex, or shortly
+//! before. Until then it is *requeued*: the kernel moves it to another word without waking it. That word is the
+//! mutex's, or the *relay*, a word of the condition variable on which each woken waiter wakes the next.
 //!
 //! | mutex | `notify_one` | `notify_all` | a released waiter |
 //! | --- | --- | --- | --- |
@@ -47,8 +49,8 @@
 //! | `relay` | at least the number of sleepers on this word | + the number requeued, by the notifier that requeued them; −1 by a task that is about to wake one |
 //!
 //! Invariants
-//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths while it holds the
-//!    mutex.
+//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths (`sleep.rs`) while it holds
+//!    the mutex.
 //! 2. A notification advances the ticket before it wakes or requeues.
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
 //! 4. All waiters that are counted in `state`, asleep on the ticket or wherever they were requeued, use the

@@ -7,8 +7,8 @@
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
-//! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
-//! | pass messages | [`queue::Queue`]; from one task to one other, [`queue::spsc::Spsc`] |
+//! | count, hand over and exclude by RTEMS's rules | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
+//! | pass messages | [`queue::Queue`]; between exactly two tasks, [`queue::spsc::Spsc`] |
 //! | report to a task that something has happened | [`event::Events`] |
 //! | port code that calls RTEMS | [`classic`] |
 //! | start processes like threads | [`coproc::Coprocs`] |

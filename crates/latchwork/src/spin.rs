@@ -13,11 +13,11 @@
 //!
 //! # How it works
 //!
-//! Test and test-and-set. | word | 0: free | 1: held |; lock: swap 1, Acquire; unlock: store 0, Release. *When
-//! not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or spin for
-//! ever. After 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can run. A
-//! real-time waiter that keeps an owner of lower priority off its CPU waits for ever. *Owner death:* the lock
-//! stays held. *Frozen:* size 4, zero = free.
+//! Test and test-and-set on one word: 0 is free, 1 is held. Lock: swap 1, Acquire; unlock: store 0, Release.
+//! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
+//! spin for ever. After 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
+//! run. A real-time waiter that keeps an owner of lower priority off its CPU waits for ever. *Owner death:* the
+//! lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
@@ -46,7 +46,7 @@ pub struct Spin {
 }
 
 impl Spin {
-    /// An unlocked one, for threads and processes alike.
+    /// An unlocked lock, for threads and processes alike.
     #[must_use]
     pub const fn new() -> Self {
         Self {

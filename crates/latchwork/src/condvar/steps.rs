@@ -21,7 +21,7 @@ use core::time::Duration;
 const NAP: Duration = Duration::from_millis(100);
 
 #[allow(missing_docs)]
-/// A futex call: to sleep while the word holds what is expected.
+/// A futex call that sleeps while the word holds `expected`.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub word: *const AtomicU32,

@@ -489,7 +489,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
 
 /// The parts of `region` that the locks refer to.
 pub mod region {
-    /// See the real one.
+    /// Stands in for the trait in `region/shareable.rs`.
     ///
     /// # Safety
     /// None here.
@@ -497,7 +497,7 @@ pub mod region {
 
     pub(crate) use crate::wait_record;
 
-    /// See the real one.
+    /// Stands in for the type in `region/park.rs`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Parked {
         Again,

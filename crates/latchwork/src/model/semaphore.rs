@@ -20,7 +20,7 @@ pub enum SemaphoreKind {
     Counting(u32),
     /// With an owner.
     Binary,
-    /// With an owner that inherits.
+    /// With an owner that inherits its waiters' priorities.
     Inherit,
 }
 

@@ -1,4 +1,4 @@
-//! A process that prints a report better than this one could: see [`convey`].
+//! A process that prints a report in a better form than this process can: see [`convey`].
 //!
 //! The process is started while a lock of the program is held, in a program that does not know of it. So
 //! nothing is allocated, no lock of libc's is taken, and the program's waits and signal handlers do not see it.
