@@ -1,8 +1,8 @@
-//! The only place that names atomics.
+//! The only module that names atomic types.
 //!
-//! Everything else imports its atomic types from here, so that the model checker `loom` can put
-//! its own in their place (`RUSTFLAGS="--cfg loom"`). Under loom an atomic has no `const`
-//! constructor; [`const_unless_loom!`] writes a constructor that is `const` everywhere else.
+//! All others import their atomics from here, so that the model checker `loom` can replace them
+//! (`RUSTFLAGS="--cfg loom"`). Under loom an atomic has no `const` constructor; [`const_unless_loom!`] declares
+//! a constructor that is `const` everywhere else.
 
 #[cfg(not(loom))]
 pub use core::sync::atomic::{
@@ -23,7 +23,7 @@ mod of_loom {
     use super::Ordering;
     use crate::model::step;
 
-    /// Loom's, with a place to die in front of each access.
+    /// Loom's type, with a point at which the task may die before each access.
     #[derive(Debug)]
     pub struct AtomicU32(loom::sync::atomic::AtomicU32);
 
@@ -43,7 +43,7 @@ mod of_loom {
             Self(loom::sync::atomic::AtomicU32::new(value))
         }
 
-        /// For accesses that no death of the calling task can prevent.
+        /// For accesses by the kernel, which no death of the calling task can prevent.
         pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU32 {
             &self.0
         }
@@ -70,7 +70,7 @@ mod of_loom {
         }
     }
 
-    /// As above.
+    /// Loom's type, with a point at which the task may die before each access.
     #[derive(Debug)]
     pub struct AtomicU64(loom::sync::atomic::AtomicU64);
 
@@ -80,12 +80,12 @@ mod of_loom {
             Self(loom::sync::atomic::AtomicU64::new(value))
         }
 
-        /// As above.
+        /// For accesses by the kernel, which no death of the calling task can prevent.
         pub fn for_kernel(&self) -> &loom::sync::atomic::AtomicU64 {
             &self.0
         }
 
-        /// Its memory goes to somebody else: an access that may come later is reported.
+        /// Ends the word's lifetime: loom reports any access that may come later.
         #[track_caller]
         pub fn end(&mut self) {
             self.0.with_mut(|_| ());
@@ -131,7 +131,7 @@ macro_rules! const_unless_loom {
 }
 pub use crate::const_unless_loom;
 
-/// Loom has none, and reorders nothing within a task that dies.
+/// Loom has no compiler fence, and does not reorder the steps of a task that dies.
 #[cfg(loom)]
 pub fn compiler_fence(_: Ordering) {}
 
@@ -144,17 +144,17 @@ pub fn spin_hint() {
     loom::thread::yield_now();
 }
 
-/// Asks for the cache line of an address, to be written. Only a hint: any address will do.
+/// Requests the cache line of an address for writing. Only a hint: any address is allowed.
 #[cfg(not(loom))]
 #[inline]
 #[allow(unsafe_code)]
 pub fn prefetch_to_write(address: *const u8) {
-    // SAFETY: neither instruction accesses memory as far as a program can see, or faults.
+    // SAFETY: a prefetch has no effect that a program can observe, and does not fault.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
     }
-    // SAFETY: as above.
+    // SAFETY: a prefetch has no effect that a program can observe, and does not fault.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         core::arch::asm!("prfm pstl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
@@ -163,12 +163,12 @@ pub fn prefetch_to_write(address: *const u8) {
     let _ = address;
 }
 
-/// Orders a read-modify-write that this task has just made ahead of the loads that follow.
+/// Orders the read-modify-write that this task has just made before the loads that follow.
 #[inline]
 pub fn fence_after_update() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
-    // There each read-modify-write is a full barrier by itself.
+    // On x86-64 each read-modify-write is a full barrier by itself.
     #[cfg(all(not(loom), target_arch = "x86_64"))]
     compiler_fence(Ordering::SeqCst);
     #[cfg(all(not(loom), not(target_arch = "x86_64")))]

@@ -1,6 +1,7 @@
 //! Points in time, as every timed operation of the library takes them.
 //!
-//! A wait has an end, not a length, so that it can be interrupted and gone on with; `…_for` is sugar everywhere.
+//! A wait takes its end and not its length, so that a wait that was interrupted can be resumed. The `…_for`
+//! methods compute the end.
 //!
 //! ```
 //! use latchwork::mutex::Mutex;
@@ -16,9 +17,9 @@ use core::time::Duration;
 
 /// An absolute point on `CLOCK_MONOTONIC`.
 ///
-/// All timed operations are absolute inside: a wait that is interrupted and resumed, or that has
-/// to be tried again, keeps its end. `CLOCK_MONOTONIC` does not advance while the machine is
-/// suspended, so a wait that spans a suspend lasts longer by the time suspended.
+/// All timed operations use absolute times: a wait that is interrupted and resumed, or retried, keeps its end.
+/// `CLOCK_MONOTONIC` does not advance while the machine is suspended, so a wait during which the machine is
+/// suspended lasts longer by that time.
 ///
 /// ```
 /// use core::time::Duration;
@@ -40,15 +41,15 @@ impl Deadline {
         Self::from_nanoseconds(crate::sys::clock::monotonic())
     }
 
-    /// The point that lies `duration` after now; the end of representable time (some 584 years
-    /// after boot) if that is later.
+    /// The point `duration` from now, or the end of representable time (some 584 years after boot) if that is
+    /// earlier.
     #[cfg(not(loom))]
     #[must_use]
     pub fn after(duration: Duration) -> Self {
         Self::now().saturating_add(duration)
     }
 
-    /// The point that lies `nanoseconds` after the clock's origin.
+    /// The point `nanoseconds` after the clock's origin.
     #[must_use]
     pub const fn from_nanoseconds(nanoseconds: u64) -> Self {
         Self { nanoseconds }

@@ -1,7 +1,7 @@
-//! Barriers: nobody goes on before all have arrived.
+//! Barriers: no task continues before all have arrived.
 //!
-//! For phases of a computation that several tasks go through together: each calls [`Barrier::wait`], and returns when
-//! all have. It opens again and again.
+//! For phases of a computation that several tasks go through together: each calls [`Barrier::wait`], which
+//! returns when all have called it. A barrier can be used any number of times.
 //!
 //! ```
 //! use latchwork::barrier::Barrier;
@@ -23,17 +23,17 @@
 //! | 31–16 | round, which changes when the last one arrives |
 //! | 15–0 | how many have arrived in this round |
 //!
-//! One word, so that each arrival, withdrawal and opening is one compare-and-swap: there is no
-//! instant between them for a kill to hit. The last to arrive opens the round and wakes all.
+//! The state is one word, so each arrival, withdrawal and opening is one compare-and-swap: there is no instant
+//! between them for a kill to hit. The last task to arrive opens the round and wakes all.
 //!
-//! *No wake-up is lost:* a sleeper compares the word in which its round is; the opening changes the
-//! round before it wakes. *Orderings:* AcqRel on the word: all that happened before any arrival is
-//! visible after the opening. *Death:* a task that died after it arrived counts as arrived; one that
-//! will never arrive is waited for: use the timed wait, which withdraws. If the last one is killed
-//! between opening and waking, in a region its death wakes the others (if its process has a task
-//! there: see `sleep.rs`; one that ever waited is one). *Rounds* wrap after 65,536,
-//! which a sleeper would have to miss whole. *Lifetime:* sleepers look
-//! at the word after the opening, so it must last until all have returned. *Frozen:* size 8, alignment 4.
+//! *No wake-up is lost:* a sleeper's futex call compares the whole word, round included, and the opening
+//! changes the round before it wakes. *Orderings:* AcqRel on the word: whatever any task did before its arrival
+//! is visible after the opening. *Death:* a task that died after it arrived counts as arrived. The others wait
+//! for a task that will never arrive: use the timed wait, which withdraws. If the last task is killed between
+//! opening and waking, in a region its death wakes the others (if its process has a task there, see `sleep.rs`;
+//! a thread that ever waited here is one). *Rounds* wrap after 65,536, which a sleeper would have to miss
+//! entirely. *Lifetime:* sleepers read the word after the opening, so the barrier must live until all have
+//! returned. *Frozen:* size 8, alignment 4.
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::hook::{Kind, Waiting};
@@ -45,7 +45,7 @@ use core::marker::PhantomData;
 const ARRIVED: u32 = 0xffff;
 const ROUND: u32 = 1 << 16;
 
-/// A meeting point for a fixed number of tasks, again and again.
+/// A meeting point for a fixed number of tasks. It can be used any number of times.
 ///
 /// ```
 /// use latchwork::barrier::Barrier;
@@ -57,8 +57,9 @@ const ROUND: u32 = 1 << 16;
 /// });
 /// ```
 ///
-/// It may be freed when all of its tasks have returned, not as soon as one has: who slept looks at it once
-/// more. A task that is killed before it arrives is waited for, for ever but by the timed wait, which withdraws.
+/// It may be freed when all of its tasks have returned, not as soon as one has: a task that slept reads the
+/// word once more. If a task is killed before it arrives, the others wait for ever, except in the timed wait,
+/// which withdraws.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Barrier<S: Sharing = Private> {
@@ -81,9 +82,9 @@ impl Barrier<Private> {
 impl Barrier<Shared> {
     /// For `tasks` tasks of all processes that map it.
     ///
-    /// In a region, a task that is killed as it opens the barrier leaves nobody asleep. A process
-    /// that uses this after a fork, through references alone, is to
-    /// [join](crate::region::Region::join) the region first.
+    /// In a region, a task that is killed as it opens the barrier leaves no waiter asleep. A process that uses
+    /// this after a fork, through inherited references alone, has to [join](crate::region::Region::join) the
+    /// region first.
     ///
     /// # Panics
     /// If `tasks` is 0 or above 65,535.
@@ -111,7 +112,7 @@ impl<S: Sharing> Barrier<S> {
         }
     }
 
-    /// Waits until all have arrived; true for exactly one of them.
+    /// Waits until all have arrived; returns true for exactly one of them.
     pub fn wait(&self) -> bool {
         // Without a deadline the wait ends with the round.
         self.wait_inner(None).unwrap_or(false)
@@ -123,7 +124,7 @@ impl<S: Sharing> Barrier<S> {
     }
 
     fn wait_inner(&self, deadline: Option<Deadline>) -> Option<bool> {
-        // Read now: when it has opened, the barrier is looked at no more by who opens it.
+        // Read before arriving: the task that opens the barrier does not access it after the opening.
         let tasks = self.tasks;
         let last = |word: u32| (word & ARRIVED) + 1 == tasks;
         let arrive = |word: u32| {
@@ -133,7 +134,7 @@ impl<S: Sharing> Barrier<S> {
                 word + 1
             })
         };
-        // AcqRel: each arrival publishes what came before it, the last one collects all.
+        // AcqRel: each arrival publishes what its task did before, and the last arrival acquires all of it.
         let (Ok(before) | Err(before)) =
             self.word
                 .fetch_update(Ordering::AcqRel, Ordering::Relaxed, arrive);

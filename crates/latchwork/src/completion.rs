@@ -1,7 +1,7 @@
-//! Completions: one task says that something is done, others wait for it.
+//! Completions: one task announces that something is done, others wait for it.
 //!
-//! For one event that others depend on: a start, an end, a result that is there. [`Completion::complete`] lets one
-//! waiter go on, [`Completion::complete_all`] all of them, also those who come later.
+//! For one event that others depend on: a start, an end, a result that is there. [`Completion::complete`] lets
+//! one waiter pass, [`Completion::complete_all`] all of them, also those that come later.
 //!
 //! ```
 //! use latchwork::completion::Completion;
@@ -21,29 +21,29 @@
 //!
 //! | half | meaning | changed by |
 //! | --- | --- | --- |
-//! | done (high) | 0: nothing is done; n: n tokens, one for a waiter each; `ALL`: for everybody | +1 by `complete`, `ALL` by `complete_all` (both Release); −1 by who takes a token (Acquire); 0 by `reset` |
-//! | waiters (low) | at least as many as sleep, or are about to | +1 by a waiter that found nothing done; −1 in the step that takes its token, or gives up |
+//! | done (high) | 0: nothing is done; n: n tokens, one for a waiter each; `ALL`: every waiter passes | +1 by `complete`, `ALL` by `complete_all` (both Release); −1 by a waiter that takes a token (Acquire); 0 by `reset` |
+//! | waiters (low) | at least the number of waiters that sleep, or are about to | +1 by a waiter that found nothing done; −1 in the step that takes its token, or gives up |
 //!
-//! *No wake-up is lost.* A waiter counts itself in the step that finds nothing done, then sleeps while
-//! the high half is 0, which the kernel compares. A completer learns from the step that adds its token
-//! how many wait. The steps are read-modify-writes of one word, and have an order: if the waiter's comes
-//! first, the completer wakes; otherwise the waiter finds the token.
+//! *No wake-up is lost.* A waiter counts itself in the step that finds nothing done, then sleeps while the high
+//! half is 0, which the kernel compares. A completer learns the number of waiters from the step that adds its
+//! token. Both steps are read-modify-writes of one word, so they are ordered. If the waiter's step comes first,
+//! the completer wakes the waiter; otherwise the waiter finds the token.
 //!
-//! *Lifetime.* A completer's last access is the step that makes its token visible; after it the kernel
-//! gets the address alone, which may be anybody's by then. A waiter's is the step that takes the token.
-//! So a waiter that has returned may free the completion at once, if nobody else waits or is going to
-//! complete it. After `complete_all` that is when all waiters have returned.
+//! *Lifetime.* A completer's last access is the step that makes its token visible; afterwards it passes only
+//! the address to the kernel, and that memory may already have another use. A waiter's last access is the step
+//! that takes the token. So a waiter that has returned may free the completion at once if no other task waits
+//! for it or will complete it. After `complete_all` that holds when all waiters have returned.
 //!
-//! *Orderings:* Release to Acquire, through a chain of read-modify-writes. Nothing writes otherwise.
+//! *Orderings:* a completer's Release pairs with a waiter's Acquire through a chain of read-modify-writes. No
+//! step is a plain store.
 //!
-//! *Death:* a waiter that is killed takes no token, and stays counted: that costs needless wake-ups. In a
-//! region its death wakes the other waiters,
-//! should it have consumed a wake-up; so does that of a completer between token and wake-up, if its
-//! process has a task of the region (see `sleep.rs`). One that dies first completes nothing.
-//! *Frozen:* size 8, alignment 8, zero = nothing done. *Cost:* `complete` without waiters is one
-//! read-modify-write; `wait` for what is done, one compare-and-swap. *Checked by:*
-//! `tests/loom_completion.rs` (one and two waiters, spurious wake-ups, deadlines, waiters that free it;
-//! negative twins).
+//! *Death:* a waiter that is killed takes no token and stays counted, which costs needless wake-ups. In a
+//! region its death wakes the other waiters, since it may have consumed a wake-up. So does the death of a
+//! completer between token and wake-up, if its process has a task of the region (see `sleep.rs`). A completer
+//! that dies before it adds its token completes nothing. *Frozen:* size 8, alignment 8, zero = nothing done.
+//! *Cost:* `complete` without waiters is one read-modify-write; `wait` for something already done, one
+//! compare-and-swap. *Checked by:* `tests/loom_completion.rs` (one and two waiters, spurious wake-ups,
+//! deadlines, waiters that free it; negative twins).
 
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Kind, Waiting};
@@ -65,7 +65,7 @@ fn waiters_in(state: u64) -> u32 {
     state as u32
 }
 
-/// What is left when one of the tokens is taken, if there is one.
+/// The state after one token is taken, if there is one.
 fn taken(state: u64) -> Option<u64> {
     match done_in(state) {
         0 => None,
@@ -74,7 +74,7 @@ fn taken(state: u64) -> Option<u64> {
     }
 }
 
-/// Something that will be done, once, several times, or for everybody.
+/// Something that will be done once, several times, or for all waiters.
 ///
 /// ```
 /// use latchwork::completion::Completion;
@@ -87,10 +87,10 @@ fn taken(state: u64) -> Option<u64> {
 /// assert!(!LOADED.try_wait());
 /// ```
 ///
-/// A waiter that has returned may free it, or unmap its memory, at once, though the call that let it pass
-/// has not returned, if nobody else waits and it will not be completed again. After
-/// [`Self::complete_all`] all waiters must have returned. A waiter that is killed takes no token; a task that is killed
-/// before it completes leaves the others waiting (there are deadlines).
+/// A waiter that has returned may free the completion, or unmap its memory, at once, even if the call that let
+/// it pass has not returned. The condition is that no other task waits for it and no task will complete it
+/// again. After [`Self::complete_all`] all waiters must have returned. A waiter that is killed takes no token.
+/// A task that is killed before it completes leaves the others waiting; use deadlines where that can happen.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Completion<S: Sharing = Private> {
@@ -100,7 +100,7 @@ pub struct Completion<S: Sharing = Private> {
 
 #[cfg(not(loom))]
 impl Completion<Private> {
-    /// Nothing is done yet; for the threads of this process.
+    /// A completion with nothing done yet, for the threads of this process.
     #[must_use]
     pub const fn new() -> Self {
         Self::new_in()
@@ -109,10 +109,10 @@ impl Completion<Private> {
 
 #[cfg(not(loom))]
 impl Completion<Shared> {
-    /// Nothing is done yet; for every process that maps it.
+    /// A completion with nothing done yet, for every process that maps it.
     ///
-    /// In a region, a task that is killed while it waits, or as it completes, leaves nobody asleep. A
-    /// process that uses this after a fork, through references alone, is to
+    /// In a region, a task that is killed while it waits, or as it completes, leaves no waiter asleep. A
+    /// process that uses this after a fork, through inherited references alone, has to
     /// [join](crate::region::Region::join) the region first.
     #[must_use]
     pub const fn shared() -> Self {
@@ -129,14 +129,14 @@ impl Default for Completion<Private> {
 
 impl<S: Sharing> Completion<S> {
     const_unless_loom! {
-        /// Nothing is done yet.
+        /// A completion with nothing done yet.
         #[must_use]
         pub fn new_in() -> Self {
             Self { state: AtomicU64::new(0), sharing: PhantomData }
         }
     }
 
-    /// Lets one waiter pass, now or later. Safe in a signal handler.
+    /// Lets one waiter pass, now or later. Async-signal-safe.
     pub fn complete(&self) {
         // Release: pairs with the waiter's Acquire.
         let order = unless_fault!(CompleteRelaxed, Ordering::Release, Ordering::Relaxed);
@@ -148,14 +148,14 @@ impl<S: Sharing> Completion<S> {
         }
     }
 
-    /// Lets all waiters pass, now and later, until [`Self::reset`]. Safe in a signal handler.
+    /// Lets all waiters pass, now and later, until [`Self::reset`]. Async-signal-safe.
     pub fn complete_all(&self) {
-        // Release: as above.
+        // Release: pairs with the waiter's Acquire.
         let before = self.state.fetch_or(u64::from(ALL) << 32, Ordering::Release);
         self.wake(before, u32::MAX);
     }
 
-    /// Wakes so many of those who waited when `done` was changed. From here on the word may be gone.
+    /// Wakes up to `count` of the tasks that waited when `done` changed. The word may already be freed here.
     fn wake(&self, before: u64, count: u32) {
         let seen = unless_fault!(
             CompleterLooksAgain,
@@ -167,9 +167,9 @@ impl<S: Sharing> Completion<S> {
         }
     }
 
-    /// Nothing is done any more.
+    /// Removes all tokens: waiters wait again.
     pub fn reset(&self) {
-        // Relaxed: it hands nothing over.
+        // Relaxed: it passes no data to another task.
         self.state.fetch_and(u64::from(u32::MAX), Ordering::Relaxed);
     }
 
@@ -182,7 +182,7 @@ impl<S: Sharing> Completion<S> {
 
     /// Takes a token if there is one at this moment.
     pub fn try_wait(&self) -> bool {
-        // Acquire: pairs with the completer's Release. Relaxed: nothing is taken.
+        // Acquire: pairs with the completer's Release. Relaxed: no token was taken.
         self.state
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, taken)
             .is_ok()
@@ -193,7 +193,7 @@ impl<S: Sharing> Completion<S> {
         self.wait_inner(None);
     }
 
-    /// As [`Self::wait`], but returns false at `deadline`.
+    /// As [`Self::wait`], but returns false once `deadline` has passed.
     pub fn wait_until(&self, deadline: Deadline) -> bool {
         self.wait_inner(Some(deadline))
     }
@@ -206,7 +206,7 @@ impl<S: Sharing> Completion<S> {
 
     fn wait_inner(&self, deadline: Option<Deadline>) -> bool {
         let take_or_enter = |state| {
-            // Saturating: those who were killed must not carry into the tokens.
+            // Saturating: the counts of killed waiters must not carry into the tokens.
             let entered = || state + u64::from(waiters_in(state) != u32::MAX);
             Some(taken(state).unwrap_or_else(entered))
         };
@@ -223,7 +223,8 @@ impl<S: Sharing> Completion<S> {
                 Some(left) => Some(left - 1),
                 None => gives_up.then(|| state - 1),
             };
-            // Acquire: as above. Relaxed: it goes on waiting.
+            // Acquire: pairs with the completer's Release. Relaxed: no token was taken, the waiter sleeps
+            // again.
             let before = self
                 .state
                 .fetch_update(Ordering::Acquire, Ordering::Relaxed, leave);
@@ -233,7 +234,7 @@ impl<S: Sharing> Completion<S> {
         }
     }
 
-    /// Sleeps while nothing is done; may return without cause.
+    /// Sleeps while nothing is done; may wake up spuriously.
     fn sleep(&self, deadline: Option<Deadline>) -> Wait {
         let object = core::ptr::from_ref(self).addr();
         let _waiting = Waiting::begin(Kind::Completion, object, deadline.is_some());
@@ -246,7 +247,7 @@ impl<S: Sharing> Completion<S> {
 
 #[cfg(loom)]
 impl<S: Sharing> Completion<S> {
-    /// Its memory goes to somebody else, in a model.
+    /// Ends the completion's lifetime in a model: any later access is an error.
     #[track_caller]
     pub fn end(&mut self) {
         self.state.end();

@@ -1,8 +1,8 @@
-//! Condition variables: wait for a change of what a mutex protects.
+//! Condition variables: wait for a change of data that a mutex protects.
 //!
-//! A task that finds under a mutex that something is not so yet waits here, without the mutex, until another task has
-//! changed it and notified it. [`Condvar::wait_while`] looks again by itself; with robust mutexes
-//! [`Condvar::wait_robust_while`].
+//! A task that holds a mutex and finds a predicate false waits here. The wait releases the mutex, sleeps until
+//! another task has changed the data and notified, and acquires the mutex again. [`Condvar::wait_while`]
+//! re-checks the predicate itself; for robust mutexes there is [`Condvar::wait_robust_while`].
 //!
 //! ```
 //! use latchwork::condvar::Condvar;
@@ -23,108 +23,116 @@
 //!
 //! # How it works
 //!
-//! Ours, not pthread's: a process-shared pthread condition variable hangs its next broadcast when a
-//! waiter was killed. Source of the form: U. Drepper, *Futexes are tricky*; the counter of std's; for
-//! inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
+//! The crate has its own algorithm, since a process-shared pthread condition variable hangs in its next
+//! broadcast after a waiter was killed. Sources: U. Drepper, *Futexes are tricky*; the counter of Rust std's
+//! condition variable; for inheriting mutexes, `Documentation/locking/futex-requeue-pi.rst` of Linux.
 //!
-//! There are two places to wait. In the *crowd* a notification of all wakes all, who then meet at the
-//! mutex. In the *gathering* they are released in another way, so that each is woken when it is its turn,
-//! or nearly: waiters of a [`Private`] condition variable are there, all with one mutex.
+//! Waiters sleep in one of two places. The *crowd* is for shared condition variables, and for waiters of a
+//! [`Private`] one that use another mutex than the gathering's. There a `notify_all` wakes all waiters, which
+//! then contend for the mutex. The *gathering* is for the waiters of a private condition variable that use the
+//! same mutex. There a notification *releases* waiters: each is woken when it can have the mutex, or shortly
+//! before. Until then it is *requeued*: the kernel moves it to another word without waking it. That word is the
+//! mutex's, or the *relay*, a word of the condition variable on which each woken waiter wakes the next.
 //!
-//! | mutex | `notify_one` | `notify_all` | who is released |
+//! | mutex | `notify_one` | `notify_all` | a released waiter |
 //! | --- | --- | --- | --- |
-//! | [`WaitWake`](crate::mutex::WaitWake) | wakes one | wakes two, sends the others on to the mutex's word | is woken by an unlock |
-//! | [`Inherit`](crate::mutex::Inherit), [`InheritPlain`](crate::mutex::InheritPlain), where the kernel does it well | sends one on to the mutex's word | sends all | is woken as the mutex's owner, the first in priority first; lends its priority until then |
-//! | any other, one that processes share, or where the kernel does not | wakes one | sends all on to the relay, wakes two | is woken when the one before it has taken the mutex |
+//! | [`WaitWake`](crate::mutex::WaitWake) | wakes one | wakes two, requeues the others to the mutex's word | is woken by an unlock |
+//! | [`Inherit`](crate::mutex::Inherit), [`InheritPlain`](crate::mutex::InheritPlain), where the kernel's requeue-PI is known to work | requeues one to the mutex's word | requeues all | is woken as the mutex's owner, the highest priority first; lends its priority until then |
+//! | any other mutex, or one that processes share, or where requeue-PI is not used | wakes one | requeues all to the relay, wakes two | is woken when the waiter before it has acquired the mutex |
 //!
 //! | word | meaning | changed by |
 //! | --- | --- | --- |
-//! | `crowd.ticket` | what waiters in the crowd compare | +1 by each notification that finds some |
-//! | `crowd.waiters` | at least as many as wait there | +1 by a waiter under the mutex, −1 when it returns |
-//! | `state` | the mutex of those in the gathering and the way to it, and their number | a waiter, under the mutex: +1; if there was none, the mutex; −1 when it returns |
-//! | `ticket` | what waiters in the gathering compare; bit 0: all were notified once | +2 by each notification that finds some, and by a waiter that changes the mutex |
-//! | `relay` | at least as many as sleep on this word | + the number sent there, by who has sent them; −1 by who is about to wake one |
+//! | `crowd.ticket` | the value that the kernel compares for sleepers in the crowd | +1 by each notification that sees waiters |
+//! | `crowd.waiters` | at least the number of waiters in the crowd | +1 by a waiter under the mutex, −1 when it returns |
+//! | `state` | the mutex of the waiters in the gathering and how they get to it, and their number | a waiter, under the mutex: +1; if there was none, it also sets the mutex; −1 when it returns |
+//! | `ticket` | the value that the kernel compares for sleepers in the gathering; bit 0: there has been a `notify_all` | +2 by each notification that sees waiters, and by a waiter that changes the mutex |
+//! | `relay` | at least the number of sleepers on this word | + the number requeued, by the notifier that requeued them; −1 by a task that is about to wake one |
 //!
 //! Invariants
-//! 1. A waiter counts itself, reads the ticket, and begins its watch over deaths, while it holds the
-//!    mutex.
-//! 2. A notification moves the ticket on before it wakes, or sends on.
+//! 1. A waiter counts itself, reads the ticket, and begins its `Watch` over deaths (`sleep.rs`) while it holds
+//!    the mutex.
+//! 2. A notification advances the ticket before it wakes or requeues.
 //! 3. The counts of waiters are too high by the number of waiters that were killed, never too low.
-//! 4. All who are counted in `state`, asleep on the ticket or wherever they were sent, have the mutex that
-//!    stands there. Who comes with another one meanwhile joins the crowd.
-//! 5. While anybody sleeps on the relay, somebody is awake that will wake one, the first in priority: a
-//!    waiter that was woken there, which does so when it has taken the mutex, was refused it, or unwinds; or a
-//!    notifier.
+//! 4. All waiters that are counted in `state`, asleep on the ticket or wherever they were requeued, use the
+//!    mutex that `state` names. A waiter that comes with another mutex meanwhile joins the crowd.
+//! 5. While a waiter sleeps on the relay, an awake task will wake one sleeper, the highest priority first. That
+//!    task is a waiter that was woken from the relay (it wakes the next when it has acquired the mutex, when
+//!    the mutex was refused, or when it unwinds), or a notifier.
 //!
-//! *No wake-up is lost.* The predicate changes under the mutex. If the notifier locked before the
-//! waiter, the waiter has seen the change. If after, the mutex orders the waiter's count before the
-//! notifier's look at it (so Relaxed suffices there), and the kernel either finds the waiter asleep
-//! or refuses its sleep, since the ticket moved (1, 2). The ticket wraps after 2³¹ notifications
-//! within one instant of a waiter's descheduling, which is not a case.
+//! *No wake-up is lost.* The predicate changes under the mutex. If the notifier locked the mutex before the
+//! waiter, the waiter has seen the change. If after, the mutex orders the waiter's count before the notifier's
+//! load of it (so Relaxed suffices there). The kernel then either finds the waiter asleep, or refuses its sleep
+//! because the ticket has moved (1, 2). The ticket wraps after 2³¹ notifications; a waiter would have to be
+//! descheduled between its unlock and its sleep for exactly that many, which does not happen in practice.
 //!
-//! *Nobody is sent to a mutex that is not its own.* A notifier reads the ticket, then the mutex, and the
-//! kernel compares the ticket as it sends. A waiter of another mutex changes the mutex, then the ticket,
-//! then sleeps: either the notifier reads the new mutex, or the kernel finds another ticket, and it reads
-//! both again. The address may be stale by then: nobody is asleep in that case, and the kernel does
-//! not touch it.
+//! *No waiter is requeued to a mutex that is not its own.* A notifier reads the ticket, then the mutex, and the
+//! kernel compares the ticket as it requeues. A waiter with another mutex changes the mutex, then the ticket,
+//! then sleeps. So either the notifier reads the new mutex, or the kernel finds another ticket and the notifier
+//! reads both again. If the address is stale, no waiter is asleep and the kernel does not touch the address.
 //!
-//! *Sent to a word:* the waiters that are woken, and each that wakes up on the mutex's word, take the mutex
-//! as tasks that have slept for it, so that their unlock wakes the next. Who cannot know whether it was
-//! sent (all were notified once) does likewise, at the price of a call at its unlock. *Sent to the kernel:*
-//! it passes the mutex on from one to the next. The word, not the gate of [`Inherit`](crate::mutex::Inherit)
-//! is where they sleep: each has to be woken once anyhow, so the gate, which spares the sleep, spares
-//! nothing, and on the word their priorities count at once. *Sent to the relay:* the count is raised when they
-//! sleep there, then the first two are woken. Each wake-up takes one from the count before; if nobody was found,
-//! the count was of one that has given up, and the next is taken. So the count is too low only between
-//! a notifier's sending and its counting, and then it wakes some itself. *Priorities on the relay:* each
-//! notification of all wakes the two first in priority, and each of them, when it has the mutex, the first of
-//! those left. So whoever sleeps there has two of its own or a higher priority in front of it, awake or
-//! waiting for the mutex; if that inherits, they lend the holder as much as it would.
+//! *Requeued to the mutex's word:* a waiter that the notification wakes, or that wakes up on the mutex's word,
+//! acquires the mutex as a task that has slept for it, so that its unlock wakes the next. A waiter that cannot
+//! know whether it was requeued (bit 0 of the ticket is set) does the same, at the cost of one system call at
+//! its unlock. *Requeued for the kernel to own:* the kernel passes the mutex on from one waiter to the next.
+//! These waiters sleep on the word and not in the gate of [`Inherit`](crate::mutex::Inherit), the queueing
+//! mutex in front of that lock: each has to be woken once in any case, so the gate, which saves the sleep,
+//! saves nothing here, and on the word their priorities count at once.
 //!
-//! *A deadline* ends the sleep wherever it goes on; the mutex is then taken in the usual way, however long
-//! that takes. [`Waited::TimedOut`] means that no notification of one was used up: the kernel says who
-//! was woken; who was sent on looks whether the ticket has moved. *A signal* whose handler runs may end a
-//! sleep as if notified.
+//! *Requeued to the relay:* the notifier raises the count once the waiters sleep there, and then wakes the
+//! first two. Each wake-up takes one from the count first. If the wake-up finds no sleeper, the count was that
+//! of a waiter that has given up, and the task takes the next. So the count is too low only between a
+//! notifier's requeue and its addition, and this notifier wakes two after the addition. *Priorities on the
+//! relay:* each `notify_all` wakes the two sleepers with the highest priority, and each of them, when it has
+//! the mutex, wakes the first of those left. So a sleeper on the relay has two waiters of its own or a higher
+//! priority in front of it, awake or waiting for the mutex. If the mutex inherits priority, these lend its
+//! owner as much as the sleeper would.
 //!
-//! *A waiter is killed* after it was chosen by `notify_one` and before it looked, or a notifier after
-//! it changed the predicate and before it notified: in a region its death wakes the others (they
-//! look again, as after any spurious wake-up), asleep or on their way (1): a task that died after the
-//! waiter's look at the predicate is one whose death it has not counted. That is for tasks of the
-//! region, which a notifier must be (see `sleep.rs`). Outside of one, between processes, that one
-//! notification is lost, as with POSIX: use `notify_all` there. That is why processes wait in the crowd: a
-//! chain of wake-ups would break with the one that dies, and stand still while one is stopped. The threads
-//! of a gathering die, and are stopped, together. A leftover count (3) costs later notifications a system call. With a robust mutex a wait ends with what
-//! the mutex says: `OwnerDied` if its holder died meanwhile.
+//! *A deadline* ends the sleep on whichever word it is. The waiter then acquires the mutex in the usual way,
+//! however long that takes. [`Waited::TimedOut`] means that the waiter consumed no `notify_one`: the kernel
+//! says whether a waiter was woken, and a waiter that may have been requeued checks whether the ticket has
+//! moved. *A signal* whose handler runs may end a sleep as if notified.
 //!
-//! *The kernel's way to an inheriting mutex*, requeue-PI, has had faults that crash it, or hang a processor,
-//! when a requeue meets a deadlock of the application's or a time-out. No test can tell them without
-//! meeting them, so it is used in versions of Linux that are known to be without (6.18.36 and later of that
-//! series; 7.1.1 and later), and unless something forbids the calls. Elsewhere there is the relay, which
-//! differs in this: each waiter is woken while the one before it has the mutex, and may sleep again.
-//! *What the kernel refuses* to send on (the mutex's owner has died, it would close a circle of waits, there
-//! is no memory), and those behind it in that notification, it lets nobody wake by other means. So waiters
-//! who are to be sent on take a nap of 10 s at a time, and come back if they find that the ticket has moved:
-//! for they cannot know whether they were refused, or sent on, or have missed a notification between two
-//! naps; it may as well have been somebody else's. That is one needless wake-up in 10 s at most, and costs a
-//! sleeper its place among those of its own priority. *A mutex that is gone* is told to who is notified.
+//! *Death:* a waiter may be killed after `notify_one` chose it and before it read the predicate, or a notifier
+//! after it changed the predicate and before it notified. In a region the death wakes the other waiters, asleep
+//! or about to sleep, and they re-check the predicate as after a spurious wake-up. That holds by (1): a task
+//! that died after the waiter read the predicate is one whose death the waiter has not counted. It needs tasks
+//! of the region; a notifier must be one (see `sleep.rs`). Outside a region, between processes, this one
+//! notification is lost, as with POSIX: use `notify_all` there. For the same reason waiters of a shared
+//! condition variable are in the crowd: a chain of wake-ups would break with a task that dies, and stall while
+//! one is stopped. The threads of a gathering die, and are stopped, together. A leftover count (3) costs each
+//! later notification one system call. With a robust mutex a wait returns the mutex's result: `OwnerDied` if
+//! its owner died meanwhile.
 //!
-//! *Several mutexes:* in turn, as many as one likes. With several at once the notifications of a private one
-//! wake all who came while there were waiters with another mutex. The crowd of a shared one does not
-//! know who has which mutex: there a notification of one may go to a waiter with another.
+//! *Requeue-PI*, the kernel's way to an inheriting mutex, has had bugs that crash the kernel, or hang a
+//! processor, when a requeue meets a deadlock of the application or a time-out. A test for them would trigger
+//! them. So requeue-PI is used only in versions of Linux that are known to be without them (6.18.36 and later
+//! of that series; 7.1.1 and later), and unless a sandbox forbids the calls. Elsewhere the relay is used, with
+//! this difference: each waiter is woken while the one before it has the mutex, and may sleep again. *A refused
+//! requeue:* the kernel refuses to requeue a waiter if the mutex's owner has died, if the requeue would
+//! complete a wait-for cycle, or if there is no memory. It then leaves that waiter, and those behind it in that
+//! notification, asleep, and no other call can wake them. So such waiters sleep for at most 10 s at a time and
+//! return if the ticket has moved. They cannot know whether they were refused, were requeued, or missed a
+//! notification between two sleeps; the notification may as well have been for another waiter. This is at most
+//! one needless wake-up in 10 s, and costs a sleeper its place among those of its own priority. *A mutex whose
+//! owner has died* reports that to each waiter that is notified.
 //!
-//! *Progress of a notification:* lock-free, not bounded: one that finds the ticket moved by another begins
-//! again. It allocates nothing and leaves `errno` alone, so a signal handler may notify.
+//! *Several mutexes:* one after another, as many as one likes. With several at once, a notification of a
+//! private condition variable wakes all waiters that came while others waited with another mutex. A shared one
+//! does not know which waiter has which mutex: `notify_one` may go to a waiter with another mutex.
 //!
-//! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes, by
-//! real-time priority, then first come; on the relay one of lower priority that was woken before may still
-//! come first. *Fork:* as for the mutex; a count may stay too high in the child. A child
-//! that comes back from its parent's wait (a signal handler has forked) leaves a shared count to it. *Frozen:*
-//! size 24, alignment 8, zero = nobody waits. *Cost:* without waiters a notification is two loads.
+//! *Progress of a notification:* lock-free, not bounded: a notifier that finds the ticket moved by another task
+//! starts again. It allocates nothing and preserves `errno`, so a signal handler may notify.
 //!
-//! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each way,
-//! spurious wake-ups, deadlines, two and three mutexes, a death; negative twins), `tests/condvar.rs`,
-//! `tests/condvar_release.rs` (sleeps counted, priorities), `tests/condvar_events.rs` (panics, forks, a
-//! sandbox), and the kill tests. Left out of the models: naps.
+//! *Spurious wake-ups* happen: wait in a loop, or use `wait_while`. *Order:* as the kernel wakes: by real-time
+//! priority, then in order of arrival. On the relay a waiter of lower priority that was woken earlier may still
+//! come first. *Fork:* as for the mutex; a count may stay too high in the child. A child that returns from its
+//! parent's wait (a signal handler has forked) leaves a shared count to the parent. *Frozen:* size 24,
+//! alignment 8, zero = no waiters. *Cost:* without waiters a notification is two loads.
+//!
+//! *Checked by:* `tests/loom_condvar.rs` (no lost notification, with one and two waiters, each row of the first
+//! table, spurious wake-ups, deadlines, two and three mutexes, a death; negative twins), `tests/condvar.rs`,
+//! `tests/condvar_release.rs` (counts of sleeps, priorities), `tests/condvar_events.rs` (panics, forks, a
+//! sandbox), and the kill tests. The models leave out the sleeps of 10 s.
 #![allow(unsafe_code)]
 
 mod crowd;
@@ -147,7 +155,7 @@ use gathering::Gathering;
 /// How a timed wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// A notification, or for no reason: look at the predicate.
+    /// A notification, or a spurious wake-up: check the predicate.
     Woken,
     /// The deadline passed.
     TimedOut,
@@ -165,18 +173,17 @@ impl Waited {
 
 /// A condition variable for any mutex of this crate.
 ///
-/// Threads that wait for a private one with the same mutex are not woken all at once: who is released by
-/// [`notify_all`](Self::notify_all) wakes up when it can have the mutex, or nearly. With a mutex that
-/// inherits priority, the one of the highest priority has it first, and lends its priority to the holder
-/// as soon as it is notified. Those of a [shared](Self::shared) one are woken together.
+/// `notify_all` does not wake all threads that wait for a private condition variable with the same mutex at
+/// once: each is woken when it can have the mutex, or shortly before. With a mutex that inherits priority, the
+/// waiter of the highest priority acquires it first, and lends its priority to the owner from the notification
+/// on. The waiters of a [shared](Self::shared) one are woken together.
 ///
-/// It may be used with one mutex after another. With several at a time nothing is lost by a private one,
-/// but waiters are woken more often than needed; a shared one must then be told with
-/// [`notify_all`](Self::notify_all), for another's waiter may have the notification of one.
+/// It may be used with one mutex after another. With several at a time a private one loses no notification, but
+/// wakes waiters more often than needed. A shared one must then be notified with
+/// [`notify_all`](Self::notify_all), since `notify_one` may go to a waiter with another mutex.
 ///
-/// Owner death, fork, signals: as for the mutex; a signal handler may end a wait as if notified. Who waits
-/// with a mutex whose owner dies learns that when it is notified. A notification may be made in a signal
-/// handler.
+/// Owner death, fork, signals: as for the mutex. A signal handler may end a wait as if notified. A waiter whose
+/// mutex's owner died learns of that when it is notified. A signal handler may notify.
 ///
 /// ```
 /// use latchwork::condvar::Condvar;
@@ -203,7 +210,7 @@ pub struct Condvar<S: Sharing = Private> {
 
 #[cfg(not(loom))]
 impl Condvar<Private> {
-    /// One that nobody waits for, for the threads of this process.
+    /// A condition variable without waiters, for the threads of this process.
     #[must_use]
     pub const fn new() -> Self {
         Self::new_in()
@@ -212,11 +219,11 @@ impl Condvar<Private> {
 
 #[cfg(not(loom))]
 impl Condvar<crate::sharing::Shared> {
-    /// One that nobody waits for, for every process that maps it.
+    /// A condition variable without waiters, for every process that maps it.
     ///
-    /// In a region, a task that is killed while it waits, or between a change and its
-    /// notification, leaves nobody asleep. A process that uses this after a fork, through references
-    /// alone, is to [join](crate::region::Region::join) the region first.
+    /// In a region, a task that is killed while it waits, or between a change and its notification, leaves no
+    /// waiter asleep. A process that uses this after a fork, through inherited references alone, has to
+    /// [join](crate::region::Region::join) the region first.
     #[must_use]
     pub const fn shared() -> Self {
         Self::new_in()
@@ -225,15 +232,15 @@ impl Condvar<crate::sharing::Shared> {
 
 impl<S: Sharing> Condvar<S> {
     const_unless_loom! {
-        /// One that nobody waits for.
+        /// A condition variable without waiters.
         #[must_use]
         pub fn new_in() -> Self {
             Self { gathering: Gathering::new(), crowd: Crowd::new(), sharing: PhantomData }
         }
     }
 
-    /// Wakes one waiter, if there is any. (A shared one that is used with several mutexes at a time may wake
-    /// one that waits with another mutex.)
+    /// Wakes one waiter, if there is any. (A shared condition variable that is used with several mutexes at a
+    /// time may wake a waiter with another mutex.)
     pub fn notify_one(&self) {
         self.notify(false);
     }
@@ -256,8 +263,8 @@ impl<S: Sharing> Condvar<S> {
         }
         if self.crowd.waiters() > enough {
             tell();
-            // Who waits there for a private one does not have the mutex of the others, nor need two of them
-            // have the same.
+            // A waiter of a private condition variable is in the crowd because it has another mutex than the
+            // gathering, and two waiters there may have different mutexes: so all are woken.
             let is_mixed =
                 S::FLAG == unless_fault!(CondvarWakesOneOfCrowd, Flag::Private, Flag::Shared);
             self.crowd
@@ -265,14 +272,14 @@ impl<S: Sharing> Condvar<S> {
         }
     }
 
-    /// What the checker calls it.
+    /// The condition variable, as the checker identifies it.
     fn as_lock(&self) -> crate::hook::Lock {
         use crate::hook::{Kind, Lock, Traits, traits_of};
         let traits = traits_of::<S>(Traits::empty());
         Lock::new(ptr::from_ref(self).addr(), Kind::Condvar).with(traits)
     }
 
-    /// What all waits are: `release` lets the lock at this address go, `acquire` takes it again.
+    /// The common part of all waits: `release` unlocks the lock at this address, `acquire` locks it again.
     fn pause<R>(
         &self,
         lock: *const (),
@@ -294,10 +301,9 @@ impl<S: Sharing> Condvar<S> {
         (acquire(Arrival(By::Itself)), waited)
     }
 
-    /// Releases the mutex, waits for a notification, and takes the mutex again.
+    /// Releases the mutex, waits for a notification, and acquires the mutex again.
     ///
-    /// The guard comes in a `Result` if the mutex's protocol can fail; after an error the mutex is
-    /// not held.
+    /// Returns the guard in a `Result` if the mutex's protocol can fail; after an error the mutex is not held.
     #[track_caller]
     pub fn wait<'a, T: ?Sized, P: Protocol>(
         &self,
@@ -306,7 +312,7 @@ impl<S: Sharing> Condvar<S> {
         P::outcome(self.wait_inner(guard, None).map(|(guard, _)| guard))
     }
 
-    /// As [`Self::wait`], but no longer than until `deadline` (taking the mutex may last longer).
+    /// As [`Self::wait`], but waits at most until `deadline` (acquiring the mutex may last longer).
     #[track_caller]
     pub fn wait_until<'a, T: ?Sized, P: Protocol>(
         &self,
@@ -316,7 +322,7 @@ impl<S: Sharing> Condvar<S> {
         P::outcome(self.wait_inner(guard, Some(deadline)))
     }
 
-    /// As [`Self::wait`], but no longer than for `timeout`.
+    /// As [`Self::wait`], but waits at most for `timeout`.
     #[cfg(not(loom))]
     #[track_caller]
     pub fn wait_for<'a, T: ?Sized, P: Protocol>(
@@ -350,10 +356,10 @@ impl<S: Sharing> Condvar<S> {
         deadline: Option<Deadline>,
     ) -> Result<(MutexGuard<'a, T, P>, Waited), P::Fault> {
         let site = crate::hook::Site::caller();
-        // Not dropped if the lock cannot be taken again.
+        // Not dropped if the lock cannot be acquired again.
         let guard = ManuallyDrop::new(guard);
         let lock = MutexGuard::raw(&guard);
-        // SAFETY: the guard holds the lock; it is kept but not used until the lock is taken again.
+        // SAFETY: the guard holds the lock; it is kept, but not used until the lock is acquired again.
         let release = || unsafe { lock.release_to_wait(self.as_lock(), deadline.is_some(), site) };
         let address = ptr::from_ref(lock).cast();
         #[cfg(feature = "check")]
@@ -385,8 +391,7 @@ mod with_robust {
         /// As [`Condvar::wait`], with a robust mutex.
         ///
         /// # Errors
-        /// Those of the mutex: [`LockError::OwnerDied`] (with the mutex taken) if a holder died
-        /// meanwhile.
+        /// Those of the mutex: [`LockError::OwnerDied`] (with the mutex acquired) if an owner died meanwhile.
         pub fn wait_robust<'a, T: ?Sized, P: RobustProtocol>(
             &self,
             guard: RobustGuard<'a, T, P>,
@@ -422,8 +427,7 @@ mod with_robust {
         /// As [`Condvar::wait_while`], with a robust mutex.
         ///
         /// # Errors
-        /// As for [`Self::wait_robust`]. Once the data is repaired, wait again: the condition is looked at
-        /// first.
+        /// As for [`Self::wait_robust`]. Once the data is repaired, wait again: the condition is checked first.
         pub fn wait_robust_while<'a, T: ?Sized, P: RobustProtocol>(
             &self,
             mut guard: RobustGuard<'a, T, P>,
@@ -454,9 +458,9 @@ mod with_recursive {
     use crate::mutex::{Protocol, RecursiveGuard};
 
     impl<S: Sharing> Condvar<S> {
-        /// As [`Condvar::wait`], with a recursive mutex that this task has taken once.
+        /// As [`Condvar::wait`], with a recursive mutex that this task has locked once.
         ///
-        /// Aborts if it has taken it more often: those other guards would be left without the mutex.
+        /// Aborts if the task has locked it more than once: the other guards would be left without the mutex.
         pub fn wait_recursive<'a, T: ?Sized, P: Protocol>(
             &self,
             guard: RecursiveGuard<'a, T, P>,
@@ -465,7 +469,7 @@ mod with_recursive {
             P::outcome(waited.map(|(guard, _)| guard))
         }
 
-        /// As [`Condvar::wait_until`], with a recursive mutex that this task has taken once.
+        /// As [`Condvar::wait_until`], with a recursive mutex that this task has locked once.
         ///
         /// Aborts as [`Self::wait_recursive`].
         pub fn wait_recursive_until<'a, T: ?Sized, P: Protocol>(
@@ -476,7 +480,7 @@ mod with_recursive {
             P::outcome(self.wait_recursive_inner(guard, Some(deadline)))
         }
 
-        /// As [`Condvar::wait_for`], with a recursive mutex that this task has taken once.
+        /// As [`Condvar::wait_for`], with a recursive mutex that this task has locked once.
         ///
         /// Aborts as [`Self::wait_recursive`].
         pub fn wait_recursive_for<'a, T: ?Sized, P: Protocol>(
@@ -487,7 +491,7 @@ mod with_recursive {
             self.wait_recursive_until(guard, Deadline::after(timeout))
         }
 
-        /// As [`Condvar::wait_while`], with a recursive mutex that this task has taken once.
+        /// As [`Condvar::wait_while`], with a recursive mutex that this task has locked once.
         ///
         /// Aborts as [`Self::wait_recursive`].
         pub fn wait_recursive_while<'a, T: ?Sized, P: Protocol>(

@@ -1,7 +1,7 @@
-//! Locks as a C interface needs them: without guards, with an error number as the answer, and with waits in
-//! steps ([`Pause`]). Not for Rust programs, whose types say the same at compile time.
+//! Locks for a C interface: without guards, with error numbers as results, and with waits in steps ([`Pause`]).
+//! Not for Rust programs, whose types express the same at compile time.
 //!
-//! *Misuse* that aborts elsewhere is an error number here where the lock knows its owner.
+//! *Misuse* that aborts elsewhere returns an error number here where the lock knows its owner.
 #![allow(unsafe_code, missing_docs)]
 
 use crate::TaskError;
@@ -48,18 +48,18 @@ impl How {
     }
 }
 
-/// The calling thread's word for [`lend_stop_word`], from now on.
+/// Sets the calling thread's word for [`lend_stop_word`].
 pub fn set_stop_word(word: Option<&'static AtomicU32>) {
     crate::region::stop::set_own(word);
 }
 
-/// Lends the calling thread's directives its word, or none, until the next call: their waits end, as if time had run
-/// out, once it is not 0. See `region/stop.rs`.
+/// Lets the directives of the calling thread use its stop word, or none, until the next call: their waits end
+/// as if timed out once the word is not 0. See `region/stop.rs`.
 pub fn lend_stop_word(is_lent: bool) {
     crate::region::stop::lend(is_lent);
 }
 
-/// Has all who sleep in a region look again.
+/// Wakes all sleepers of a region, so that they check their conditions again.
 pub fn wake_sleepers(region: &crate::region::Region) {
     region.inner().wake_sleepers();
 }
@@ -70,13 +70,13 @@ pub fn task_id() -> u32 {
     task::id()
 }
 
-/// A lock of any kind. Answers are 0, or an error number.
+/// A lock of any kind. Results are 0 or an error number.
 pub trait Foreign {
     fn lock(&self, how: How) -> c_int;
     /// # Safety
-    /// The calling task holds it, as far as the lock cannot know that.
+    /// The calling task holds the lock; the implementation checks it where the lock knows its owner.
     unsafe fn unlock(&self) -> c_int;
-    /// Takes it again after a wait for a condition variable.
+    /// Acquires the lock again after a wait for a condition variable.
     fn lock_again(&self, risen: &Risen<'_>) -> c_int;
     fn is_locked(&self) -> bool;
     /// Whether the calling task holds it, as far as the lock knows.
@@ -88,16 +88,17 @@ pub trait Foreign {
     fn consistent(&self) -> c_int {
         EINVAL
     }
-    /// Releases it with its data in an unknown state, or `EPERM`: the next one gets `EOWNERDEAD`.
+    /// Releases the lock with its data in an unknown state, or returns `EPERM`: the next owner gets
+    /// `EOWNERDEAD`.
     fn unlock_inconsistent(&self) -> c_int {
         EINVAL
     }
-    /// The end of an unlock whose compare-and-swap has missed.
+    /// Completes an unlock whose compare-and-swap has failed.
     fn free_unlinked(&self, _before: usize) {}
     /// # Safety
     /// The calling task holds it.
     unsafe fn give_back_unclean(&self) {}
-    /// Where those who wait for a condition variable sleep for it.
+    /// Where waiters of a condition variable sleep for this lock.
     fn queue(&self) -> Queue<'_> {
         Queue::NONE
     }
@@ -201,7 +202,7 @@ fn lock_interruptibly<P: Interruptible<Fault: Numbered>>(lock: &P, how: How) -> 
     }
 }
 
-/// Without an owner: only an unlock of a free lock is noticed.
+/// Locks that do not know their owner: they detect only an unlock of a free lock.
 macro_rules! nameless {
     ($({$($sharing:ident)?} $lock:ty),*) => { $(
         impl$(<$sharing: Sharing>)? Foreign for $lock {
@@ -238,7 +239,7 @@ macro_rules! nameless {
 }
 nameless!({S} WaitWake<S>, {S} Protect<S>);
 
-/// With their owner's ID in the word.
+/// Locks with their owner's ID in the word.
 macro_rules! named {
     ($($lock:ident: $take:ident),*) => { $(
         impl<S: Sharing> Foreign for $lock<S> {
@@ -253,7 +254,7 @@ macro_rules! named {
                 if !self.is_owned_by_me() {
                     return EPERM;
                 }
-                // SAFETY: the word says so.
+                // SAFETY: the word names this task as the owner.
                 unsafe { self.release() };
                 0
             }
@@ -333,7 +334,7 @@ impl Foreign for RecursiveMutex<()> {
         if self.own_depth() == 0 {
             return EPERM;
         }
-        // SAFETY: taken by this task, which has forgotten the guard.
+        // SAFETY: this task has acquired the lock and has forgotten the guard.
         drop(unsafe { self.guard() });
         0
     }
@@ -347,7 +348,7 @@ impl Foreign for RecursiveMutex<()> {
         RecursiveMutex::is_locked(self)
     }
 
-    /// A wait lets it go once.
+    /// A wait releases the lock once, so the depth must be 1.
     fn may_be_mine(&self) -> bool {
         self.own_depth() == 1
     }
@@ -363,18 +364,18 @@ impl Foreign for RecursiveMutex<()> {
 
 impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     fn lock(&self, how: How) -> c_int {
-        // SAFETY: a C lock stays where it is while it is held, as its manual asks.
+        // SAFETY: a C lock does not move while it is held, as its manual requires.
         if unsafe { self.acquire_free() }.is_some() {
             return 0;
         }
-        // SAFETY: as above.
+        // SAFETY: a C lock does not move while it is held, as its manual requires.
         match unsafe { self.acquire_in_budget(how.patience()) } {
             Ok(Acquired::Clean) => 0,
             Ok(Acquired::OwnerDied) => {
                 task::after_owner_death(Foreign::address(self).addr());
                 EOWNERDEAD
             }
-            // Taken by this task: another attempt is no deadlock.
+            // This task holds it: for `Try` that is no deadlock.
             Err(RawError::Deadlock) if how == How::Try => EBUSY,
             Err(error) => error.number(),
         }
@@ -384,7 +385,7 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
         if !self.is_owned_by_me() {
             return EPERM;
         }
-        // SAFETY: the word says so.
+        // SAFETY: the word names this task as the owner.
         unsafe { self.unlock_raw() };
         0
     }
@@ -402,7 +403,8 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
     }
 
     fn is_owned_by_me(&self) -> bool {
-        // Also where it was taken through another copy of this library, and this one knows nothing of the thread yet.
+        // `Me::get` registers a thread that acquired the lock through another copy of this library and is still
+        // unknown to this one.
         self.owner()
             .is_some_and(|owner| Me::get().is_ok_and(|me| me.tid() == owner))
     }
@@ -429,29 +431,29 @@ impl<P: RobustProtocol<Fault: Numbered>> Foreign for Robust<P> {
         if !self.is_owned_by_me() {
             return EPERM;
         }
-        // SAFETY: the word says so.
+        // SAFETY: the word names this task as the owner.
         unsafe { Robust::unlock_inconsistent(self) };
         0
     }
 }
 
-/// The robust reader/writer lock without guards.
+/// Acquires a robust reader/writer lock without a guard.
 pub fn robust_rwlock_enter(lock: Pin<&RobustRwLock<()>>, writes: bool, how: How) -> c_int {
-    // SAFETY: pinned.
+    // SAFETY: `Pin` keeps the lock in place.
     match unsafe { lock.get_ref().enter(writes, how.patience()) } {
         Ok(answer) => answer,
-        // Held by this task: another attempt is no deadlock.
+        // This task holds it: for `Try` that is no deadlock.
         Err(RawError::Deadlock) if how == How::Try => EBUSY,
         Err(error) => error.number(),
     }
 }
 
-/// 0, or `EPERM`.
+/// Releases the lock as a reader or as the writer. Returns 0 or `EPERM`.
 pub fn robust_rwlock_leave(lock: Pin<&RobustRwLock<()>>) -> c_int {
     if lock.get_ref().leave() { 0 } else { EPERM }
 }
 
-/// Of a writer, whose data is in an unknown state: 0, or `EPERM`.
+/// Releases a writer's lock with the data in an unknown state. Returns 0 or `EPERM`.
 pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
     if lock.get_ref().leave_inconsistent() {
         0
@@ -460,7 +462,7 @@ pub fn robust_rwlock_leave_inconsistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
     }
 }
 
-/// 0, or `EINVAL`.
+/// Declares the data whole. Returns 0 or `EINVAL`.
 pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
     if lock.get_ref().declare_whole() {
         0
@@ -469,17 +471,17 @@ pub fn robust_rwlock_consistent(lock: Pin<&RobustRwLock<()>>) -> c_int {
     }
 }
 
-/// Sleeps for a moment on a word in a region, which processes share, while it holds `expected`; none if it
-/// lies in no region. See [`Pause::nap_in_region`].
+/// Sleeps for a short time on a shared word in a region while it holds `expected`; `None` if it lies in no
+/// region. See [`Pause::nap_in_region`].
 ///
 /// # Safety
-/// The word is there until this returns.
+/// The word is valid memory until this returns.
 pub unsafe fn nap_in_region(
     word: *const u32,
     expected: u32,
     deadline: Option<Deadline>,
 ) -> Option<Option<c_int>> {
-    // SAFETY: by the caller's contract; an atomic of the same layout.
+    // SAFETY: valid by the caller's contract; an atomic has the same layout.
     let word = unsafe { &*word.cast::<AtomicU32>() };
     let watch = Watch::begin(word, Flag::Shared);
     watch

@@ -7,17 +7,17 @@
 //! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
 //! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
 //! | share memory | [`region::Region`], with a heap, named objects, and containers with real pointers |
-//! | count, hand over, exclude in RTEMS's way | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
-//! | pass messages | [`queue::Queue`]; from one task to one other, [`queue::spsc::Spsc`] |
-//! | tell a task that something has happened | [`event::Events`] |
+//! | count, hand over and exclude by RTEMS's rules | [`semaphore::CountingSemaphore`], [`SimpleBinarySemaphore`](semaphore::SimpleBinarySemaphore), [`BinarySemaphore`](semaphore::BinarySemaphore), [`MrspSemaphore`](semaphore::MrspSemaphore), [`classic::Classic`] |
+//! | pass messages | [`queue::Queue`]; between exactly two tasks, [`queue::spsc::Spsc`] |
+//! | report to a task that something has happened | [`event::Events`] |
 //! | port code that calls RTEMS | [`classic`] |
 //! | start processes like threads | [`coproc::Coprocs`] |
-//! | be told of misuse, deadlocks and wrong orders | [`check::Checked`] |
-//! | know what the system offers | [`probe::Features`] |
+//! | detect misuse, deadlocks and lock-order inversions | [`check::Checked`] |
+//! | learn what the system offers | [`probe::Features`] |
 //!
-//! Any task may be killed at any instruction. What it held is reported to the next owner, what it was
-//! doing to the heap is finished or undone, what it was sending is invisible, what it was receiving
-//! is delivered again, and what only it knew is freed.
+//! Any task may be killed at any instruction. A lock that it held reports the death to the next owner. A heap
+//! operation that it had begun is finished or undone. A message that it was sending is invisible, one that it
+//! was receiving is delivered again, and memory that only it knew of is freed.
 //!
 //! ```
 //! use latchwork::mutex::{LockError, Mutex, Robust};
@@ -37,12 +37,12 @@
 //! | feature | what it adds |
 //! | --- | --- |
 //! | `check` | all mutexes and reader/writer locks of the program are [checked](check), as if each was [`Checked`](check::Checked) |
-//! | `foreign` | nothing for programs: what the C interface and the interposer are made of |
+//! | `foreign` | nothing for programs: the parts from which the C interface and the interposer are built |
 //!
 //! # What holds everywhere
 //!
-//! - Deadlines are absolute on CLOCK_MONOTONIC ([`time::Deadline`]); `…_for` is sugar.
-//! - Misuse that would corrupt memory or hang silently aborts with one line on standard error.
+//! - Deadlines are absolute on CLOCK_MONOTONIC ([`time::Deadline`]); the `…_for` methods compute one.
+//! - Misuse that would corrupt memory or hang silently aborts the process with one line on standard error.
 //! - No lock operation allocates or unwinds.
 //! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; aarch64 compiles.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]

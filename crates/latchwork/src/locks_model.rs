@@ -5,18 +5,18 @@ use crate::mutex::{RobustProtocol, WaitWake};
 use crate::sharing::Shared;
 use crate::time::Deadline;
 
-/// What a robust lock says to its taker.
+/// The result of acquiring a robust lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The data is whole.
     Clean,
     /// The last owner died.
     OwnerDied,
-    /// Not taken: it was given up.
+    /// Not acquired: the lock was given up.
     NotRecoverable,
-    /// Not taken: the deadline passed.
+    /// Not acquired: the deadline passed.
     TimedOut,
-    /// Not taken: it would wait for itself.
+    /// Not acquired: the task would wait for itself.
     Deadlock,
 }
 
@@ -36,10 +36,10 @@ impl<F: core::fmt::Debug> From<crate::mutex::RawError<F>> for Taken {
 pub struct RobustLock<P: RobustProtocol + Default = WaitWake<Shared>>(crate::mutex::Robust<P>);
 
 impl<P: RobustProtocol + Default> RobustLock<P> {
-    /// Takes the lock.
+    /// Acquires the lock.
     ///
     /// # Panics
-    /// If the lock answers what is none of [`Taken`].
+    /// If the result has no counterpart in [`Taken`].
     pub fn lock(&self, deadline: Option<Deadline>) -> Taken {
         use crate::mutex::Acquired;
         // SAFETY: models keep their locks until all tasks have ended.
@@ -55,7 +55,7 @@ impl<P: RobustProtocol + Default> RobustLock<P> {
         self.0.mark_consistent();
     }
 
-    /// Releases the lock; unrepaired, it is given up.
+    /// Releases the lock; if the data was not repaired, the lock is given up.
     ///
     /// # Safety
     /// The calling task holds it.
@@ -75,13 +75,13 @@ impl<const READERS: usize> Default for RobustReadWrite<READERS> {
 }
 
 impl<const READERS: usize> RobustReadWrite<READERS> {
-    /// Takes the lock to read: in a seat, or to write if a writer died inside.
+    /// Acquires the lock to read, with a seat, or to write if a writer died inside.
     ///
     /// # Errors
-    /// Why it was not taken.
+    /// Why it was not acquired for reading.
     ///
     /// # Panics
-    /// If the lock answers what is none of [`Taken`].
+    /// If the result has no counterpart in [`Taken`].
     pub fn read(&self, deadline: Option<Deadline>) -> Result<usize, Taken> {
         use crate::mutex::Patience;
         use crate::rwlock::Entered;
@@ -99,13 +99,13 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
         }
     }
 
-    /// Takes the lock to write.
+    /// Acquires the lock to write.
     ///
     /// # Panics
     /// As for [`Self::read`].
     pub fn write(&self, deadline: Option<Deadline>) -> Taken {
         use crate::mutex::{Acquired, Patience};
-        // SAFETY: as above.
+        // SAFETY: models keep their locks until all tasks have ended.
         match unsafe { self.0.write(Patience::until(deadline)) } {
             Ok(Acquired::Clean) => Taken::Clean,
             Ok(Acquired::OwnerDied) => Taken::OwnerDied,
@@ -121,7 +121,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
     /// Releases a seat.
     ///
     /// # Safety
-    /// The calling task has it.
+    /// The calling task has the seat.
     pub unsafe fn unlock_read(&self, seat: usize) {
         // SAFETY: by the caller's contract.
         unsafe { self.0.unlock_read(seat, crate::task::Me::whoever().tid()) };
@@ -136,7 +136,7 @@ impl<const READERS: usize> RobustReadWrite<READERS> {
         unsafe { self.0.unlock_write(crate::task::Me::whoever().tid()) };
     }
 
-    /// Goes on as a reader; in which seat.
+    /// Becomes a reader; returns its seat.
     ///
     /// # Safety
     /// As for [`Self::unlock_write`].

@@ -1,7 +1,8 @@
-//! Once: an initialisation that runs once, whichever task comes first, and again if that one dies.
+//! Once: an initialisation that runs once, in the first task that needs it, and again in another task if that
+//! one dies.
 //!
-//! For what is to be made at its first use, in a region for instance: [`Once::call`] runs its function unless it, or
-//! another task's, has run to its end.
+//! For something that is created at its first use, in a region for instance: [`Once::call`] runs its function
+//! unless this or another task's call has already completed.
 //!
 //! ```
 //! use latchwork::once::Once;
@@ -18,18 +19,18 @@
 //!
 //! | `done` | meaning | changed by |
 //! | --- | --- | --- |
-//! | 0 | not yet, or under way | initially |
-//! | 1 | done | the initialiser, with Release, under the lock |
+//! | 0 | not done, or under way | initially |
+//! | 1 | done | the initialising task, with Release, under the lock |
 //!
-//! The initialiser holds a robust lock. If it dies or panics, the next one gets the lock as
-//! inconsistent, finds `done` at 0, and runs the initialisation anew. *Orderings:* the Release of
-//! `done` pairs with the Acquire of the fast path. *Cost, done:* one load.
+//! The initialising task holds a robust lock. If it dies or panics, the next task acquires the lock as
+//! inconsistent, finds `done` at 0, and runs the initialisation again. *Orderings:* the Release of `done` pairs
+//! with the Acquire of the fast path. *Cost, done:* one load.
 
 use crate::atomic::{AtomicU32, Ordering};
 use crate::mutex::{LockError, Mutex, Robust};
 use core::pin::Pin;
 
-/// An initialisation that survives the death of who runs it, for threads and processes.
+/// An initialisation that survives the death of the task that runs it, for threads and processes.
 ///
 /// 48 bytes; it must not move: static, in a region, or pinned. (For threads alone, std's is smaller.)
 ///
@@ -59,13 +60,13 @@ pub enum OnceError {
     /// The initialisation calls itself.
     #[error("the initialisation was called from inside itself")]
     Recursive,
-    /// The thread cannot take robust locks, or holds too many.
+    /// The thread cannot own robust locks, or holds too many.
     #[error("the calling thread cannot take the lock of the initialisation")]
     Unavailable,
 }
 
 impl Once {
-    /// Not done yet.
+    /// An initialisation that is not done yet.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -81,8 +82,8 @@ impl Once {
         self.done.load(Ordering::Acquire) != 0
     }
 
-    /// Runs `initialise` unless it is done; returns when it is. If the task that runs it dies or
-    /// panics, one of those who wait runs it.
+    /// Runs `initialise` unless it is done; returns when it is done. If the task that runs it dies or panics,
+    /// one of the waiting tasks runs its own.
     ///
     /// # Errors
     /// See [`OnceError`].

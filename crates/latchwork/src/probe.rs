@@ -1,8 +1,9 @@
-//! What this kernel, and this process on it, can do: what `latchwork doctor` prints.
+//! What this kernel, and this process on it, can do: the answers that `latchwork doctor` prints.
 //!
-//! Everything is asked of the system once per process, by calls that change nothing (see
-//! [`Features::probe`]), and never inferred from the kernel's version: distributions backport, and
-//! sandboxes forbid. (One answer is: whether a call is free of faults that cannot be tried.)
+//! The library asks the system for each feature once per process, by calls that change nothing (see
+//! [`Features::probe`]). It does not infer features from the kernel's version, since distributions backport and
+//! sandboxes forbid. (There is one exception: whether a call is free of kernel bugs that cannot be tested
+//! safely.)
 //!
 //! ```
 //! use latchwork::probe::{Feature, Features, Status};
@@ -21,7 +22,7 @@ use rustix::thread::CapabilitySet;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// A thing that a system may have, allow or limit.
+/// Something that a system may have, allow or limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(
@@ -66,7 +67,7 @@ pub enum Feature {
 pub enum Group {
     /// Regions and robust locks do not work without it.
     Required,
-    /// Something is done in another way without it, or not at all.
+    /// Without it the library does something in another way, or not at all.
     Optional,
     /// What the process is allowed to do.
     Privilege,
@@ -74,25 +75,25 @@ pub enum Group {
     Limit,
 }
 
-/// Whether a feature is there.
+/// Whether a feature is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
-    /// It is, and it may be used.
+    /// It is available and permitted.
     Available,
     /// The kernel, or the C library, does not have it.
     Missing,
     /// Permissions, a sandbox or a limit forbid it.
     NotPermitted,
-    /// The system gave an answer that means neither.
+    /// The system gave an answer that means none of these.
     Unknown,
 }
 
-/// What was found of one feature.
+/// The result for one feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Which one.
+    /// The feature.
     pub feature: Feature,
     /// Its name, unique, such as `futex_waitv`.
     pub name: &'static str,
@@ -100,18 +101,18 @@ pub struct Finding {
     pub group: Group,
     /// The first Linux with it, major and minor; `None` where that does not matter.
     pub since: Option<(u16, u16)>,
-    /// Whether it is there.
+    /// Whether it is available.
     pub status: Status,
     /// A figure, path or error that goes with the status; may be empty.
     pub value: String,
-    /// What it is good for, as a sentence about what the user gets.
+    /// Its use, as a sentence about what the user gets.
     pub used_for: &'static str,
     /// What happens without it.
     pub fallback: &'static str,
 }
 
 impl Finding {
-    /// What follows for the user.
+    /// The consequence for the user.
     #[must_use]
     pub fn consequence(&self) -> &'static str {
         if self.status == Status::Available {
@@ -139,11 +140,11 @@ pub struct Features {
 }
 
 impl Features {
-    /// Asks the system, at the first call; later ones return the same.
+    /// Asks the system at the first call; later calls return the same result.
     ///
-    /// The calls have no lasting effect: most are refused by design. One thread is started that ends
-    /// at once (it tries a real-time policy), and one empty file has a hidden name in `/dev/shm` for
-    /// a moment.
+    /// The calls have no lasting effect: most are made so that the kernel refuses them. One thread is started
+    /// that ends at once (it tries a real-time policy), and one empty file exists under a hidden name in
+    /// `/dev/shm` for a moment.
     pub fn probe() -> &'static Self {
         static FEATURES: OnceLock<Features> = OnceLock::new();
         FEATURES.get_or_init(|| Self {
@@ -155,7 +156,7 @@ impl Features {
         })
     }
 
-    /// What was found of one feature.
+    /// The finding for one feature.
     ///
     /// # Panics
     /// Never: there is a finding for every feature.
@@ -167,7 +168,7 @@ impl Features {
             .expect("a row for every feature")
     }
 
-    /// Whether a feature is there and may be used.
+    /// Whether a feature is available and permitted.
     #[must_use]
     pub fn has(&self, feature: Feature) -> bool {
         self.find(feature).status == Status::Available
@@ -180,7 +181,7 @@ impl Features {
             .filter(move |finding| finding.group == group)
     }
 
-    /// The required features that are not there: with any, regions and robust locks do not work.
+    /// The required features that are missing: if there is any, regions and robust locks do not work.
     pub fn obstacles(&self) -> impl Iterator<Item = &Finding> {
         self.of(Group::Required)
             .filter(|finding| matches!(finding.status, Status::Missing | Status::NotPermitted))
@@ -268,7 +269,7 @@ fn status(error: Errno) -> Status {
     }
 }
 
-/// For calls that take an option: it is refused where it is not known.
+/// For calls with a flag: the kernel refuses a flag that it does not know.
 fn unknown_flag(error: Errno) -> Errno {
     if error == Errno::INVAL {
         Errno::NOSYS
@@ -291,7 +292,7 @@ fn plain(result: Result<()>) -> Answer {
     told(result, |()| String::new())
 }
 
-/// Whether a pinned real-time task that waits can be of use to one on another processor.
+/// Whether a pinned real-time task that waits can help one on another processor.
 fn mrsp_helping() -> Answer {
     let (status, value) = told(sys::real_time().and_then(|()| sys::cpus()), |cpus| {
         format!("{cpus} processors")
@@ -302,7 +303,7 @@ fn mrsp_helping() -> Answer {
     if sys::cpus() == Ok(1) {
         return (Status::NotPermitted, "1 processor".into());
     }
-    // Of each second, in microseconds; negative: all.
+    // Microseconds of each second; negative: all.
     let share = sys::read_text("/proc/sys/kernel/sched_rt_runtime_us")
         .ok()
         .and_then(|text| text.trim().parse::<i64>().ok());
@@ -364,7 +365,7 @@ fn capability(wanted: CapabilitySet) -> Answer {
     }
 }
 
-/// A limit that is a fact and no obstacle.
+/// A limit that is a figure and not an obstacle.
 fn limit(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
     let limit = sys::limit(resource);
     let words = |value: Option<u64>| value.map_or("unlimited".into(), &tell);
@@ -375,7 +376,7 @@ fn limit(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
     (Status::Available, value)
 }
 
-/// A limit that is a permission: zero is none, but for those with the capability to exceed it.
+/// A limit that is a permission: zero means none, except for tasks with the capability to exceed it.
 fn unless_zero(resource: Resource, tell: impl Fn(u64) -> String) -> Answer {
     let exceeds =
         sys::capabilities().is_ok_and(|effective| effective.contains(CapabilitySet::SYS_NICE));

@@ -1,24 +1,24 @@
 //! Reader/writer locks: many readers at a time, or one writer.
 //!
-//! | lock | size | a holder dies | for |
+//! | lock | size | if a holder dies | for |
 //! | --- | --- | --- | --- |
 //! | [`RwLock<T>`](RwLock) | 8 bytes | held for ever | threads of one process |
 //! | [`RwLock<T, Shared>`](RwLock) | 8 bytes | held for ever | processes that cannot be killed, or that die together |
-//! | [`RobustRwLock<T>`](RobustRwLock) | 64 bytes, and 64 for each reader at a time | a writer: reported to the next one; a reader: let go | processes that can be killed at any moment |
+//! | [`RobustRwLock<T>`](RobustRwLock) | 64 bytes, and 64 for each reader at a time | a writer's death is reported to the next task; a dead reader's share is released | processes that can be killed at any moment |
 //!
-//! Use one where sections are long, or readers many: for sections below a microsecond a
+//! Use one where critical sections are long, or readers many. For critical sections below a microsecond a
 //! [`Mutex`](crate::mutex::Mutex) is as fast.
 //!
-//! *Whom it prefers* is a type, [`WritersFirst`] (as it is by default) or [`ReadersFirst`]; *for how
-//! long* is a part of it: whoever has waited for [`Preference::STARVES_AFTER`] has its turn before all
-//! who come later, readers and writers in alternation. (Readers have it together: one that comes later
+//! *Preference* is a type, [`WritersFirst`] (the default) or [`ReadersFirst`]. It bounds for how long others
+//! may pass a waiter: a task that has waited for [`Preference::STARVES_AFTER`] has its turn before all that
+//! come later, readers and writers in alternation. (Starving readers enter together: a reader that came later
 //! may be the first of them.)
 //!
-//! *Reading while reading.* A task that takes a read lock while it has one waits for ever if a writer
-//! waits in between: always where writers are first, after the threshold where readers are. So does one
-//! that waits, while it reads, for another task to come and read. `try_read` never waits. Writing while reading, or the other way round, always waits for ever.
-//! [`RobustRwLock`] reports all this instead, as [`LockError::Deadlock`], but for tasks that wait for
-//! each other elsewhere.
+//! *Reading while reading.* A task that acquires a read lock while it holds one waits for ever if a writer
+//! waits in between: always under `WritersFirst`, after the threshold under `ReadersFirst`. A reader that waits
+//! for another task to enter as a reader waits for ever in the same cases. `try_read` never waits. Writing
+//! while reading, and reading while writing, always wait for ever. [`RobustRwLock`] reports all of these as
+//! [`LockError::Deadlock`], except where tasks wait for each other outside the lock.
 //!
 //! ```
 //! use latchwork::rwlock::RwLock;
@@ -51,7 +51,7 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::time::Duration;
 
-/// Whom a reader/writer lock prefers, and for how long. Your own type can say something else:
+/// Which side a reader/writer lock prefers, and for how long. A program may implement its own:
 ///
 /// ```
 /// use core::time::Duration;
@@ -66,18 +66,18 @@ use core::time::Duration;
 /// static LOCK: RwLock<u32, Private, Patient> = RwLock::new_in(0);
 /// ```
 pub trait Preference: 'static {
-    /// Whether readers that come while a writer waits enter before it.
+    /// Whether readers that come while a writer waits enter before that writer.
     const READERS_FIRST: bool;
-    /// How long others may pass a task that waits. Much shorter values cost throughput when there are
-    /// more tasks than CPUs: a task that only waits for its CPU counts as waiting.
+    /// How long others may pass a waiter. Much shorter values cost throughput when there are more tasks than
+    /// CPUs: the time in which a task waits for its CPU counts as waiting.
     const STARVES_AFTER: Duration = Duration::from_millis(5);
 }
 
-/// A reader that comes while a writer waits, waits, too.
+/// A reader that comes while a writer waits has to wait, too.
 #[derive(Debug)]
 pub struct WritersFirst;
 
-/// A writer waits until no reader is inside.
+/// A writer waits until no reader holds the lock.
 #[derive(Debug)]
 pub struct ReadersFirst;
 
@@ -103,24 +103,25 @@ impl Preference for ReadersFirst {
 /// limits.write()[0] = 3;
 /// ```
 ///
-/// A panic while it is held releases it; there is no poisoning. The guards of a private lock must not be
-/// dropped in the child of a fork. The death of a holder leaves it held.
+/// A panic releases the lock; there is no poisoning. The guards of a private lock must not be dropped in the
+/// child of a fork. The death of a holder leaves the lock held.
 ///
-/// The data lies beside the word of eight bytes. A free lock costs one atomic read-modify-write each way.
+/// The data lies beside the lock word of eight bytes. Without contention, lock and unlock cost one atomic
+/// read-modify-write each.
 #[repr(C)]
 pub struct RwLock<T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
     raw: RawRwLock<S, P>,
     data: UnsafeCell<T>,
 }
 
-// SAFETY: the lock gives the data to one task at a time, or a shared reference to several.
+// SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
 unsafe impl<T: ?Sized + Send, S: Sharing, P: Preference> Send for RwLock<T, S, P> {}
-// SAFETY: as above.
+// SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
 unsafe impl<T: ?Sized + Send + Sync, S: Sharing, P: Preference> Sync for RwLock<T, S, P> {}
 
 #[cfg(not(loom))]
 impl<T> RwLock<T> {
-    /// An unlocked one for the threads of this process, writers first.
+    /// An unlocked lock for the threads of this process that prefers writers.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self::new_in(value)
@@ -129,7 +130,7 @@ impl<T> RwLock<T> {
 
 #[cfg(not(loom))]
 impl<T> RwLock<T, crate::sharing::Shared> {
-    /// An unlocked one for every process that maps it, writers first.
+    /// An unlocked lock for every process that maps it; it prefers writers.
     #[must_use]
     pub const fn shared(value: T) -> Self {
         Self::new_in(value)
@@ -138,14 +139,14 @@ impl<T> RwLock<T, crate::sharing::Shared> {
 
 impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
     const_unless_loom! {
-        /// An unlocked one of any kind.
+        /// An unlocked lock of any kind.
         #[must_use]
         pub fn new_in(value: T) -> Self {
             Self { raw: RawRwLock::new(), data: UnsafeCell::new(value) }
         }
     }
 
-    /// The data itself.
+    /// Consumes the lock and returns its data.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.data.into_inner()
@@ -153,34 +154,34 @@ impl<T, S: Sharing, P: Preference> RwLock<T, S, P> {
 }
 
 impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
-    /// The data, without locking: an exclusive reference proves that nobody else has it.
+    /// The data, without locking: an exclusive reference proves that no other task uses it.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// Whether nothing is left in the word, for models.
+    /// Whether the word is 0 again, for models.
     #[cfg(loom)]
     pub fn is_unused(&self) -> bool {
         self.raw.is_unused()
     }
 
-    /// Takes the lock to read, however long it takes.
+    /// Acquires the lock to read. Waits without a limit.
     #[inline]
     #[track_caller]
     pub fn read(&self) -> ReadGuard<'_, T, S, P> {
-        // Nothing ends it but success.
+        // Only success ends an endless wait.
         let _ = watched::enter::<_, _, false>(&self.raw, Patience::ENDLESS);
         ReadGuard::new(self)
     }
 
-    /// Takes the lock to read, if readers may enter at this moment.
+    /// Acquires the lock to read, if readers may enter at this moment.
     #[inline]
     #[track_caller]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T, S, P>> {
         watched::try_enter::<_, _, false>(&self.raw).then(|| ReadGuard::new(self))
     }
 
-    /// Takes the lock to read, or returns `None` once `deadline` has passed.
+    /// Acquires the lock to read, or returns `None` once `deadline` has passed.
     #[inline]
     #[track_caller]
     pub fn read_until(&self, deadline: Deadline) -> Option<ReadGuard<'_, T, S, P>> {
@@ -188,7 +189,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         taken.is_ok().then(|| ReadGuard::new(self))
     }
 
-    /// Takes the lock to read, or returns `None` after `timeout`.
+    /// Acquires the lock to read, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
     #[track_caller]
@@ -199,12 +200,11 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         }
     }
 
-    /// Takes the lock to read, unless `deadline` passes, if there is one, or a signal handler runs in
-    /// this thread while it sleeps; see
-    /// [`Mutex::lock_interruptible`](crate::mutex::Mutex::lock_interruptible).
+    /// Acquires the lock to read. Gives up at `deadline`, if there is one, and when a signal handler runs in
+    /// this thread while it sleeps; see [`Mutex::lock_interruptible`](crate::mutex::Mutex::lock_interruptible).
     ///
     /// # Errors
-    /// [`Unfinished`]: it is not taken.
+    /// [`Unfinished`]: the lock is not acquired.
     #[inline]
     #[track_caller]
     pub fn read_interruptible(
@@ -215,23 +215,23 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         Ok(ReadGuard::new(self))
     }
 
-    /// Takes the lock to write, however long it takes.
+    /// Acquires the lock to write. Waits without a limit.
     #[inline]
     #[track_caller]
     pub fn write(&self) -> WriteGuard<'_, T, S, P> {
-        // Nothing ends it but success.
+        // Only success ends an endless wait.
         let _ = watched::enter::<_, _, true>(&self.raw, Patience::ENDLESS);
         WriteGuard::new(self)
     }
 
-    /// Takes the lock to write, if nobody holds it at this moment.
+    /// Acquires the lock to write, if it is free at this moment.
     #[inline]
     #[track_caller]
     pub fn try_write(&self) -> Option<WriteGuard<'_, T, S, P>> {
         watched::try_enter::<_, _, true>(&self.raw).then(|| WriteGuard::new(self))
     }
 
-    /// Takes the lock to write, or returns `None` once `deadline` has passed.
+    /// Acquires the lock to write, or returns `None` once `deadline` has passed.
     #[inline]
     #[track_caller]
     pub fn write_until(&self, deadline: Deadline) -> Option<WriteGuard<'_, T, S, P>> {
@@ -239,7 +239,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         taken.is_ok().then(|| WriteGuard::new(self))
     }
 
-    /// Takes the lock to write, or returns `None` after `timeout`.
+    /// Acquires the lock to write, or returns `None` after `timeout`.
     #[cfg(not(loom))]
     #[inline]
     #[track_caller]
@@ -250,10 +250,10 @@ impl<T: ?Sized, S: Sharing, P: Preference> RwLock<T, S, P> {
         }
     }
 
-    /// Takes the lock to write, as [`Self::read_interruptible`].
+    /// Acquires the lock to write, as [`Self::read_interruptible`] does to read.
     ///
     /// # Errors
-    /// [`Unfinished`]: it is not taken.
+    /// [`Unfinished`]: the lock is not acquired.
     #[inline]
     #[track_caller]
     pub fn write_interruptible(

@@ -25,13 +25,12 @@ mod sealed {
 /// [`Private`] or [`Shared`], as a type parameter of locks.
 pub trait Sharing: sealed::Sealed + 'static {}
 
-/// For the threads of one process. The kernel finds such a word by its virtual address alone,
-/// which saves it a look at the page tables on each wait and wake. A private lock cannot be placed
-/// in a region.
+/// For the threads of one process. The kernel identifies such a word by its virtual address alone and need not
+/// consult the page tables in each wait and wake. A private lock cannot be placed in a region.
 #[derive(Debug)]
 pub struct Private;
 
-/// For every process that maps the lock's memory, at whatever address. Works between threads, too.
+/// For every process that maps the lock's memory, at any address. Works between threads, too.
 #[derive(Debug)]
 pub struct Shared;
 

@@ -1,20 +1,20 @@
-//! Sleeping on a word, with or without a region's eye on the other tasks.
+//! Sleeping on a word, with or without a region that watches for deaths.
 //!
-//! A word inside a region is slept on through the region, which wakes its sleepers when any of its
-//! tasks dies (`region/park.rs`). So whoever consumed a wake-up and was killed before it could act
-//! leaves nobody asleep; nor does one who changed what the others wait for, and was killed before it
-//! could tell them. Only *tasks* of the region are watched. A waiter becomes one here; a process that
-//! wakes others through references that it inherited, and has no thread that is a task, is to
-//! [join](crate::region::Region::join) first. (A wake-up does not attach its caller: that would be
-//! too late for a kill before it, and is nothing for a signal handler.)
+//! A waiter sleeps on a word inside a region through that region, which wakes its sleepers when any of its
+//! tasks dies (`region/park.rs`). So a task that consumed a wake-up and was killed before it could act leaves
+//! no waiter asleep. Neither does a task that changed what the others wait for and was killed before it could
+//! notify them. Only *tasks* of the region are watched. A waiter becomes one here. A process that wakes others
+//! through references that it inherited, and has no thread that is a task, has to
+//! [join](crate::region::Region::join) first. (A wake-up does not attach its caller: that would be too late for
+//! a kill before it, and is not async-signal-safe.)
 //!
-//! *Deaths are counted from the beginning of a [`Watch`]*, which is to come before the last look at
-//! what is waited for. Where the word itself tells all there is to know (the kernel compares it as
-//! it enqueues) that may be the sleep itself: [`sleep`]. Where it does not, as in a condition
-//! variable, the watch begins under the mutex: a death that is found between unlock and sleep may be
-//! that of the only one who would have moved the word.
+//! *Deaths are counted from the beginning of a [`Watch`]*, which has to come before the waiter's last check of
+//! its condition. Where the word alone decides whether to sleep (the kernel compares it as it enqueues), the
+//! watch may begin with the sleep itself: [`sleep`]. Where it does not, as in a condition variable, the watch
+//! begins under the mutex: a death between unlock and sleep may be that of the only task that would have
+//! changed the word.
 //!
-//! Regions lie above this layer and put themselves in through [`Hooks`].
+//! Regions lie above this layer and register through [`Hooks`].
 #![allow(unsafe_code)]
 
 use crate::atomic::AtomicU32;
@@ -24,7 +24,7 @@ use crate::time::Deadline;
 #[cfg(not(loom))]
 use crate::atomic::{AtomicPtr, Ordering};
 
-/// Sleeps while `word` holds `expected`; may return without cause.
+/// Sleeps while `word` holds `expected`; may wake up spuriously.
 pub(crate) fn sleep(
     word: &AtomicU32,
     expected: u32,
@@ -34,17 +34,17 @@ pub(crate) fn sleep(
     Watch::begin(word, sharing).sleep(expected, deadline)
 }
 
-/// A sleep to come.
+/// A sleep that has not begun yet.
 pub(crate) struct Watch<'a> {
     word: &'a AtomicU32,
     sharing: Sharing,
-    /// The deaths known at the beginning, if the word lies in a region.
+    /// The number of deaths at the beginning, if the word lies in a region.
     #[cfg(not(loom))]
     deaths: Option<u32>,
 }
 
 impl<'a> Watch<'a> {
-    /// From here on no death ends unnoticed by [`Self::sleep`].
+    /// From here on every death ends [`Self::sleep`].
     pub(crate) fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
         Self {
             word,
@@ -63,7 +63,7 @@ impl<'a> Watch<'a> {
         self.deaths.is_some()
     }
 
-    /// Sleeps while the word holds `expected`, and nobody has died; may return without cause.
+    /// Sleeps while the word holds `expected` and no task has died since `begin`; may wake up spuriously.
     pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
         #[cfg(not(loom))]
         if let Some(deaths) = self.deaths
@@ -76,20 +76,20 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// The regions' way of sleeping.
+/// How regions sleep.
 #[cfg(not(loom))]
 pub(crate) struct Hooks {
-    /// Makes the calling thread a task of the region that a word lies in, and counts the deaths
-    /// there; `None` if it lies in none, or the thread cannot.
+    /// Makes the calling thread a task of the region that a word lies in, and returns the number of deaths
+    /// there. `None`: the word lies in no region, or the thread cannot become a task.
     pub(crate) deaths: fn(&AtomicU32) -> Option<u32>,
-    /// Sleeps on a word of a region, unless there were more deaths; `None` as above.
+    /// Sleeps on a word of a region, unless the number of deaths has changed; `None` as above.
     pub(crate) sleep: fn(&AtomicU32, u32, u32, Option<Deadline>) -> Option<Wait>,
 }
 
 #[cfg(not(loom))]
 static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Installs the regions' way of sleeping.
+/// Registers how regions sleep.
 #[cfg(not(loom))]
 pub(crate) fn set_hooks(hooks: &'static Hooks) {
     // Release: pairs with the Acquire in `hooks`.

@@ -1,6 +1,7 @@
-//! The spinlock: for sections of a few instructions whose holder is not preempted.
+//! The spinlock: for critical sections of a few instructions whose owner is not preempted.
 //!
-//! It never sleeps, so it is for threads that are bound to processors of their own, and for the shortest sections.
+//! It never sleeps, so it is for threads that are bound to processors of their own, and for the shortest
+//! critical sections.
 //!
 //! ```
 //! use latchwork::mutex::Mutex;
@@ -12,11 +13,11 @@
 //!
 //! # How it works
 //!
-//! Test and test-and-set. | word | 0: free | 1: held |; lock: swap 1, Acquire; unlock: store 0,
-//! Release. *When not to use it:* whenever a holder may be preempted or killed: waiters then burn
-//! its time slice, or their own for ever. After 128 polls a waiter yields its CPU, so that a
-//! preempted holder of the same priority can go on; a real-time waiter that keeps a lower one off
-//! its CPU waits for ever. *Owner death:* held for ever. *Frozen:* size 4, zero = free.
+//! Test and test-and-set on one word: 0 is free, 1 is held. Lock: swap 1, Acquire; unlock: store 0, Release.
+//! *When not to use it:* whenever an owner may be preempted or killed: waiters then burn its time slice, or
+//! spin for ever. After 128 polls a waiter yields its CPU, so that a preempted owner of the same priority can
+//! run. A real-time waiter that keeps an owner of lower priority off its CPU waits for ever. *Owner death:* the
+//! lock stays held. *Frozen:* size 4, zero = free.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
@@ -24,7 +25,7 @@ use crate::hook::Traits;
 use crate::mutex::RawLock;
 use crate::time::Deadline;
 
-/// Polls before the CPU is yielded; about 2 to 3 µs.
+/// Polls before the waiter yields its CPU; about 2 to 3 µs.
 const POLLS: u32 = 128;
 
 /// The spinning protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex):
@@ -37,14 +38,15 @@ const POLLS: u32 = 128;
 /// *HITS.lock() += 1;
 /// ```
 ///
-/// For sections of a few instructions whose holder is neither preempted nor killed: see the [module](self).
+/// For critical sections of a few instructions whose owner is neither preempted nor killed: see the
+/// [module](self).
 #[derive(Debug)]
 pub struct Spin {
     word: AtomicU32,
 }
 
 impl Spin {
-    /// An unlocked one, for threads and processes alike.
+    /// An unlocked lock, for threads and processes alike.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -56,7 +58,7 @@ impl Spin {
     fn lock_contended(&self, deadline: Option<Deadline>) -> bool {
         loop {
             for _ in 0..POLLS {
-                // Relaxed: only `try_lock` takes it.
+                // Relaxed: only `try_lock` acquires the lock.
                 if self.word.load(Ordering::Relaxed) == 0 && self.try_lock() {
                     return true;
                 }
@@ -76,7 +78,7 @@ impl Default for Spin {
     }
 }
 
-// SAFETY: only one task changes the word from 0, with Acquire; its holder stores 0 with Release.
+// SAFETY: only one task changes the word from 0, with Acquire; its owner stores 0 with Release.
 unsafe impl RawLock for Spin {
     const TRAITS: Traits = Traits::SHARED;
 

@@ -1,20 +1,20 @@
-//! Two words of 64 bits that change as one.
+//! Two words of 64 bits that change together.
 //!
-//! Both processors have an instruction, or a pair of them, for it: `cmpxchg16b` (each x86-64 processor since
-//! 2006) and `ldaxp` with `stlxp`. Rust has no such type on its stable channel. A load is of each word by itself: the two
-//! may be of different moments, and a compare-and-swap that expects them fails.
+//! Both architectures have instructions for this: `cmpxchg16b` (each x86-64 processor since 2006) and `ldaxp`
+//! with `stlxp`. Stable Rust has no such atomic type. A load reads each word separately: the two values may be
+//! of different moments, and then a compare-and-swap that expects them fails.
 #![allow(unsafe_code)]
 
 use super::{AtomicU64, Ordering};
 
-/// Two words; what sleepers wait for is the high half of the second one.
+/// Two words; sleepers wait on the high half of the second one.
 #[cfg(not(loom))]
 #[repr(C, align(16))]
 pub struct AtomicPair([AtomicU64; 2]);
 
 #[cfg(not(loom))]
 impl AtomicPair {
-    /// Each of the words, at a moment of its own.
+    /// Each of the words, loaded separately.
     #[inline]
     pub fn load(&self) -> [u64; 2] {
         // Relaxed: the compare-and-swap decides.
@@ -38,17 +38,18 @@ impl AtomicPair {
         &self.0[1]
     }
 
-    /// What is in [`Self::sleep_word`] while the words are these.
+    /// The value of [`Self::sleep_word`] while the words have these values.
     pub fn asleep_value(words: [u64; 2]) -> u64 {
         words[1]
     }
 
-    /// Stores `new` if the words are `old`. The order is no weaker than Acquire and Release, whatever is asked for.
+    /// Stores `new` if the words are `old`. The ordering is at least AcqRel, whichever the caller asks for.
     #[inline]
     #[cfg(target_arch = "x86_64")]
     pub fn compare_exchange(&self, old: [u64; 2], new: [u64; 2], _: Ordering) -> bool {
         let done: u64;
-        // SAFETY: two words of our own, aligned to 16 bytes. The compiler keeps `rbx` for itself: it is put back.
+        // SAFETY: the two words belong to `self` and are aligned to 16 bytes. LLVM reserves `rbx`: the code
+        // restores it.
         unsafe {
             core::arch::asm!(
                 "xchg {first}, rbx",
@@ -66,12 +67,12 @@ impl AtomicPair {
         done as u8 != 0
     }
 
-    /// Stores `new` if the words are `old`. The order is no weaker than Acquire and Release, whatever is asked for.
+    /// Stores `new` if the words are `old`. The ordering is at least AcqRel, whichever the caller asks for.
     #[inline]
     #[cfg(target_arch = "aarch64")]
     pub fn compare_exchange(&self, old: [u64; 2], new: [u64; 2], _: Ordering) -> bool {
         let failed: u64;
-        // SAFETY: two words of our own, aligned to 16 bytes.
+        // SAFETY: the two words belong to `self` and are aligned to 16 bytes.
         unsafe {
             core::arch::asm!(
                 "2:",
@@ -101,7 +102,7 @@ impl AtomicPair {
     }
 }
 
-/// The same in one word of loom's, for values whose parts of 32 bits fit 16. Its loads are of one moment.
+/// The same in one word of loom's, for values whose 32-bit halves fit 16 bits. Its loads are of one moment.
 #[cfg(loom)]
 pub struct AtomicPair(AtomicU64);
 
@@ -112,7 +113,7 @@ impl AtomicPair {
         Self(AtomicU64::new(0))
     }
 
-    /// The high halves of both words above their low ones: as sleepers know both high halves.
+    /// The high halves of both words above their low ones: sleepers in a model compare both high halves.
     fn pack([first, second]: [u64; 2]) -> u64 {
         let part = |word: u64, high: bool| {
             let part = if high { word >> 32 } else { word & 0xffff_ffff };
@@ -142,7 +143,7 @@ impl AtomicPair {
 
     #[track_caller]
     pub fn store(&self, words: [u64; 2]) {
-        // A swap, so that the word has nothing but read-modify-writes (loom orders stores loosely).
+        // A swap, so that all changes of the word are read-modify-writes (loom orders stores loosely).
         self.0.swap(Self::pack(words), Ordering::Relaxed);
     }
 

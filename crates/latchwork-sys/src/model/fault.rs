@@ -1,194 +1,197 @@
-//! The mistakes that negative twins are built with.
+//! The faults that negative twins inject.
 
-/// A mistake, built into one line of the code, that a model must notice.
+/// A fault, injected into one line of the code, that a model must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The wait-wake mutex is released without Release.
     UnlockRelaxed,
-    /// The wait-wake mutex is taken without Acquire, where nobody holds it.
+    /// The free wait-wake mutex is acquired without Acquire.
     LockRelaxed,
-    /// A waiter of the wait-wake mutex takes it as if nobody else slept.
+    /// A waiter of the wait-wake mutex acquires it as if no other task slept.
     RelockUncontended,
-    /// The wait-wake mutex is released as if nobody slept.
+    /// The wait-wake mutex is released as if no task slept.
     UnlockWakesNobody,
-    /// A notification of a condition variable does not move the ticket on.
+    /// A notification of a condition variable does not advance the ticket.
     CondvarTicketStays,
-    /// A notification of a condition variable wakes nobody if one waiter is counted.
+    /// A notification of a condition variable wakes no waiter if one is counted.
     CondvarSkipsSingleWaiter,
     /// A waiter of a condition variable reads the ticket after it released the mutex.
     CondvarTicketReadLate,
-    /// A waiter of a condition variable that may have been sent to a mutex takes it as a newcomer.
+    /// A waiter of a condition variable that may have been requeued to the mutex acquires it as a newcomer.
     CondvarRelockUncontended,
-    /// A waiter that binds a condition variable to its mutex does not move the ticket on.
+    /// A waiter that binds a condition variable to its mutex does not advance the ticket.
     CondvarBindsUnseen,
-    /// A waiter of a condition variable is sent to the mutex of another waiter.
+    /// A waiter of a condition variable is requeued to the mutex of another waiter.
     CondvarMixesMutexes,
-    /// A waiter of a condition variable that is woken by another one wakes nobody in turn.
+    /// A waiter that was woken from a condition variable's relay does not wake the next one.
     CondvarRelayStops,
-    /// A condition variable counts those on the relay after it has woken the first of them.
+    /// A condition variable counts the waiters on the relay after it has woken the first of them.
     CondvarRelayCountsLate,
-    /// A notification of one wakes one of those whose mutex is not that of the others.
+    /// A `notify_one` wakes only one of the waiters that have another mutex than the gathering's.
     CondvarWakesOneOfCrowd,
-    /// A waiter of a condition variable whose time is over says so, though it was notified.
+    /// A waiter of a condition variable returns a time-out although it was notified.
     CondvarTimesOutNotified,
-    /// A queue's notification does not move the ticket on.
+    /// A queue's notification does not advance the ticket.
     QueueTicketStays,
-    /// A sleeper of a queue that leaves takes a registration with it that may be another's.
+    /// A sleeper of a queue that leaves removes a registration that may be another sleeper's.
     QueueLeavesForAnother,
-    /// A sleeper of a queue that was woken takes its registration with it, though the wake-up may be another's.
+    /// A sleeper of a queue that was woken removes its registration, although the wake-up may have been
+    /// another's.
     QueueLeavesWhenWoken,
-    /// A sleeper of a queue may look at the queue before it is seen to be registered.
+    /// A sleeper of a queue may check the queue before its registration is visible.
     QueueSleeperUnordered,
-    /// A notifier of a queue may look at the registrations before its change is seen.
+    /// A notifier of a queue may read the registrations before its change is visible.
     QueueWakerUnordered,
     /// A cell is put into a lane without Release.
     LaneRelaxed,
-    /// A queue's notification wakes nobody if one sleeper is registered.
+    /// A queue's notification wakes no sleeper if one is registered.
     QueueSkipsSingleSleeper,
-    /// A queue's notification takes two registrations for one wake-up.
+    /// A queue's notification removes two registrations for one wake-up.
     QueueTakesTwoRegistrations,
     /// A receiver may wait at a queue although there is no cell for a broadcast.
     QueueNoCellForBoard,
-    /// A receiver that begins to wait, and is a place for a message, does not wake a sender that waits for one.
+    /// A receiver that begins to wait, and so makes room for a message, does not wake a sender that waits for
+    /// room.
     QueueWaiterUnannounced,
     /// Events are sent without Release.
     EventSendRelaxed,
-    /// A task goes to sleep without saying so.
+    /// A task sleeps for events without announcing that.
     EventSleepsUntold,
-    /// A send adds to what a task was given already.
+    /// A send adds to events that a task was already given.
     EventsMerge,
-    /// A task goes to sleep on a value of its events that it has not looked at.
+    /// A task sleeps on a value of its event word that it has not checked.
     EventSleepsOnUnseen,
-    /// A sender looks only at its own events to see whether the task has all that it waits for.
+    /// A sender compares only its own events with the task's condition, not all pending ones.
     EventsDoNotAddUp,
     /// Events are cleared by a store.
     EventsClearedByStore,
-    /// A sender does not look whose set it sends to.
+    /// A sender does not check the generation of the set that it sends to.
     EventIgnoresGeneration,
-    /// A queue's notification of all wakes one.
+    /// A queue's notification of all wakes only one.
     QueueNotifiesOneOfAll,
     /// The sender of a ring publishes its message without Release.
     RingTailRelaxed,
-    /// The receiver of a ring gives a place back without Release.
+    /// The receiver of a ring frees a place without Release.
     RingHeadRelaxed,
-    /// Who is about to sleep at a ring does not look again when it has said so.
+    /// A task that is about to sleep at a ring does not check it again after its announcement.
     RingLooksOnce,
-    /// That look may overtake what it said.
+    /// That check may overtake the announcement.
     RingSleeperUnordered,
-    /// The look for a sleeper may overtake the message, or the room.
+    /// The check for a sleeper may overtake the message, or the freed place.
     RingWakerUnordered,
-    /// Who wakes at a ring leaves the sleeper's word as it is.
+    /// A task that wakes a sleeper at a ring does not change the sleeper's word.
     RingWordStays,
-    /// The sender of a ring does not look for those who watch.
+    /// The sender of a ring does not check for watchers.
     RingForgetsWatchers,
-    /// Who deletes a ring wakes those who sleep before it is deleted.
+    /// A task that deletes a ring wakes its sleepers before the ring is deleted.
     RingDeletesLate,
-    /// A completer wakes nobody if one waiter is counted.
+    /// A completer wakes no waiter if one is counted.
     CompleterSkipsSingleWaiter,
-    /// A completion is announced without Release.
+    /// A completion is published without Release.
     CompleteRelaxed,
-    /// A completer looks at its waiters when its token can be seen.
+    /// A completer reads the number of waiters after its token is visible.
     CompleterLooksAgain,
-    /// A robust lock is not announced while it is taken or released.
+    /// A robust lock is not announced while it is acquired or released.
     RobustNotAnnounced,
     /// A robust lock's announcement ends before the wake-up that follows the release.
     RobustSettlesBeforeWake,
-    /// A robust lock for which nobody waits is released without Release.
+    /// A robust lock without waiters is released without Release.
     RobustUnlockRelaxed,
-    /// Who takes a robust lock forgets that others may sleep.
+    /// A task that acquires a robust lock drops the mark that others may sleep.
     RobustTakerForgetsSleepers,
-    /// A robust lock's unlock clears `WAITERS` and wakes nobody.
+    /// A robust lock's unlock clears `WAITERS` and wakes no task.
     RobustUnlockForgetsSleepers,
     /// A task that sleeps for a robust lock checks the word only when it is woken.
     RobustSleepersNeverLook,
     /// The kernel does not pass on the wake-up of a dead task.
     KernelSwallowsWake,
-    /// The state does not tell of the death.
+    /// The state does not report the owner's death.
     RobustHidesDeath,
-    /// Who takes a free robust lock of the kernel's does not look at the state.
+    /// A task that acquires a free robust lock through the kernel does not check the state.
     RobustTrustsWord,
-    /// A robust lock that inherits priority is released as if nobody slept.
+    /// A robust lock that inherits priority is released as if no task slept.
     RobustInheritIgnoresSleepers,
-    /// A robust throughput lock whose holder asks the kernel to wake nobody.
+    /// The owner of a robust throughput lock asks the kernel to wake no task.
     RobustThroughputWakesNobody,
-    /// An inheriting lock is taken without Acquire, where nobody holds it.
+    /// A free inheriting lock is acquired without Acquire.
     InheritLockRelaxed,
-    /// An inheriting lock for which nobody sleeps is released without Release.
+    /// An inheriting lock without sleepers is released without Release.
     InheritUnlockRelaxed,
-    /// An inheriting lock is released as if nobody slept.
+    /// An inheriting lock is released as if no task slept.
     InheritUnlockIgnoresSleepers,
-    /// Who has taken an inheriting lock, or gives up, keeps its gate.
+    /// A task that has acquired an inheriting lock, or gives up, keeps the lock's gate (the queueing mutex in
+    /// front of it).
     InheritKeepsGate,
-    /// The owner of a gate takes a circle of waits for its own that goes through the gate.
+    /// The owner of a gate takes a wait-for cycle that goes through the gate for a cycle of its own.
     InheritBlamesGate,
-    /// The heir of a dead owner's word takes it as if it was released.
+    /// The task that inherits a dead owner's word acquires it as if it had been released.
     InheritHidesDeath,
-    /// A throughput lock is taken without Acquire.
+    /// A throughput lock is acquired without Acquire.
     ThroughputLockRelaxed,
     /// A throughput lock is released without Release.
     ThroughputUnlockRelaxed,
-    /// Who takes a reserved throughput lock forgets that others may sleep.
+    /// A task that acquires a reserved throughput lock drops the mark that others may sleep.
     ThroughputTakerForgetsSleepers,
-    /// A throughput lock for which somebody sleeps is released without waking anybody.
+    /// A throughput lock with sleepers is released without a wake-up.
     ThroughputUnlockWakesNobody,
-    /// A throughput lock is reserved without waking anybody.
+    /// A throughput lock is reserved without a wake-up.
     ThroughputHandOffWakesNobody,
-    /// Who has got, or given up, a throughput lock keeps its gate.
+    /// A task that has acquired a throughput lock, or given up, keeps its gate.
     ThroughputKeepsGate,
-    /// The gate of a throughput lock is left without waking anybody.
+    /// The gate of a throughput lock is released without a wake-up.
     ThroughputGateWakesNobody,
-    /// A reader enters without Acquire, where nobody waits.
+    /// A reader enters without Acquire when no task waits.
     RwLockReadRelaxed,
     /// A reader leaves without Release.
     RwLockUnreadRelaxed,
-    /// A writer that enters, or gives up, does not have the others called.
+    /// A writer that enters, or gives up, does not set the call for other writers.
     RwLockWriterForgetsOthers,
     /// The last writer that gives up does not call the readers that it kept out.
     RwLockQuitterForgetsReaders,
-    /// A reader that enters after waiting does not call those who may join it.
+    /// A reader that enters after waiting does not call readers that may join it.
     RwLockEntrantForgetsReaders,
-    /// Who has counted itself as starving does not look again.
+    /// A task that has counted itself as starving does not check again.
     RwLockLooksOnce,
-    /// A release that may be for either kind of waiters does not show that the lock is free.
+    /// A release that may go to either kind of waiters sets no `VACANT_…` bit.
     RwLockHidesVacancy,
-    /// A release wakes one kind of waiters only, whether or not there are any.
+    /// A release wakes one kind of waiters only, even if there are none.
     RwLockWakesOneKind,
-    /// A reader of a robust reader/writer lock does not look at the gate when it has its seat.
+    /// A reader of a robust reader/writer lock does not check the gate after it has acquired its seat.
     RobustRwLockLooksOnce,
-    /// It looks, but the look may overtake the seat.
+    /// The reader checks the gate, but the check may overtake the seat.
     RobustRwLockReaderUnordered,
-    /// A writer's look at the seats may overtake the gate.
+    /// A writer's check of the seats may overtake the gate.
     RobustRwLockWriterUnordered,
-    /// A task waits for others although it sits in a seat.
+    /// A task waits for others although it has a seat.
     RobustRwLockForgetsOwnSeat,
-    /// A writer does not leave word that it is inside.
+    /// A writer does not record that it is inside.
     RobustRwLockForgetsWriting,
-    /// Who gets the gate of a writer that died inside takes it as if it was released.
+    /// A task that acquires the gate of a writer that died inside treats it as released.
     RobustRwLockHidesDeath,
-    /// Who gets the gate of any dead task believes that it was inside.
+    /// A task that acquires the gate of any dead owner assumes that the owner was inside.
     RobustRwLockTellsAllDeaths,
-    /// A semaphore is obtained without Acquire, where nobody waits.
+    /// A semaphore is obtained without Acquire when no task waits.
     SemaphoreObtainRelaxed,
-    /// A semaphore is released without Release, where nobody waits.
+    /// A semaphore is released without Release when no task waits.
     SemaphoreReleaseRelaxed,
-    /// A semaphore is handed over without waking anybody.
+    /// A semaphore is handed over without a wake-up.
     SemaphoreWakesNobody,
-    /// A waiter of a semaphore whose time is over says so, though it was handed the semaphore.
+    /// A waiter of a semaphore returns a time-out although it was handed the semaphore.
     SemaphoreGivesUpGranted,
-    /// A task queues for a semaphore although it has become free meanwhile.
+    /// A task queues for a semaphore that has become free meanwhile.
     SemaphoreQueuesUnannounced,
-    /// A task may look for a circle of waits before it is to be seen waiting itself.
+    /// A task may search for a wait-for cycle before its own wait is visible.
     SemaphoreEntersUnordered,
-    /// A waiter believes the owner's priority while that is being worked out.
+    /// A waiter uses the owner's priority while another task computes it.
     SemaphoreLooksPastBusy,
-    /// Who changes a task's priority may look at what it waits for before the change.
+    /// A task that changes another's priority may check what that one waits for before the change.
     SemaphoreMovesUnordered,
-    /// Who works a priority out says last, not first, that it knows of nobody who waits.
+    /// A task that computes a priority clears the mark of waiters after the computation, not before it.
     SemaphoreForgetsLate,
-    /// Who hands over does not look whether the new owner has the priority of those who still wait.
+    /// A hand-over does not check that the new owner has the priority of the waiters left.
     SemaphoreHeirUnseen,
-    /// A task's look round may overtake the word that it waits.
+    /// A task's search for a cycle may overtake the publication of its own wait.
     CheckWaitUnordered,
-    /// A task that waits may say only then which locks it holds.
+    /// A waiting task may state which locks it holds only after the search.
     CheckHolderSaidLate,
 }

@@ -14,7 +14,7 @@ pub use mortal::{as_task, somebody_died, step};
 use crate::time::Deadline;
 use std::cell::Cell;
 
-/// Whom a wake-up takes when several wait.
+/// Which waiter a wake-up chooses when several wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeOrder {
     /// First come, first woken.
@@ -24,20 +24,20 @@ pub enum WakeOrder {
     Newest,
 }
 
-/// What holds during one model: the modelled kernel's choices, and a fault.
+/// The settings of one model: the modelled kernel's choices, and a fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scene {
-    /// So many of the first waits return without cause.
+    /// The number of waits, from the first, that return spuriously.
     pub spurious: usize,
-    /// Whom a wake-up takes.
+    /// Which waiter a wake-up chooses.
     pub wake_order: WakeOrder,
-    /// Top waiters of a throughput lock have always waited for long, or none ever has.
+    /// Whether the first waiter of a throughput lock has always waited past the threshold, or never has.
     pub hands_off: bool,
-    /// Naps at the gate of a throughput lock end at any moment, or none does.
+    /// Whether sleeps with a time-out at the gate of a throughput lock may end at any moment, or never do.
     pub naps_end: bool,
-    /// Waiters of a reader/writer lock starve at any moment, or none ever does.
+    /// Whether waiters of a reader/writer lock may starve at any moment, or never do.
     pub starving: bool,
-    /// The mistake in the code.
+    /// The injected fault.
     pub fault: Option<Fault>,
 }
 
@@ -57,13 +57,13 @@ impl Scene {
         SCENE.set(Self::default());
     }
 
-    /// Runs the test `name` of this program anew, in a process of its own, where it `explores` the
-    /// scene; that must end with a panic that says `expected`.
+    /// Runs the test `name` of this program again, in a process of its own, where it `explores` the scene. That
+    /// process must end with a panic that contains `expected`.
     ///
     /// (In a process of its own since loom aborts after a deadlock: its objects cannot be dropped.)
     ///
     /// # Panics
-    /// If nothing was found, or something else.
+    /// If the model finds nothing, or something else.
     pub fn must_fail(self, name: &str, expected: &str, explores: impl FnOnce(Self)) {
         const ALONE: &str = "LATCHWORK_TWIN";
         if std::env::var_os(ALONE).is_some_and(|alone| alone == name) {
@@ -86,7 +86,7 @@ impl Scene {
     }
 }
 
-/// Declares a test that [must fail](Scene::must_fail): its name, the fault, what the panic says, the
+/// Declares a test that [must fail](Scene::must_fail): its name, the fault, the expected text of the panic, the
 /// bound on preemptions, the model.
 #[macro_export]
 macro_rules! negative_twin {

@@ -1,7 +1,7 @@
-//! Tasks that die between two steps, and what the kernel does then.
+//! Tasks that die between two steps, and the kernel's reaction.
 //!
-//! A step is an access to an atomic, a change of the robust list, or a futex call: whatever others
-//! can see. A kill at any instruction is a kill before one of them.
+//! A step is an access to an atomic, a change of the robust list, or a futex call: anything that other tasks
+//! can observe. A kill at any instruction is equivalent to a kill before one of these steps.
 #![allow(unsafe_code)]
 
 use super::task::Record;
@@ -12,7 +12,7 @@ use crate::sys::robust_list::{self, Head};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// How many tasks a model may have.
+/// The number of tasks that a model may have, including task 0.
 const TASKS: usize = 4;
 
 loom::thread_local! {
@@ -20,7 +20,7 @@ loom::thread_local! {
 }
 
 std::thread_local! {
-    // Never freed: a `Head` is for ever, as far as its users know. One set for each test.
+    // Never freed: users of a `Head` expect it to live for ever. One set for each test.
     static RECORDS: &'static [Record; TASKS] =
         Box::leak(Box::new(core::array::from_fn(|index| Record::new(index as u32 + 1))));
     static SOMEBODY_DIED: Cell<bool> = const { Cell::new(false) };
@@ -28,12 +28,12 @@ std::thread_local! {
 
 struct Death;
 
-/// The calling task; number 0 unless it said otherwise by [`as_task`].
+/// The calling task; number 0 unless [`as_task`] has set another one.
 pub fn current() -> &'static Record {
     RECORDS.with(|records| &records[CURRENT.with(Cell::get)])
 }
 
-/// The place in front of a step: a mortal task whose steps are used up dies here.
+/// The point before a step: a mortal task that has used up its steps dies here.
 pub fn step() {
     let life = &current().life;
     match life.get() {
@@ -46,8 +46,8 @@ pub fn step() {
     }
 }
 
-/// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after so
-/// many steps. Returns whether it survived.
+/// Runs `body` as the task of this number (1 to 3; each in one thread only), which dies after `life` steps.
+/// Returns whether it survived.
 pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool {
     CURRENT.with(|current| current.set(number));
     let record = current();
@@ -72,23 +72,23 @@ pub fn as_task(number: usize, life: Option<usize>, body: impl FnOnce()) -> bool 
     }
 }
 
-/// Whether any task has died since this was asked last.
+/// Whether any task has died since the last call.
 pub fn somebody_died() -> bool {
     SOMEBODY_DIED.replace(false)
 }
 
-/// `exit_robust_list` of Linux: the list, then the announced node.
+/// `exit_robust_list` of Linux: the list, then the pending node.
 fn walk(record: &Record) {
     let head: &Head = &record.head;
     let pending = head.pending();
     for node in head.nodes() {
         if node != pending {
-            // SAFETY: on the list, so alive by the contract of `link`.
+            // SAFETY: the node is on the list, so it is alive by the contract of `link`.
             unsafe { bury(node, record.tid, false) };
         }
     }
     if pending != 0 {
-        // SAFETY: announced by a method of the lock, which the model keeps.
+        // SAFETY: a method of the lock has announced the node, and the model keeps its locks alive.
         unsafe { bury(pending, record.tid, true) };
     }
     head.clear();
@@ -103,7 +103,7 @@ unsafe fn bury(node: usize, tid: u32, announced: bool) {
     let inherits = node & robust_list::PI != 0;
     use crate::atomic::Ordering::SeqCst;
     use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
-    // SAFETY: by the contract.
+    // SAFETY: the node is alive by this function's contract.
     let word = unsafe { robust_list::word_of(node & !robust_list::PI) };
     let mut value = word.for_kernel().load(SeqCst);
     loop {
@@ -116,8 +116,9 @@ unsafe fn bury(node: usize, tid: u32, announced: bool) {
             return;
         }
         if value & TID_MASK != tid {
-            // The dead task may have been woken, or about to wake, and another task took the word meanwhile, which
-            // knows of no sleeper. The kernel passes nothing on; the sleepers' naps end.
+            // The dead task may have been woken, or about to wake another, and a third task has acquired the
+            // word meanwhile, which does not know of the sleepers. The kernel passes no wake-up on; the
+            // sleepers' time-outs end.
             if announced && !inherits && value & TID_MASK != 0 && value & WAITERS == 0 {
                 unless_fault!(RobustSleepersNeverLook, futex::end_naps(word), ());
             }

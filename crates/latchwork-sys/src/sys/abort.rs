@@ -1,4 +1,4 @@
-//! The end of a misused program: one line, then abort.
+//! Ending a misused program: one line on standard error, then abort.
 
 use core::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Memory for boards: files in memory that others find by a descriptor of ours.
+//! Memory for boards: memory files that other processes find by a descriptor of this one.
 #![allow(unsafe_code)]
 
 use core::ptr::NonNull;
@@ -6,10 +6,10 @@ use rustix::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use rustix::io::Result;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Descriptors from here on are in nobody's way, if the process may have so many.
+/// Descriptors from this number on do not collide with a program's own, if the process may have so many.
 const HIGH: i32 = 900;
 
-/// A file that this process made, or one that it is a fork of.
+/// A file that this process, or the process of which it is a fork, has made.
 #[derive(Clone, Copy, Debug)]
 pub struct Open {
     pub descriptor: u32,
@@ -22,7 +22,7 @@ pub fn make(name: &str, bytes: usize) -> Result<(NonNull<u8>, Open)> {
     rustix::fs::ftruncate(&file, bytes as u64)?;
     let file = rustix::io::fcntl_dupfd_cloexec(&file, HIGH).unwrap_or(file);
     let inode = rustix::fs::fstat(&file)?.st_ino;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches nothing.
+    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
     let base = unsafe {
         rustix::mm::mmap(
             core::ptr::null_mut(),
@@ -38,25 +38,25 @@ pub fn make(name: &str, bytes: usize) -> Result<(NonNull<u8>, Open)> {
     Ok((base, Open { descriptor, inode }))
 }
 
-/// Gives back a mapping that was inherited, and its descriptor, if that is still what it was.
+/// Unmaps an inherited mapping and closes its descriptor, if that still refers to the same file.
 ///
 /// # Safety
-/// Nobody uses the mapping any more.
+/// No code uses the mapping any more.
 pub unsafe fn leave(base: NonNull<u8>, bytes: usize, file: Open) {
-    // SAFETY: by the caller's contract. A failure would leave it mapped.
+    // SAFETY: by the caller's contract. On a failure it stays mapped.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
     let descriptor = file.descriptor.cast_signed();
-    // SAFETY: looked at only, and an error if it is closed by now.
+    // SAFETY: `fstat` fails if the descriptor is closed by now; the borrow is not kept.
     let found = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) });
     if found.is_ok_and(|found| found.st_ino == file.inode) {
-        // SAFETY: this process's copy of a descriptor that only this library knows.
+        // SAFETY: it is this process's copy of a descriptor that only this library knows.
         drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
     }
 }
 
-/// Maps zeroed memory that is never given back, and that a fork copies.
+/// Maps zeroed memory that is never unmapped, and that a fork copies.
 pub fn arena(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: as in `make`.
+    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
     let base = unsafe {
         rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
@@ -68,9 +68,9 @@ pub fn arena(bytes: usize) -> Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
 }
 
-/// Maps zeroed memory that is never given back, and that a fork shares.
+/// Maps zeroed memory that is never unmapped, and that a fork shares.
 pub fn shared_arena(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: as in `make`.
+    // SAFETY: a new mapping at an address of the kernel's choice changes no other memory.
     let base = unsafe {
         rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
@@ -82,10 +82,10 @@ pub fn shared_arena(bytes: usize) -> Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)
 }
 
-/// Gives an [`arena`] back after all.
+/// Unmaps an [`arena`], which is otherwise kept.
 ///
 /// # Safety
-/// Nobody uses it any more.
+/// No code uses it any more.
 pub unsafe fn leave_arena(base: NonNull<u8>, bytes: usize) {
     // SAFETY: by the caller's contract.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };

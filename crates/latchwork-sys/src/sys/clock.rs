@@ -1,7 +1,7 @@
 //! Clocks, in nanoseconds.
 //!
-//! libc knows the kernel's function for them from its start. (rustix looks it up at the first call, under the loader's lock,
-//! which another thread may hold and wait for the caller.)
+//! libc resolves the vDSO's function at program start. (rustix resolves it at its first call, under the
+//! loader's lock, which another thread may hold while it waits for the caller.)
 #![allow(unsafe_code)]
 
 use libc::clockid_t;
@@ -11,11 +11,11 @@ pub fn monotonic() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time on `CLOCK_MONOTONIC`, by a system call: one instruction for who is traced, where the usual way tries again
-/// whenever a tick comes in its midst.
+/// The time on `CLOCK_MONOTONIC`, by a system call. A single-stepped thread executes it as one instruction,
+/// where the vDSO's function starts again whenever a tick interrupts it.
 pub fn monotonic_by_call() -> u64 {
     let mut now = core::mem::MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: as in `read`.
+    // SAFETY: the kernel writes the time, or it stays zero.
     let now = unsafe {
         libc::syscall(
             libc::SYS_clock_gettime,
@@ -33,12 +33,12 @@ pub fn coarse() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// The processor's counter of time, of which only differences mean anything: some ten nanoseconds, and no system call. Zero
-/// where there is none.
+/// The processor's time counter, of which only differences are meaningful: some ten nanoseconds, and no system
+/// call. Zero where there is none.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every such processor has the counter.
+    // SAFETY: every x86-64 processor has the counter.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(all(target_arch = "aarch64", not(miri)))]
     {
@@ -58,7 +58,7 @@ pub fn since_boot() -> u64 {
     read(libc::CLOCK_BOOTTIME)
 }
 
-/// The wall clock's time, which may be set.
+/// The wall clock's time, which can be set.
 pub(super) fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
@@ -66,7 +66,7 @@ pub(super) fn wall() -> u64 {
 #[inline]
 fn read(clock: clockid_t) -> u64 {
     let mut now = core::mem::MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the time is written, or, of a clock that there is not, stays zero.
+    // SAFETY: libc writes the time; for an unknown clock it stays zero.
     let now = unsafe {
         libc::clock_gettime(clock, now.as_mut_ptr());
         now.assume_init()

@@ -1,21 +1,21 @@
-//! Variables of each thread, whose first use takes no lock and no memory.
+//! Thread-local variables whose first use takes no lock and no memory.
 //!
-//! The first look of a thread at a `thread_local!` of a library that was loaded after the thread began takes the
-//! loader's lock, and may allocate: glibc finds the place of the library's variables (`__tls_get_addr`) then. Another
-//! thread may hold that lock, in the constructor of a library, and wait for this one. So what a lock looks at is defined by
-//! hand, with the initial-exec model: at a fixed distance from the thread pointer.
+//! If a library was loaded after a thread began, the thread's first access to a `thread_local!` of that library
+//! takes the loader's lock, and may allocate: glibc locates the library's variables (`__tls_get_addr`) then.
+//! Another thread may hold that lock, in the constructor of a library, and wait for this one. So variables that
+//! locks use are defined by hand, with the initial-exec model: at a fixed distance from the thread pointer.
 //!
 //! | where | how |
 //! | --- | --- |
-//! | x86-64 and aarch64 with glibc | by hand; a library that is loaded with `dlopen` takes their bytes of the room that glibc keeps for that |
+//! | x86-64 and aarch64 with glibc | by hand; a library that is loaded with `dlopen` takes their bytes from the space that glibc reserves for that |
 //! | elsewhere (musl refuses such libraries in `dlopen`), and for Miri | `thread_local!` |
 //!
-//! Names hold this crate's version, for two of them may be in one program. They are hidden, as each shared object
-//! has its own. (A Rust `dylib` around this crate does not link: its users would have to see the variables. Use `rlib`,
-//! `staticlib` or `cdylib`.)
+//! Names contain this crate's version, since two versions may be in one program. They are hidden, as each
+//! shared object has its own. (A Rust `dylib` around this crate does not link: its users would have to see the
+//! variables. Use `rlib`, `staticlib` or `cdylib`.)
 
-/// Defines a variable of each thread, by a name that no other one has. It is given as it is at first, which must be all
-/// zeros. `NAME.with(…)` gives the calling thread's.
+/// Defines a thread-local variable with a unique name and its initial value, which must be all zeros.
+/// `NAME.with(…)` accesses the calling thread's copy.
 #[cfg(all(
     target_env = "gnu",
     not(miri),
@@ -50,7 +50,7 @@ macro_rules! each_thread {
                 const { assert!(!core::mem::needs_drop::<$ty>() && size_of::<$ty>() > 0) };
                 const _: $ty = $zeros;
                 let variable: *const u8;
-                // SAFETY: the address of the calling thread's copy of the variable, which is this thread's alone.
+                // SAFETY: the address is that of the calling thread's copy, which no other thread accesses.
                 unsafe {
                     #[cfg(target_arch = "x86_64")]
                     core::arch::asm!(
@@ -92,7 +92,7 @@ macro_rules! each_thread {
     };
 }
 
-/// How a linker knows a variable.
+/// The linker's symbol for a variable.
 #[cfg(all(
     target_env = "gnu",
     not(miri),

@@ -1,4 +1,4 @@
-//! What libc says of the call that failed.
+//! libc's error numbers.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// The outcome of a call that gives 0 if it has done what it was asked.
+/// The result of a call that returns 0 on success.
 #[inline(always)]
 pub(super) fn done(result: impl Into<i64>) -> Result<(), Errno> {
     if result.into() == 0 {
@@ -19,10 +19,10 @@ pub(super) fn done(result: impl Into<i64>) -> Result<(), Errno> {
     }
 }
 
-/// Makes calls that leave `errno` as it was: a lock says in its answer what it has to say.
+/// Makes calls that preserve `errno`: a lock reports by its result alone.
 #[inline(always)]
 pub(super) fn keeping<R>(calls: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's.
+    // SAFETY: the address is that of the calling thread's `errno`.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;

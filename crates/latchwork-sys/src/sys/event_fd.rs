@@ -1,21 +1,21 @@
-//! A counter behind a descriptor, which poll and epoll find readable while it is not 0.
+//! A counter behind a descriptor, which poll and epoll report as readable while it is not 0.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-/// A counter at 0. Neither of the operations below blocks.
+/// Creates a counter at 0. Neither of the operations below blocks.
 pub fn create() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
 /// Makes it readable.
 pub fn signal(counter: impl AsFd) {
-    // A counter that is full is readable.
+    // The write fails only if the counter is full, and then it is readable.
     let _ = rustix::io::write(counter, &1_u64.to_ne_bytes());
 }
 
-/// Makes it unreadable; whether it was readable.
+/// Makes it unreadable; returns whether it was readable.
 pub fn clear(counter: impl AsFd) -> bool {
     rustix::io::read(counter, &mut [0; 8]).is_ok()
 }

@@ -1,9 +1,9 @@
 //! The futex system calls.
 //!
-//! `FUTEX_WAIT_BITSET` is used for every wait with a deadline, since it alone takes an absolute deadline on
-//! `CLOCK_MONOTONIC`. The functions that wake take a raw pointer: the word may be gone by then
-//! (after the releasing store the lock's memory belongs to whoever took it), and the kernel
-//! answers a stale address with an error or a spurious wake-up, both harmless.
+//! Every wait with a deadline uses `FUTEX_WAIT_BITSET`, since it alone takes an absolute deadline on
+//! `CLOCK_MONOTONIC`. The functions that wake take a raw pointer: the word may be freed already (after the
+//! releasing store the lock's memory belongs to the task that acquired the lock). The kernel responds to a
+//! stale address with an error or a spurious wake-up, both harmless.
 #![allow(unsafe_code)]
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,
@@ -18,12 +18,12 @@ use core::ptr;
 use rustix::io::Errno;
 use rustix::thread::futex as sys;
 
-/// The most words that one [`wait_many`] takes.
+/// The largest number of words for one [`wait_many`].
 pub const WAIT_MANY_MAX: usize = 128;
 
 pub(super) fn timespec(deadline: Deadline) -> sys::Timespec {
     let nanoseconds = deadline.as_nanoseconds();
-    // The quotient is below 2^35 and the remainder below 10^9: both fit whatever the field types.
+    // The quotient is below 2^35 and the remainder below 10^9: both fit any field type.
     sys::Timespec {
         tv_sec: (nanoseconds / 1_000_000_000) as _,
         tv_nsec: (nanoseconds % 1_000_000_000) as _,
@@ -35,7 +35,7 @@ fn outcome<T>(result: Result<T, Errno>) -> Wait {
         Ok(_) | Err(Errno::AGAIN) => Wait::Again,
         Err(Errno::TIMEDOUT) => Wait::TimedOut,
         Err(Errno::INTR) => Wait::Interrupted,
-        // A retry loop over an error that stays would spin for ever: a kernel or sandbox without
+        // Retrying after a permanent error would spin for ever. Such errors are a kernel or sandbox without
         // futexes, or a word that was unmapped under its waiter.
         Err(error) => crate::fatal(format_args!("futex wait failed: {error}")),
     }
@@ -57,7 +57,7 @@ pub fn wait(word: &AtomicU32, expected: u32, sharing: Sharing, deadline: Option<
     ))
 }
 
-/// Sleeps while `word` holds `expected`, for so long at most. Reads no clock. A signal handler ends it.
+/// Sleeps while `word` holds `expected`, at most for `time`. Reads no clock. A signal handler ends it.
 pub fn wait_for(
     word: &AtomicU32,
     expected: u32,
@@ -75,11 +75,11 @@ pub fn wait_for(
     outcome(sys::wait(word, flags, expected, Some(&time)))
 }
 
-/// A call with none of rustix's types, for addresses that may be stale. Leaves `errno` as it was, for a
-/// signal handler may make it.
+/// A system call without rustix's types, for addresses that may be stale. It preserves `errno`, since a signal
+/// handler may make it.
 ///
 /// # Safety
-/// As the operation demands.
+/// As the operation requires.
 pub(super) unsafe fn call(
     word: *const AtomicU32,
     operation: libc::c_int,
@@ -112,30 +112,30 @@ pub(super) unsafe fn call(
     })
 }
 
-/// Wakes at most `count` tasks that sleep on `word`; returns how many.
+/// Wakes at most `count` tasks that sleep on `word`; returns their number.
 ///
-/// Safe for any address: the kernel only looks it up, it neither reads nor writes the word.
+/// Safe for any address: the kernel uses it as a key, and neither reads nor writes the word.
 pub fn wake(word: *const AtomicU32, count: u32, sharing: Sharing) -> usize {
     // SAFETY: FUTEX_WAKE does not access the memory at `word`.
     let woken = unsafe { call(word, libc::FUTEX_WAKE, sharing, count, 0, ptr::null(), 0) };
     woken.unwrap_or(0)
 }
 
-/// The half of a word of 64 bits that [`wait_high`] compares.
+/// The half of a 64-bit word that [`wait_high`] compares.
 fn high_half(word: *const AtomicU64) -> *const AtomicU32 {
     let halves: *const AtomicU32 = word.cast();
     halves.wrapping_add(usize::from(cfg!(target_endian = "little")))
 }
 
-/// The high half of a word of 64 bits, to be slept on by [`wait_many`]: the kernel compares it. Nobody
-/// is to access it otherwise.
+/// The high half of a 64-bit word, for [`wait_many`]: the kernel compares it. No other access through it is
+/// allowed.
 pub fn high_word(word: &AtomicU64) -> &AtomicU32 {
     // SAFETY: half of an atomic, aligned; no access is made through the reference.
     unsafe { &*high_half(word) }
 }
 
-/// Sleeps while the high half of `word` is that of `expected`, until a wake-up for one of the bits in
-/// `mask`, which is not 0. Also says whether there was one.
+/// Sleeps while the high half of `word` is that of `expected`, until a wake-up for one of the bits in `mask`,
+/// which is not 0. Also returns whether there was one.
 pub fn wait_high(
     word: &AtomicU64,
     expected: u64,
@@ -149,7 +149,7 @@ pub fn wait_high(
     };
     let timeout = deadline.map(timespec);
     keeping(|| {
-        // SAFETY: the kernel reads half of an atomic, and the timeout.
+        // SAFETY: the kernel reads half of an atomic, and the time-out.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -169,8 +169,8 @@ pub fn wait_high(
     })
 }
 
-/// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns how
-/// many. Safe for any address, as [`wake`].
+/// Wakes at most `count` tasks that sleep in [`wait_high`] for one of the bits in `mask`; returns their number.
+/// Safe for any address, as [`wake`].
 pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing) -> usize {
     let (half, operation) = (high_half(word), libc::FUTEX_WAKE_BITSET);
     // SAFETY: FUTEX_WAKE_BITSET does not access the memory at the address.
@@ -178,11 +178,11 @@ pub fn wake_high(word: *const AtomicU64, count: u32, mask: u32, sharing: Sharing
     woken.unwrap_or(0)
 }
 
-/// If `word` holds `expected`, wakes at most `count` tasks that sleep on it, and lets the others sleep
-/// on `target` from now on, as if they had begun there; returns how many were woken or sent on, or
-/// nothing if the word holds something else.
+/// If `word` holds `expected`, wakes at most `count` tasks that sleep on it, and requeues the others to
+/// `target`, as if they had gone to sleep there. Returns the number of tasks woken or requeued, or `None` if
+/// the word holds another value.
 ///
-/// Safe for any target: the kernel only looks it up.
+/// Safe for any target: the kernel only uses it as a key.
 pub fn wake_and_send_on(
     word: &AtomicU32,
     expected: u32,
@@ -200,11 +200,11 @@ pub fn wake_and_send_on(
     }
 }
 
-/// Sets `word` to 0 and wakes all who sleep on it, in one step: nobody can be between sleep and
-/// wake, and no kill comes between the two. The store is a Release, at least: the kernel's exchange
-/// is a full barrier. Afterwards the word is not touched any more.
+/// Sets `word` to 0 and wakes all its sleepers in one system call. No kill comes between the two, and a task
+/// cannot go to sleep on the old value in between. The store is at least a Release: the kernel's exchange is a
+/// full barrier. After the call the word is not accessed any more.
 pub fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
-    // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not wanted.
+    // FUTEX_OP_SET 0, and FUTEX_OP_CMP_EQ 0 for a second wake-up, which is not needed.
     let nothing_more = 0;
     let operation = libc::FUTEX_WAKE_OP;
     // SAFETY: the kernel stores to the word, which is an atomic.
@@ -217,8 +217,8 @@ pub fn clear_and_wake_all(word: &AtomicU32, sharing: Sharing) {
 /// One word of a [`wait_many`].
 pub type WaitWord = sys::Wait;
 
-/// Waits while `word`, which processes share, holds `expected`. The word must stay mapped for as
-/// long as the wait; should it be unmapped, the kernel answers with an error.
+/// Waits while a shared `word` holds `expected`. The word must stay mapped during the wait; if it is unmapped,
+/// the kernel returns an error.
 pub fn shared_word(word: &AtomicU32, expected: u32) -> WaitWord {
     let mut wait = sys::Wait::new();
     wait.val = u64::from(expected);
@@ -233,7 +233,7 @@ pub fn wait_many(words: &[WaitWord], deadline: Option<Deadline>) -> Wait {
     wait_many_told(words, deadline).0
 }
 
-/// The same. Also says whether there was a wake-up on one of the words.
+/// As [`wait_many`]. Also returns whether there was a wake-up on one of the words.
 pub fn wait_many_told(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, bool) {
     let timeout = deadline.map(timespec);
     let ended = sys::waitv(
@@ -246,10 +246,10 @@ pub fn wait_many_told(words: &[WaitWord], deadline: Option<Deadline>) -> (Wait, 
     (outcome(ended), woken)
 }
 
-/// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own answer to nonsense says so:
-/// where the call is missing that is ENOSYS, and a sandbox may answer with any error.
+/// Whether `futex_waitv` works here (Linux 5.16). Only the kernel's own error for invalid arguments proves it:
+/// without the call it is ENOSYS, and a sandbox may return any error.
 pub fn has_wait_many() -> bool {
-    // SAFETY: no words and no timeout: the kernel answers EINVAL.
+    // SAFETY: no words and no time-out: the kernel returns EINVAL.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,
@@ -322,7 +322,7 @@ mod tests {
                 moved += send(1).unwrap_or(0);
                 std::thread::yield_now();
             }
-            // The first of each round was woken.
+            // Each call of `send` woke the first sleeper.
             word.store(2, crate::atomic::Ordering::Relaxed);
             wake(&raw const target, u32::MAX, FLAG);
         });
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn a_call_that_is_refused_leaves_errno_alone() {
         let word = AtomicU32::new(0);
-        // SAFETY: `errno` is this thread's.
+        // SAFETY: the address is that of this thread's `errno`.
         unsafe { *libc::__errno_location() = 42 };
         assert_eq!(
             wake_and_send_on(&word, 1, 1, &raw const word, Sharing::Private),

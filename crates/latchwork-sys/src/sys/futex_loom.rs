@@ -1,9 +1,9 @@
-//! The futex as loom sees it: the documented contract, and nothing more.
+//! The futex as a loom model: the documented contract, and nothing more.
 //!
-//! A wait compares and enqueues in one step (the model's lock stands for the kernel's hash bucket
-//! lock); a wake takes waiters off the queue. Within the contract the [scene](crate::model::Scene)
-//! chooses: the first waits may end without cause, a wake may take the oldest or the newest waiter
-//! (the kernel prefers real-time tasks, whoever came first), and a deadline may pass at any moment.
+//! A wait compares and enqueues in one step (the model's lock stands for the kernel's hash bucket lock); a
+//! wake-up removes waiters from the queue. Within the contract the [scene](crate::model::Scene) chooses: the
+//! first waits may return spuriously, a wake-up may take the oldest or the newest waiter (the kernel prefers
+//! real-time tasks, in whichever order they came), and a deadline may pass at any moment.
 
 use super::futex::{Sharing, Wait};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,17 +13,18 @@ use loom::sync::{Arc, Condvar, Mutex};
 
 struct Waiter {
     address: usize,
-    /// Which wake-ups are for it.
+    /// The wake-ups that apply to it.
     mask: u32,
     id: usize,
     condvar: Arc<Condvar>,
-    /// Whether the sleep ends when a wake-up has gone to a dead task: see [`end_naps`].
+    /// Whether the sleep also ends by a time-out, which passes when a wake-up has gone to a dead task: see
+    /// [`end_naps`].
     naps: bool,
 }
 
 #[derive(Default)]
 struct Kernel {
-    /// Who sleeps, oldest first. A wake removes its waiter.
+    /// The sleepers, oldest first. A wake-up removes its waiter.
     waiters: Vec<Waiter>,
     next_id: usize,
     spurious: usize,
@@ -34,7 +35,7 @@ loom::lazy_static! {
 }
 
 fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
-    // Poisoned by a model that has failed already.
+    // A model that has failed already poisons it.
     KERNEL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -44,12 +45,12 @@ pub fn wait(word: &AtomicU32, expected: u32, _: Sharing, deadline: Option<Deadli
     wait_or_nap(word, expected, deadline, false)
 }
 
-/// A wait that the waiter ends by itself after a while.
+/// A wait with a time-out of the waiter's own.
 pub fn nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>) -> Wait {
     wait_or_nap(word, expected, deadline, true)
 }
 
-/// Time passes: whoever naps on the word checks it.
+/// The time-out passes for all waiters in `nap` on the word: they check it.
 pub fn end_naps(word: &AtomicU32) {
     let address = core::ptr::from_ref(word) as usize;
     let mut kernel = kernel();
@@ -83,7 +84,7 @@ fn wait_or_nap(word: &AtomicU32, expected: u32, deadline: Option<Deadline>, naps
     )
 }
 
-/// Half of a word cannot be an atomic of its own here: the whole one stands for it.
+/// Loom has no atomic for half of a word: the whole word stands for it.
 pub fn wait_high(
     word: &AtomicU64,
     expected: u64,
@@ -93,7 +94,7 @@ pub fn wait_high(
 ) -> (Wait, bool) {
     step();
     let mut kernel = kernel();
-    // As in `wait`.
+    // The kernel has a full barrier between counting the waiter and the comparison.
     crate::atomic::fence(Ordering::SeqCst);
     if word.for_kernel().load(Ordering::SeqCst) >> 32 != expected >> 32 {
         return (Wait::Again, false);
@@ -107,7 +108,7 @@ pub fn wait_high(
     (ended, ended == Wait::Again)
 }
 
-/// Enqueues the calling task and waits until it is woken, or its time has passed.
+/// Enqueues the calling task and waits until it is woken, or its deadline has passed.
 fn sleep(
     mut kernel: loom::sync::MutexGuard<'static, Kernel>,
     address: usize,
@@ -126,7 +127,7 @@ fn sleep(
         naps,
     });
     if deadline.is_some() {
-        // The time passes: whoever runs now finds this waiter asleep, and may wake it.
+        // The deadline passes here: a task that runs now finds this waiter asleep, and may wake it.
         drop(kernel);
         kernel = self::kernel();
         let Some(position) = kernel.waiters.iter().position(|waiter| waiter.id == id) else {

@@ -1,8 +1,8 @@
-//! The futex system calls that inherit priority.
+//! The futex system calls with priority inheritance.
 //!
-//! The kernel owns such a word: the ID of its owner, [`WAITERS`](crate::mutex::WAITERS) while anybody
-//! may sleep for it, [`OWNER_DIED`](crate::mutex::OWNER_DIED). Who sleeps lends the owner its
-//! priority, along a chain of such sleeps, whatever the number of locks on it.
+//! The kernel manages such a word: it holds its owner's ID, [`WAITERS`](crate::mutex::WAITERS) while a task may
+//! sleep for it, and [`OWNER_DIED`](crate::mutex::OWNER_DIED). A sleeper lends the owner its priority, along a
+//! chain of such sleeps of any length.
 #![allow(unsafe_code)]
 
 use super::clock;
@@ -33,28 +33,28 @@ fn outcome<T>(result: Result<T, Errno>) -> Pi {
         Err(Errno::INVAL) => Pi::Inconsistent,
         Err(Errno::NOMEM) => Pi::NoMemory,
         Err(Errno::NOSYS) => Pi::Unsupported,
-        // A word that was unmapped under its waiter, or what no version of the kernel answers.
+        // A word that was unmapped under its waiter, or an error that no version of the kernel returns.
         Err(error) => crate::fatal(format_args!("futex with inheritance failed: {error}")),
     }
 }
 
-/// Set once the kernel has said that it lacks FUTEX_LOCK_PI2.
+/// Set once the kernel has reported that it lacks FUTEX_LOCK_PI2.
 static LACKS_LOCK_PI2: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the calling task the owner of `word`, asleep for as long as that takes.
+/// Makes the calling task the owner of `word`; sleeps until it is.
 ///
-/// [`Pi::Done`]: it is; the kernel has put its ID there. If `OWNER_DIED` is set beside it, the last
-/// owner died while tasks slept. A signal handler does not end the sleep. A full barrier, if the
+/// [`Pi::Done`]: it is; the kernel has stored its ID in the word. If `OWNER_DIED` is set as well, the last
+/// owner died while tasks slept. A signal handler does not end the sleep. The call is a full barrier if the
 /// kernel changed the word.
 pub fn lock_pi(word: &AtomicU32, sharing: Sharing, deadline: Option<Deadline>) -> Pi {
     let flags = flags(sharing);
     let Some(deadline) = deadline else {
         return outcome(sys::lock_pi(word, flags, None));
     };
-    // Relaxed: the answer is the same for everybody, and found again by who does not know it.
+    // Relaxed: the answer is the same for all threads, and a thread that does not see it finds it again.
     if LACKS_LOCK_PI2.load(Ordering::Relaxed) == 0 {
         match outcome(sys::lock_pi2(word, flags, Some(&timespec(deadline)))) {
-            // Or it lacks all of these calls: then the other one says so.
+            // If the kernel lacks all of these calls, the other one reports it.
             Pi::Unsupported => LACKS_LOCK_PI2.store(1, Ordering::Relaxed),
             ended => return ended,
         }
@@ -62,8 +62,8 @@ pub fn lock_pi(word: &AtomicU32, sharing: Sharing, deadline: Option<Deadline>) -
     lock_pi_by_the_wall_clock(word, flags, deadline)
 }
 
-/// FUTEX_LOCK_PI knows the wall clock only. Whoever sets that moves the end of the sleep: forward
-/// unnoticed, back to be corrected here.
+/// FUTEX_LOCK_PI uses the wall clock only. Setting that clock moves the end of the sleep: set forward, the loop
+/// corrects it; set back, the sleep lasts longer, undetected.
 fn lock_pi_by_the_wall_clock(word: &AtomicU32, flags: sys::Flags, deadline: Deadline) -> Pi {
     loop {
         let end = Deadline::from_nanoseconds(clock::wall()).saturating_add(deadline.remaining());
@@ -74,7 +74,7 @@ fn lock_pi_by_the_wall_clock(word: &AtomicU32, flags: sys::Flags, deadline: Dead
     }
 }
 
-/// As [`lock_pi`], without sleeping: [`Pi::Again`] if another task owns it.
+/// As [`lock_pi`], but without sleeping: [`Pi::Again`] if another task owns the word.
 pub fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
     match sys::trylock_pi(word, flags(sharing)) {
         Ok(false) => Pi::Again,
@@ -82,30 +82,30 @@ pub fn trylock_pi(word: &AtomicU32, sharing: Sharing) -> Pi {
     }
 }
 
-/// Passes `word` on to the sleeper of the highest priority, first come among equals, or sets it to 0.
-/// A full barrier.
+/// Passes `word` to the sleeper of the highest priority, in order of arrival among equals, or sets it to 0. A
+/// full barrier.
 ///
-/// [`Pi::NotOwner`]: the calling task does not own it, and nothing was changed. After [`Pi::Done`] the
-/// word is not touched any more.
+/// [`Pi::NotOwner`]: the calling task does not own it, and nothing was changed. After [`Pi::Done`] the word is
+/// not accessed any more.
 ///
 /// # Safety
-/// `word` is the address of an atomic of the calling task's, until this is done.
+/// `word` is the address of an atomic that the calling task owns until the kernel has passed it on.
 pub unsafe fn unlock_pi(word: *const AtomicU32, sharing: Sharing) -> Pi {
     let operation = libc::FUTEX_UNLOCK_PI;
-    // A pointer and not a reference, for the next owner may free the word before this returns.
+    // A pointer and not a reference, since the next owner may free the word before this returns.
     // SAFETY: by the caller's contract.
     outcome(unsafe { call(word, operation, sharing, 0, 0, ptr::null(), 0) })
 }
 
-/// Whether [`wait_requeue_pi`] and [`cmp_requeue_pi`] are used: not asked yet, no, yes.
+/// Whether [`wait_requeue_pi`] and [`cmp_requeue_pi`] are used: not known yet, no, yes.
 static REQUEUES: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
 const NEVER: u32 = 1;
 const ALWAYS: u32 = 2;
 
-/// Whether tasks can be sent on to a lock here, and by a kernel that is known to do so without harm.
+/// Whether tasks can be requeued to a lock here, by a kernel that is known to do so without bugs.
 pub fn can_requeue() -> bool {
-    // Relaxed: the answer is the same for everybody, and found again by who does not know it.
+    // Relaxed: the answer is the same for all threads, and a thread that does not see it finds it again.
     match REQUEUES.load(Ordering::Relaxed) {
         UNKNOWN => {
             let can = is_good(rustix::system::uname().release().to_bytes())
@@ -121,11 +121,11 @@ pub fn can_requeue() -> bool {
     }
 }
 
-/// Whether a release of Linux has none of the known faults of these calls. The version is all there is
-/// to go by, for whoever tries a fault has it: memory used after it was freed, when a requeue is
-/// refused for a deadlock (2.6.39 to 7.0; the first remedies crashed) or races with a time-out (5.15 to
-/// 6.16); a notifier that retries for ever in the kernel (5.15 to 7.0). Distributions number their
-/// remedies differently, and go without these calls.
+/// Whether a release of Linux has none of the known bugs of these calls. Only the version can show that, since
+/// a test for a bug would trigger it. The bugs: memory used after it was freed, when a requeue is refused for a
+/// deadlock (2.6.39 to 7.0; the first fixes crashed) or races with a time-out (5.15 to 6.16); a notifier that
+/// retries for ever in the kernel (5.15 to 7.0). Distributions number their fixes differently, so their kernels
+/// go without these calls.
 fn is_good(release: &[u8]) -> bool {
     let mut numbers = release.split(|byte| !byte.is_ascii_digit()).map(|digits| {
         let digits = core::str::from_utf8(digits).unwrap_or_default();
@@ -136,15 +136,16 @@ fn is_good(release: &[u8]) -> bool {
     version >= (7, 1, 1) || ((6, 18, 36)..(6, 19, 0)).contains(&version)
 }
 
-/// From now on the calls are not used, for something forbids them.
+/// From now on the calls are not used, since the system forbids them.
 fn requeues_no_more() {
     REQUEUES.store(NEVER, Ordering::Relaxed);
 }
 
-/// Sleeps while `word`, which is no such futex, holds `expected`, until [`cmp_requeue_pi`] sends this
-/// task on to `target`, and then until it owns that.
+/// Sleeps while `word`, which is an ordinary futex, holds `expected`, until [`cmp_requeue_pi`] requeues this
+/// task to `target`, and then until it owns that.
 ///
-/// [`Pi::Done`]: it does; after anything else it does not. [`Pi::TimedOut`] does not say where it slept.
+/// [`Pi::Done`]: it owns `target`; after any other result it does not. [`Pi::TimedOut`] does not say on which
+/// word it slept.
 pub fn wait_requeue_pi(
     word: &AtomicU32,
     expected: u32,
@@ -161,14 +162,14 @@ pub fn wait_requeue_pi(
     outcome(ended)
 }
 
-/// Sends one task that sleeps in [`wait_requeue_pi`] on `word`, and up to `others` more, on to
-/// `target`; if that is free, the first owns it at once. The number of tasks.
+/// Requeues one task that sleeps in [`wait_requeue_pi`] on `word`, and at most `others` more, to `target`. If
+/// that is free, the first task owns it at once. Returns the number of tasks.
 ///
 /// [`Pi::Again`]: the word does not hold `expected`.
 ///
 /// # Safety
-/// While a task sleeps in [`wait_requeue_pi`] on `word`, `target` is what it named. (The kernel writes
-/// there only if one does.)
+/// While a task sleeps in [`wait_requeue_pi`] on `word`, `target` is the word that it named. (The kernel writes
+/// there only if a task sleeps.)
 pub unsafe fn cmp_requeue_pi(
     word: &AtomicU32,
     expected: u32,
@@ -180,7 +181,7 @@ pub unsafe fn cmp_requeue_pi(
     // SAFETY: by the caller's contract.
     match unsafe { call(word, operation, sharing, 1, others, target, expected) } {
         Ok(sent) => Ok(sent),
-        // The word was compared before: nobody sleeps for what is no memory (any more).
+        // The word was compared before, so no task sleeps for an address that is no memory (any more).
         Err(Errno::FAULT) => Ok(0),
         Err(error) => {
             if let Errno::NOSYS | Errno::PERM = error {
@@ -191,7 +192,7 @@ pub unsafe fn cmp_requeue_pi(
     }
 }
 
-/// Whether the calling task has a real-time policy of its own. (One that was lent a priority has not.)
+/// Whether the calling task has a real-time policy of its own. (A task that was lent a priority has not.)
 pub fn is_real_time() -> bool {
     // SAFETY: no preconditions; 0 is the calling thread.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) } as libc::c_int;
@@ -199,8 +200,8 @@ pub fn is_real_time() -> bool {
     [libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
-/// Lets others run, of whatever priority, before the kernel is asked again. (By no function of libc's, for
-/// a thread can be cancelled in that.)
+/// Lets other tasks of any priority run before the next system call. (Not by a function of libc's that is a
+/// cancellation point.)
 pub fn stand_back() {
     super::thread::sleep_until(Deadline::after(Duration::from_micros(100)));
 }
@@ -215,7 +216,7 @@ mod tests {
     const FLAG: Sharing = Sharing::Private;
 
     fn unlock(word: &AtomicU32) -> Pi {
-        // SAFETY: a reference.
+        // SAFETY: the address is that of a reference.
         unsafe { unlock_pi(ptr::from_ref(word), FLAG) }
     }
 
@@ -315,7 +316,7 @@ mod tests {
             Pi::TimedOut
         );
         let send = |expected, target: *const AtomicU32| {
-            // SAFETY: all who sleep for a word name this one.
+            // SAFETY: all tasks that sleep on the ticket name this word.
             unsafe { cmp_requeue_pi(&ticket, expected, target, u32::MAX, FLAG) }
         };
         assert_eq!(send(0, &raw const word), Err(Pi::Again));

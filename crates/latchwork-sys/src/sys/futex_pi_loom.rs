@@ -1,11 +1,11 @@
-//! The futexes that inherit priority as loom sees them: the documented contract, and nothing more.
+//! The priority-inheriting futex as a loom model: the documented contract, and nothing more.
 //!
-//! A word has kernel state while somebody sleeps for it: who its owner is, and who sleeps, oldest
-//! first. Each call is one step (the model's lock stands for the kernel's). Within the contract the
-//! [scene](crate::model::Scene) chooses: the first calls that would sleep return as if the owner were
-//! just exiting, a word is passed on to the oldest or the newest sleeper (the kernel prefers real-time
-//! tasks, whoever came first), and a deadline may pass at any moment. Priorities themselves are not
-//! modelled, and time passes for naps only when a lock is [buried](end_naps).
+//! A word has kernel state while a task sleeps for it: its owner, and its sleepers, oldest first. Each call is
+//! one step (the model's lock stands for the kernel's). Within the contract the [scene](crate::model::Scene)
+//! chooses: the first calls that would sleep return as if the owner were just exiting; a word is passed to the
+//! oldest or the newest sleeper (the kernel prefers real-time tasks, in whichever order they came); and a
+//! deadline may pass at any moment. Priorities themselves are not modelled. Sleeps with a time-out of their own
+//! end only when a lock is [buried](end_naps).
 
 use super::futex::Sharing;
 use super::futex_pi::Pi;
@@ -34,7 +34,7 @@ struct Place(*const AtomicU32);
 #[allow(unsafe_code)]
 unsafe impl Send for Place {}
 
-/// One that sleeps until it is sent on.
+/// A task that sleeps until it is requeued.
 struct Early {
     sleeper: Sleeper,
     target: Place,
@@ -42,14 +42,14 @@ struct Early {
 
 #[derive(Default)]
 struct Kernel {
-    /// The owner of each word for which somebody sleeps.
+    /// The owner of each word that has sleepers.
     owners: Vec<(Place, u32)>,
-    /// Oldest first. Who is passed a word, or gives up, is taken out.
+    /// Oldest first. A sleeper is removed when it is passed a word or gives up.
     sleepers: Vec<Sleeper>,
-    /// Oldest first. Who is sent on, or gives up, is taken out.
+    /// Oldest first. A sleeper is removed when it is requeued or gives up.
     early: Vec<Early>,
     dead: Vec<u32>,
-    /// How often an exiting owner has been pretended.
+    /// How often an exiting owner has been simulated.
     exits: usize,
 }
 
@@ -58,7 +58,7 @@ loom::lazy_static! {
 }
 
 fn kernel() -> loom::sync::MutexGuard<'static, Kernel> {
-    // Poisoned by a model that has failed already.
+    // A model that has failed already poisons it.
     KERNEL
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -70,14 +70,14 @@ impl Kernel {
         state.map(|state| state.1)
     }
 
-    /// Where a task sleeps.
+    /// The word for which a task sleeps.
     fn blocked(&self, tid: u32) -> Option<Place> {
         let sleeper = self.sleepers.iter().find(|sleeper| sleeper.tid == tid);
         sleeper.map(|sleeper| sleeper.word)
     }
 
-    /// Whether a task that is about to sleep would wait for itself. (Here, unlike in the real kernel, no
-    /// other task queues between this look and the caller's queueing.)
+    /// Whether a task that is about to sleep would wait for itself. (Unlike in the real kernel, no other task
+    /// queues between this check and the caller's queueing.)
     fn closes_circle(&self, tid: u32) -> bool {
         let mut last = tid;
         while let Some(owner) = self.blocked(last).and_then(|place| self.owner(place)) {
@@ -89,7 +89,7 @@ impl Kernel {
         false
     }
 
-    /// Takes a sleeper out, and the state of its word with the last.
+    /// Removes a sleeper, and the state of its word with the last one.
     fn remove(&mut self, index: usize) -> Sleeper {
         let gone = self.sleepers.remove(index);
         if !self.sleepers.iter().any(|other| other.word == gone.word) {
@@ -98,7 +98,7 @@ impl Kernel {
         gone
     }
 
-    /// Makes the next sleeper the owner, with these bits beside its ID; whether there is one.
+    /// Makes the next sleeper the owner, with these bits beside its ID; returns whether there is one.
     fn pass_on(&mut self, place: Place, word: &AtomicU32, bits: u32) -> bool {
         let mut sleeping = (0..self.sleepers.len()).filter(|at| self.sleepers[*at].word == place);
         let next = match scene().wake_order {
@@ -119,7 +119,7 @@ impl Kernel {
     }
 }
 
-/// What comes before a sleep: the reason for none, or the owner to wait for.
+/// The part before a sleep: returns the owner to wait for, or the reason not to sleep.
 fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
     let place = Place(ptr::from_ref(word));
     let cell = word.for_kernel();
@@ -131,7 +131,7 @@ fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
             return Err(Pi::Deadlock);
         }
         if let Some(known) = kernel.owner(place) {
-            // A dying owner's heir has not been chosen yet: it will be among those who sleep.
+            // A dying owner's successor is not chosen yet: it will be one of the sleepers.
             let is_dying = owner == 0 && value & OWNER_DIED != 0;
             return if is_dying {
                 Ok(known)
@@ -158,8 +158,8 @@ fn attach(kernel: &mut Kernel, word: &AtomicU32, me: u32) -> Result<u32, Pi> {
     }
 }
 
-/// Puts a task to sleep for a word: done so (false), or the reason for none; it may own the word at once
-/// (true).
+/// Puts a task to sleep for a word and returns `Ok(false)`. `Ok(true)`: the task owns the word at once. `Err`:
+/// the reason not to sleep.
 fn enqueue(kernel: &mut Kernel, word: &AtomicU32, sleeper: Sleeper) -> Result<bool, Pi> {
     let tid = sleeper.tid;
     let owner = match attach(kernel, word, tid) {
@@ -197,7 +197,7 @@ pub fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
         Err(ended) => return ended,
     }
     if deadline.is_some() {
-        // The time passes: whoever runs now finds this task asleep, and may pass the word on to it.
+        // The deadline passes here: a task that runs now finds this task asleep, and may pass the word to it.
         drop(kernel);
         kernel = self::kernel();
         if let Some(at) = kernel.sleepers.iter().position(|other| other.tid == me) {
@@ -213,7 +213,7 @@ pub fn lock_pi(word: &AtomicU32, _: Sharing, deadline: Option<Deadline>) -> Pi {
     if word.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
         Pi::Done
     } else {
-        // Taken out by the end of its nap.
+        // The end of its own time-out removed it.
         Pi::TimedOut
     }
 }
@@ -246,7 +246,7 @@ pub fn wait_requeue_pi(
         target: Place(ptr::from_ref(target)),
     });
     if deadline.is_some() {
-        // The time passes: whoever runs now finds this task asleep, and may send it on.
+        // The deadline passes here: a task that runs now finds this task asleep, and may requeue it.
         drop(kernel);
         kernel = self::kernel();
         if let Some(at) = kernel
@@ -270,13 +270,13 @@ pub fn wait_requeue_pi(
     if target.for_kernel().load(Ordering::SeqCst) & TID_MASK == me {
         Pi::Done
     } else {
-        // Taken out by the end of its nap.
+        // The end of its own time-out removed it.
         Pi::TimedOut
     }
 }
 
 /// # Safety
-/// As for the real one.
+/// As for `sys/futex_pi_linux.rs`.
 #[allow(unsafe_code)]
 pub unsafe fn cmp_requeue_pi(
     word: &AtomicU32,
@@ -301,7 +301,7 @@ pub unsafe fn cmp_requeue_pi(
             WakeOrder::Newest => early.next_back(),
         };
         let Some(next) = next else { break };
-        // Linux would refuse; but nobody is to ask for it.
+        // Linux would refuse; but no caller may ask for it.
         assert!(
             kernel.early[next].target == goal,
             "sent to a word that it does not wait for"
@@ -309,11 +309,11 @@ pub unsafe fn cmp_requeue_pi(
         let mut sleeper = kernel.early.remove(next).sleeper;
         sleeper.word = goal;
         let condvar = Arc::clone(&sleeper.condvar);
-        // SAFETY: by the contract: a task sleeps for it.
+        // SAFETY: by the caller's contract: a task sleeps for it.
         match enqueue(&mut kernel, unsafe { &*target }, sleeper) {
             Ok(true) => condvar.notify_one(),
             Ok(false) => {}
-            // It was left where it was, and its nap ends some time.
+            // Linux would leave it where it was until its time-out; here the time-out ends at once.
             Err(ended) => {
                 condvar.notify_one();
                 while let Some(at) = kernel
@@ -338,15 +338,15 @@ pub fn trylock_pi(word: &AtomicU32, _: Sharing) -> Pi {
 }
 
 /// # Safety
-/// As for the real one.
+/// As for `sys/futex_pi_linux.rs`.
 #[allow(unsafe_code)]
 pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
     step();
     let me = Me::whoever().tid();
-    // SAFETY: by the contract.
+    // SAFETY: by the caller's contract.
     let word = unsafe { &*word };
     fence(Ordering::SeqCst);
-    // Read before the rest of the kernel is kept out: see the real one.
+    // Read before the kernel's lock is taken, as in Linux.
     let value = word.for_kernel().load(Ordering::SeqCst);
     if value & TID_MASK != me {
         return Pi::NotOwner;
@@ -369,7 +369,7 @@ pub unsafe fn unlock_pi(word: *const AtomicU32, _: Sharing) -> Pi {
     freed.map_or(Pi::Again, |_| Pi::Done)
 }
 
-/// What Linux does when a task has died (`exit_pi_state_list`).
+/// The kernel's handling of a task that has died (`exit_pi_state_list`).
 pub fn bury_task(tid: u32) {
     let mut kernel = kernel();
     kernel.dead.push(tid);
@@ -387,7 +387,7 @@ pub fn bury_task(tid: u32) {
     }
 }
 
-/// A nap's time passes: whoever sleeps for this word looks for itself.
+/// The sleepers' own time-outs pass: each task that sleeps for this word checks it.
 pub fn end_naps(word: &AtomicU32) {
     let place = Place(ptr::from_ref(word));
     let mut kernel = kernel();

@@ -1,14 +1,14 @@
 //! Robust locks that threads of this process hold in a range of addresses.
 //!
-//! A guard that was forgotten leaves its lock on the thread's robust list, whatever becomes of the
-//! memory. Nothing but that list tells; so before memory with locks in it goes, the lists of all
-//! threads are looked at, from outside: `/proc/self/mem` answers with an error where a pointer leads
-//! to nothing, since other threads change their lists, or end, meanwhile.
+//! A forgotten guard leaves its lock on the thread's robust list, even if the memory is freed. Only that list
+//! shows it. So before memory with locks in it is freed, the lists of all threads are read from outside.
+//! `/proc/self/mem` returns an error for an invalid pointer, which is needed since other threads change their
+//! lists, or end, meanwhile.
 //!
-//! *Why none is missed.* A lock in the range stays on its list, for whoever could release it is gone.
-//! What stands before it on the list comes and goes, and each of these leads to it, or to the list
-//! that the lock has been put on meanwhile. So a walk that ends at its own head has met the lock, or
-//! it is not there; any other end counts as found.
+//! *Why no lock is missed.* A lock in the range stays on its list, since the guard that could release it is
+//! gone. Nodes in front of it on the list come and go, and each of these leads to it, or to the list on which
+//! it has been put meanwhile. So a walk that ends at its own head has either met the lock or the lock is not
+//! there. Any other end counts as a lock found.
 #![allow(unsafe_code)]
 
 use super::memory::read_at;
@@ -16,11 +16,11 @@ use super::robust_list::KERNEL_LIMIT;
 use core::ops::Range;
 use std::fs::File;
 
-/// Bit 0 of a link: the next one is a lock with priority inheritance.
+/// Bit 0 of a link: the next node is a lock with priority inheritance.
 const PI: usize = 1;
 
-/// Whether any thread of this process has a robust lock in the range on its list; also if that
-/// cannot be found out.
+/// Whether any thread of this process has a robust lock in the range on its list; also true if that cannot be
+/// determined.
 pub fn are_in(range: &Range<usize>) -> bool {
     find(range).unwrap_or(true)
 }
@@ -32,7 +32,7 @@ fn find(range: &Range<usize>) -> std::io::Result<bool> {
         let Some(id) = id.to_str().and_then(|id| id.parse().ok()) else {
             continue;
         };
-        // A list that changes under the look may mislead it.
+        // A list that changes during the walk may mislead it, so it is walked up to three times.
         if (0..3).all(|_| is_on_list_of(id, &memory, range)) {
             return Ok(true);
         }
@@ -43,7 +43,7 @@ fn find(range: &Range<usize>) -> std::io::Result<bool> {
 fn is_on_list_of(thread: i32, memory: &File, range: &Range<usize>) -> bool {
     let mut head = 0usize;
     let mut length = 0usize;
-    // SAFETY: the kernel writes the two variables.
+    // SAFETY: the kernel writes only the two variables.
     let result = unsafe {
         libc::syscall(
             libc::SYS_get_robust_list,
@@ -53,7 +53,7 @@ fn is_on_list_of(thread: i32, memory: &File, range: &Range<usize>) -> bool {
         )
     };
     if result != 0 {
-        // A thread that has ended since its number was read has let go of its locks.
+        // A thread that has ended since its ID was read has released its locks.
         return super::errno::last_error() != rustix::io::Errno::SRCH;
     }
     if head == 0 {

@@ -1,15 +1,15 @@
-//! A process that prints a report better than this one could: see [`convey`].
+//! A process that prints a report in a better form than this process can: see [`convey`].
 //!
-//! The process is started from within a lock of the program's, in a program that knows nothing of it. So nothing is
-//! allocated, no lock of libc's is taken, and the program's waits and handlers do not meet it: between the two is one
-//! more process, whose exit signal is none and which is reaped here, so that the helper is nobody's child when its
-//! `exec` gives it an exit signal. Both begin in this process's memory (`CLONE_VM`), as `posix_spawn` has it, since a
-//! copy of a large process takes long; and with tables of descriptors of their own. All signals are blocked meanwhile:
-//! a handler of the program's must not run there.
+//! The process is started while a lock of the program is held, in a program that does not know of it. So
+//! nothing is allocated, no lock of libc's is taken, and the program's waits and signal handlers do not see it.
+//! Between the two is one more process, which has no exit signal and is reaped here; so the helper is no child
+//! of the program when its `exec` gives it an exit signal. Both start in this process's memory (`CLONE_VM`),
+//! like `posix_spawn`, since copying a large process takes long, and with descriptor tables of their own. All
+//! signals are blocked meanwhile: a handler of the program must not run there.
 //!
-//! *Who dies when:* a helper that ends before it has said that it is done is found by the end of the pipe that it would
-//! say it through, and the caller writes the report itself. A program that ends while it waits leaves the helper with all
-//! that it needs: the report and the maps are a file in memory.
+//! *Deaths:* if the helper ends before it has reported success, the pipe for that report reaches its end, and
+//! the caller writes the report itself. If the program ends while it waits, the helper still has all that it
+//! needs: the report and the maps are a file in memory.
 #![allow(unsafe_code)]
 
 use super::process::{self, Stack};
@@ -25,19 +25,19 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::{Errno, Result};
 use rustix::pipe::PipeFlags;
 
-/// Which file a helper is, and how many filters of system calls the process had when it was chosen.
+/// The helper's file, and the number of the process's system-call filters when the helper was chosen.
 pub struct Helper {
     file: [AtomicU64; 2],
     filters: AtomicU32,
 }
 
-/// What it says when the report is there.
+/// The byte that the helper sends when the report is written.
 const DONE: u8 = 6;
 
-/// For how long it is waited for: what it reads may be large, and the machine busy.
+/// How long the caller waits for it: its input may be large, and the machine busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a stack: two functions that call the system.
+/// Bytes of a stack for two functions that make system calls.
 const STACK: usize = 64 << 10;
 
 impl Helper {
@@ -49,18 +49,19 @@ impl Helper {
         }
     }
 
-    /// It is this file.
+    /// Chooses the helper's file.
     pub fn choose(&self, path: &CStr) {
         let Ok(file) = open(path) else { return };
-        // Relaxed, here and below: chosen before it matters.
+        // Relaxed, here and below: the choice is made before reports can occur.
         self.filters.store(filters(), Ordering::Relaxed);
         for (known, now) in self.file.iter().zip(identity(&file)) {
             known.store(now, Ordering::Relaxed);
         }
     }
 
-    /// The file, if it is that still, in a process that may have a helper: one that may not be ended for trying, by a
-    /// filter of system calls that has come since; and that would not inherit what nobody reaps.
+    /// Opens the file, if it is still the chosen one and the process may have a helper. It may not if a
+    /// system-call filter was added since (the filter might end the process for trying), or if the process
+    /// inherits orphans, which no code would reap.
     fn find(&self, path: &CStr) -> Option<OwnedFd> {
         let file = open(path).ok()?;
         let known = self
@@ -81,7 +82,7 @@ fn identity(file: &OwnedFd) -> [u64; 2] {
     look::identity(file.as_raw_fd().cast_unsigned())
 }
 
-/// How many filters the calling thread's system calls pass.
+/// The number of filters that apply to the calling thread's system calls.
 fn filters() -> u32 {
     let mut buffer = [0; 2048];
     let status = look::read_beginning(format_args!("/proc/thread-self/status"), &mut buffer);
@@ -93,23 +94,23 @@ fn filters() -> u32 {
 
 fn inherits_orphans() -> bool {
     let mut is_subreaper: c_int = 0;
-    // SAFETY: the kernel writes the variable.
+    // SAFETY: the kernel writes only the variable.
     unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut is_subreaper) };
     is_subreaper != 0 || super::thread::process_id() == 1
 }
 
-/// What the processes in between need; on the stack of the caller, which stands still.
+/// The data for the processes in between, on the stack of the caller, which is suspended meanwhile.
 struct Plan {
     program: RawFd,
     arguments: [*const c_char; 4],
     environment: [*const c_char; 1],
-    /// What becomes its standard input, output and errors.
+    /// The descriptors that become its standard input, output and error.
     streams: [RawFd; 3],
     stack: *mut c_void,
 }
 
-/// Has the helper at `path` write a report to a descriptor, with `arguments` behind its name, of which there are up to
-/// two; whether it has.
+/// Makes the helper at `path` write a report to a descriptor; at most two `arguments` follow its name. Returns
+/// whether it has.
 pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], to: u32) -> bool {
     let Some(program) = helper.find(path) else {
         return false;
@@ -135,8 +136,8 @@ pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], 
     }
     let plan = (&raw mut plan).cast::<c_void>();
     let before = block_all();
-    // SAFETY: the caller stands still until the new process has ended, on a stack of its own; what it runs allocates
-    // nothing, takes no lock, and leaves the memory as it was, but for `errno`.
+    // SAFETY: the caller is suspended until the new process has ended, and the new process runs on a stack of
+    // its own. Its code allocates nothing, takes no lock, and leaves the memory as it was, except for `errno`.
     let between = unsafe { libc::clone(between, first.top(), VM, plan) };
     if between > 0 {
         let _ = process::reap(between.cast_unsigned(), true);
@@ -146,17 +147,19 @@ pub fn convey(helper: &Helper, path: &CStr, arguments: &[&CStr], report: &[u8], 
     between > 0 && says_done(&done)
 }
 
-/// They share all memory, and the maker waits until its child has ended, or has become another program.
+/// The processes share all memory, and the parent is suspended until its child has ended or called exec.
 const VM: c_int = libc::CLONE_VM | libc::CLONE_VFORK;
 
 extern "C" fn between(plan: *mut c_void) -> c_int {
-    // SAFETY: the plan of `convey`, which waits for this process; as there.
+    // SAFETY: the plan is that of `convey`, which is suspended until this process ends; the child satisfies the
+    // same conditions.
     let made = unsafe { libc::clone(become_helper, (*plan.cast::<Plan>()).stack, VM, plan) };
     c_int::from(made < 0)
 }
 
 extern "C" fn become_helper(plan: *mut c_void) -> c_int {
-    // SAFETY: as above. The descriptors are those of this process's own table.
+    // SAFETY: the plan is that of `convey`, which is still suspended. The descriptors are those of this
+    // process's own table.
     unsafe {
         let plan = &*plan.cast::<Plan>();
         let aside = |file: RawFd| libc::fcntl(file, libc::F_DUPFD, 3);
@@ -182,7 +185,7 @@ extern "C" fn become_helper(plan: *mut c_void) -> c_int {
     1
 }
 
-/// The report and the maps, as a file in memory.
+/// Creates the message: the report and the maps, as a file in memory.
 fn message(report: &[u8]) -> Result<OwnedFd> {
     let file = memory::anonymous_file("latchwork-report")?;
     let write = |bytes: &[u8]| {
@@ -228,10 +231,10 @@ fn says_done(done: &OwnedFd) -> bool {
     }
 }
 
-/// The kernel's set of signals.
+/// A signal set of the kernel's.
 type Set = u64;
 
-/// Blocks every signal in the calling thread, those of libc's own included; gives the mask before.
+/// Blocks every signal in the calling thread, including libc's own; returns the previous mask.
 fn block_all() -> Set {
     mask(Set::MAX)
 }
@@ -242,7 +245,7 @@ fn restore(set: Set) {
 
 fn mask(new: Set) -> Set {
     let mut old: Set = 0;
-    // SAFETY: two sets of the kernel's size.
+    // SAFETY: both sets have the kernel's size.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,

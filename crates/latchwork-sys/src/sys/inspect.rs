@@ -1,8 +1,7 @@
-//! Looking at files and processes of others, without touching them.
+//! Reading files and processes of others without changing them.
 //!
-//! A path is first opened as a mere place (`O_PATH`), which has no effect whatever lies there, be it
-//! a FIFO, a device or a file under a lease; only what turns out to be a regular file is opened
-//! again for reading, and never mapped.
+//! A path is first opened with `O_PATH`, which has no effect on what it names, be it a FIFO, a device or a file
+//! under a lease. Only a regular file is then opened again for reading, and it is never mapped.
 
 use core::ops::Range;
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -11,7 +10,7 @@ use rustix::io::{Errno, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// A file as found at a path, not open for reading.
+/// A file found at a path, not open for reading.
 #[derive(Debug)]
 pub struct Place {
     file: OwnedFd,
@@ -19,18 +18,18 @@ pub struct Place {
     pub inode: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Bytes of it that have memory behind them.
+    /// The number of its bytes that have memory allocated.
     pub memory: u64,
     pub regular: bool,
 }
 
 impl Place {
-    /// What lies at `path`. A symbolic link is looked at itself.
+    /// The file at `path`. A symbolic link is not followed.
     pub fn at(path: &Path) -> Result<Self> {
         Self::look(path, OFlags::NOFOLLOW)
     }
 
-    /// What a descriptor of a process refers to.
+    /// The file that a descriptor of a process refers to.
     pub fn of_descriptor(process: u32, descriptor: u32) -> Result<Self> {
         Self::look(
             &PathBuf::from(format!("/proc/{process}/fd/{descriptor}")),
@@ -58,7 +57,7 @@ impl Place {
         })
     }
 
-    /// Opens this very file for reading; `NODEV` if it is not a regular one.
+    /// Opens this file for reading; `NODEV` if it is not a regular one.
     pub fn open(&self) -> Result<OwnedFd> {
         if !self.regular {
             return Err(Errno::NODEV);
@@ -95,17 +94,17 @@ fn numbers(directory: &Path) -> Result<Vec<u32>> {
         .collect())
 }
 
-/// The processes of this PID namespace that we can see.
+/// The visible processes of this PID namespace.
 pub fn processes() -> Result<Vec<u32>> {
     numbers(Path::new("/proc"))
 }
 
-/// The descriptors of a process that are open for reading and writing, and what they claim to refer to.
+/// The descriptors of a process that are open for reading and writing, and the targets of their links.
 pub fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
     let directory = PathBuf::from(format!("/proc/{process}/fd"));
     let open = |number: u32| {
         let link = directory.join(number.to_string());
-        // The link's mode is the descriptor's.
+        // The link's mode shows the descriptor's access mode.
         let mode = Mode::from_raw_mode(rustix::fs::lstat(&link).ok()?.st_mode);
         mode.contains(Mode::RUSR | Mode::WUSR).then_some(())?;
         Some((number, std::fs::read_link(link).ok()?))
@@ -113,17 +112,17 @@ pub fn descriptors(process: u32) -> Result<Vec<(u32, PathBuf)>> {
     Ok(numbers(&directory)?.into_iter().filter_map(open).collect())
 }
 
-/// A part of a process's memory that others may have, too.
+/// A range of a process's memory that others may have mapped, too.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub addresses: Range<u64>,
-    /// Device and inode, which memory without a file has, too.
+    /// Device and inode, which anonymous shared memory has, too.
     pub file: (u64, u64),
-    /// Where in that it begins.
+    /// The offset in the file at which the range begins.
     pub offset: u64,
 }
 
-/// What a process has mapped to be shared.
+/// The shared mappings of a process.
 pub fn shared_memory(process: u32) -> Result<Vec<Memory>> {
     let maps = std::fs::read(format!("/proc/{process}/maps")).map_err(|error| errno(&error))?;
     // Paths may be any bytes.
@@ -147,12 +146,12 @@ fn parse_shared(line: &[u8]) -> Option<Memory> {
     })
 }
 
-/// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if
-/// there is no such thread, or nothing but its exit status.
+/// When a thread started, in nanoseconds since boot, rounded down to the kernel's tick; `None` if there is no
+/// such thread, or only its exit status is left.
 pub fn thread_started(process: u32, thread: u32) -> Option<u64> {
     const START_TIME_AFTER_STATE: usize = 18;
     let stat = std::fs::read(format!("/proc/{process}/task/{thread}/stat")).ok()?;
-    // The name, in parentheses, can itself contain some, and spaces, and any bytes.
+    // The name, in parentheses, may itself contain parentheses, spaces, and any bytes.
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let fields = str::from_utf8(&stat[name_end + 1..]).ok()?;
     let mut fields = fields.split_ascii_whitespace();

@@ -6,7 +6,7 @@ use core::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -14,15 +14,15 @@ pub struct Usage {
     pub user_time: Duration,
     /// Processor time in the kernel.
     pub system_time: Duration,
-    /// The most memory that it had resident at a time, in KiB, shared memory included.
+    /// The maximum of resident memory, in KiB, shared memory included.
     pub max_rss_kib: u64,
-    /// Page faults without input.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults with input.
+    /// Page faults with I/O.
     pub major_faults: u64,
-    /// How often it gave up the processor to wait.
+    /// Voluntary context switches: it gave up the processor to wait.
     pub voluntary_switches: u64,
-    /// How often the processor was taken from it.
+    /// Involuntary context switches: it was preempted.
     pub involuntary_switches: u64,
 }
 
@@ -45,32 +45,32 @@ impl Usage {
 }
 
 pub(super) fn no_usage() -> libc::rusage {
-    // SAFETY: integers only.
+    // SAFETY: the structure consists of integers.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// What the calling process has used so far.
+/// The resources that the calling process has used so far.
 pub fn usage() -> Usage {
     let mut usage = no_usage();
-    // SAFETY: the kernel fills in the variable.
+    // SAFETY: the kernel writes only the variable.
     unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) };
     Usage::from_raw(&usage)
 }
 
-/// Limits the address space for good: soft and hard, in bytes.
+/// Limits the address space permanently: soft and hard, in bytes.
 pub fn limit_address_space(bytes: u64) -> Result<(), Errno> {
     limit(Resource::As, bytes, bytes)
 }
 
-/// Limits core files for good: soft and hard, in bytes.
+/// Limits core files permanently: soft and hard, in bytes.
 pub fn limit_core(bytes: u64) -> Result<(), Errno> {
     limit(Resource::Core, bytes, bytes)
 }
 
-/// Limits processor time: SIGXCPU comes after `seconds` and each second from then on, SIGKILL
-/// after [`CPU_GRACE`] more. With equal limits the kernel sends SIGKILL alone.
+/// Limits processor time: the kernel sends SIGXCPU after `seconds` and each second from then on, SIGKILL after
+/// [`CPU_GRACE`] more. With equal limits it would send SIGKILL alone.
 pub fn limit_cpu(seconds: u64) -> Result<(), Errno> {
-    // The kernel reads 0 as 1.
+    // The kernel treats 0 as 1.
     let soft = seconds.max(1);
     let mut hard = soft.saturating_add(CPU_GRACE);
     if let Some(allowed) = rustix::process::getrlimit(Resource::Cpu).maximum {

@@ -1,4 +1,4 @@
-//! A look round for reports, without memory of the allocator's.
+//! Information about files and threads for reports, without allocation.
 #![allow(unsafe_code)]
 
 use super::{signals, symbol};
@@ -16,7 +16,7 @@ struct Path {
 
 impl Write for Path {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // One byte stays 0.
+        // The last byte stays 0.
         let room = self.bytes.len() - 1 - self.length;
         if text.len() > room {
             return Err(fmt::Error);
@@ -65,7 +65,7 @@ pub fn read_beginning<'a>(path: fmt::Arguments<'_>, buffer: &'a mut [u8]) -> Opt
     Some(&buffer[..count])
 }
 
-/// The state of a thread, as ps shows it; `None` if it is not there.
+/// The state of a thread, as ps shows it; `None` if the thread does not exist.
 pub fn thread_state(process: u32, thread: u32) -> Option<char> {
     let mut buffer = [0; 128];
     let stat = read_beginning(
@@ -84,8 +84,8 @@ pub fn priority_of(thread: u32) -> Option<u8> {
     (result == 0).then_some(priority as u8)
 }
 
-/// Writes `module+offset` of an instruction that a call returns to, or is in, or the bare address if it is in no file:
-/// the offset is one in the file. And the name of the function, if the file knows that, in brackets.
+/// Writes `module+offset` of a return address or instruction, where the offset is one in the file, or the bare
+/// address if it is in no file. Adds the name of the function in parentheses, if the file has it.
 pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Result {
     let mut found = false;
     let path = Path::new(format_args!("/proc/{process}/maps"));
@@ -101,7 +101,7 @@ pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Resu
                 let name = file.rsplit('/').next().unwrap_or(file);
                 let offset = address - mapping.start + mapping.offset;
                 found = write!(to, "{name}+{offset:#x}").is_ok();
-                // What a call returns to may be behind the end of its function.
+                // A return address may lie behind the end of its function.
                 let place = symbol::Place::Code(offset.saturating_sub(1));
                 let mut function = Name::EMPTY;
                 if let Ok(path) = Path::new(format_args!("{file}"))
@@ -120,14 +120,14 @@ pub fn write_place(process: u32, address: u64, to: &mut impl Write) -> fmt::Resu
     write!(to, "{address:#x}")
 }
 
-/// Writes the module of a static variable, and where in it that lies; `None` if it lies in none.
+/// Writes the module of a static variable and the variable's offset in it; `None` if it is in no module.
 pub fn write_static(address: usize, to: &mut impl Write) -> Option<()> {
     let module = Module::around(address as u64)?;
     write!(to, "{}+{:#x}", module.name(), module.behind).ok()
 }
 
-/// Writes the module and the symbol of a static variable that is called by its place so far, as by [`write_static`];
-/// `None` if it is not, or has none.
+/// Writes the module and the symbol of a static variable that has the name given by [`write_static`]; `None` if
+/// it has another name, or no symbol.
 pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Option<()> {
     let (_, behind) = called.rsplit_once("+0x")?;
     let module = Module::around(address as u64)?;
@@ -147,15 +147,16 @@ pub fn write_variable(address: usize, called: &str, to: &mut impl Write) -> Opti
     write!(to, "{}:{}", module.name(), variable.text()).ok()
 }
 
-/// A name of a function or variable.
+/// The name of a function or variable.
 type Name = Path;
 
-/// A module around an address, by `/proc/self/maps`, not by the loader, whose lock may be held by a task that waits for
-/// the caller. What is zero at first lies in memory without a file, behind that of its module.
+/// The module around an address, from `/proc/self/maps` and not from the loader, whose lock may be held by a
+/// task that waits for the caller. Zero-initialised variables are in anonymous memory behind the module's file
+/// mappings.
 struct Module {
     path: Path,
     inode: u64,
-    /// How far the address lies behind the module's beginning.
+    /// The distance of the address from the module's beginning.
     behind: u64,
 }
 
@@ -190,7 +191,7 @@ impl Module {
         if !found || path.length == 0 || is_memory(path.text()) {
             return None;
         }
-        // Other memory may have been mapped right behind it.
+        // Unrelated memory may be mapped right behind the module.
         if is_behind && module_end(base).is_some_and(|end| address >= end) {
             return None;
         }
@@ -206,7 +207,8 @@ impl Module {
     }
 }
 
-/// Where the segments of a module end that begins at an address. (Read as a file: it may be unloaded meanwhile.)
+/// The end of the segments of a module that begins at `base`. (Read through a file, since the module may be
+/// unloaded meanwhile.)
 fn module_end(base: u64) -> Option<u64> {
     let path = Path::new(format_args!("/proc/self/mem")).ok()?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -236,19 +238,19 @@ fn module_end(base: u64) -> Option<u64> {
             end = begin.checked_add(length)?.max(end);
         }
     }
-    // The last page is whole.
+    // The mapping ends with a whole page.
     base.checked_add(end.checked_sub(first?)?)?
         .checked_next_multiple_of(page)
 }
 
-/// Whether a file is shared memory, and no module.
+/// Whether a path is that of shared memory and not of a module.
 fn is_memory(path: &str) -> bool {
     ["/memfd:", "/dev/shm/", "/dev/zero", "/SYSV"]
         .iter()
         .any(|start| path.starts_with(start))
 }
 
-/// Whether an address of this process lies in memory that other processes may have mapped, too.
+/// Whether an address of this process is in memory that other processes may have mapped, too.
 pub fn is_shared_memory(address: u64) -> bool {
     let mut is_shared = false;
     if let Ok(maps) = Path::new(format_args!("/proc/self/maps")) {
@@ -264,8 +266,8 @@ pub fn is_shared_memory(address: u64) -> bool {
     is_shared
 }
 
-/// Whether memory at an address of this process is what it was as long as nobody says otherwise: a module's variables;
-/// or, with `heap`, what the C library has its blocks in.
+/// Whether memory at an address of this process keeps its purpose unless a call reports a change: a module's
+/// variables, or, with `heap`, the C library's heap.
 pub fn keeps_what_it_is(address: u64, heap: bool) -> bool {
     if Module::around(address).is_some() {
         return true;
@@ -289,7 +291,7 @@ pub fn keeps_what_it_is(address: u64, heap: bool) -> bool {
     is_heap
 }
 
-/// The word that a thread of this process sleeps at, if it sleeps at one.
+/// The word on which a thread of this process sleeps, if it sleeps on one.
 pub fn sleeps_at(thread: u32) -> Option<usize> {
     let mut buffer = [0; 64];
     let call = read_beginning(
@@ -302,7 +304,7 @@ pub fn sleeps_at(thread: u32) -> Option<usize> {
     (number == libc::SYS_futex).then(|| usize::from_str_radix(word, 16).ok())?
 }
 
-/// An error's name, of those that say that a call was wrong.
+/// The name of an error number that reports a wrong call.
 pub const fn error_name(error: i32) -> &'static str {
     match error {
         libc::EINVAL => "EINVAL",
@@ -312,7 +314,7 @@ pub const fn error_name(error: i32) -> &'static str {
     }
 }
 
-/// A line of a process's maps.
+/// A line of `/proc/PID/maps`.
 struct Mapping<'a> {
     start: u64,
     end: u64,
@@ -340,7 +342,7 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// The lines of a file, until one is the last that is wanted.
+/// Calls `is_last` for the lines of a file until it returns true.
 fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let Ok(file) = path
@@ -368,23 +370,23 @@ fn each_line(path: &Path, mut is_last: impl FnMut(&str) -> bool) {
     }
 }
 
-/// Calls `read` with the value of a variable of the environment, if it is set and text; not in a program that runs
-/// with other rights than its caller's, who could have it write files.
+/// Calls `read` with the value of an environment variable, if it is set and valid text. Not in a program that
+/// runs with other rights than its caller's, since the caller could make it write files.
 pub fn with_variable<R>(name: &CStr, read: impl FnOnce(&str) -> R) -> Option<R> {
-    // SAFETY: a C string. (A program that changes its environment while another thread reads it has a race
-    // of its own.)
+    // SAFETY: the name is a C string. (A program that changes its environment while another thread reads it has
+    // a race of its own.)
     let value = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: reads what the kernel has told the process.
+    // SAFETY: reads what the kernel passed to the process.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     if value.is_null() || is_privileged {
         return None;
     }
-    // SAFETY: not null, hence a C string, which is read before anybody can change it.
+    // SAFETY: not null, hence a C string; it is read before this thread can change the environment.
     let value = unsafe { CStr::from_ptr(value.cast::<c_char>()) };
     value.to_str().ok().map(read)
 }
 
-/// Opens a file, to append to; it is made if it is not there. The descriptor stays open.
+/// Opens a file for appending, and creates it if it does not exist. The descriptor stays open.
 pub fn append_to(path: &str) -> Option<u32> {
     let mut room = [0; libc::PATH_MAX as usize];
     room.get_mut(..path.len())?.copy_from_slice(path.as_bytes());
@@ -396,25 +398,26 @@ pub fn append_to(path: &str) -> Option<u32> {
     Some(high.unwrap_or(file).into_raw_fd().cast_unsigned())
 }
 
-/// Where what is kept open is out of a program's way.
+/// Descriptors from this number on do not collide with a program's own.
 const HIGH: i32 = 900;
 
-/// Another descriptor of what is open there, out of the program's way; `None` if nothing is, or it may not have so many.
-/// It stays open.
+/// Duplicates an open descriptor to a number that does not collide with the program's; `None` if nothing is
+/// open there, or the process may not have so many. The duplicate stays open.
 pub fn duplicate(descriptor: u32) -> Option<u32> {
-    // SAFETY: looked at only, and an error if nothing is open there.
+    // SAFETY: the borrow is not kept; the call fails if nothing is open there.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
     let high = rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok()?;
     Some(high.into_raw_fd().cast_unsigned())
 }
 
-/// Writes the directory that the process is in, and a slash; how many bytes that is, 0 if there is none or no room.
+/// Writes the current directory and a slash; returns the number of bytes, or 0 if there is no such path or no
+/// room.
 pub fn write_directory(room: &mut [u8]) -> usize {
-    // SAFETY: writes within the room, with a 0 behind what it writes.
+    // SAFETY: `getcwd` writes within the room, with a NUL at the end.
     let written = unsafe { libc::getcwd(room.as_mut_ptr().cast(), room.len()) };
     let length = room.iter().position(|byte| *byte == 0);
     match length {
-        // What lies outside of the process's root begins otherwise.
+        // A directory outside the process's root does not begin with a slash.
         Some(length) if !written.is_null() && room[0] == b'/' => {
             room[length] = b'/';
             length + 1
@@ -423,9 +426,9 @@ pub fn write_directory(room: &mut [u8]) -> usize {
     }
 }
 
-/// Which file is open there: device and inode; zeros if none is.
+/// The device and inode of an open file; zeros if none is open there.
 pub fn identity(descriptor: u32) -> [u64; 2] {
-    // SAFETY: looked at only, and an error if nothing is open there.
+    // SAFETY: the borrow is not kept; the call fails if nothing is open there.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
     rustix::fs::fstat(file).map_or([0; 2], |found| [found.st_dev, found.st_ino])
 }
@@ -436,8 +439,8 @@ pub fn close(descriptor: u32) {
     drop(unsafe { rustix::fd::OwnedFd::from_raw_fd(descriptor.cast_signed()) });
 }
 
-/// Writes all of it, or as much as can be; how much. (A pipe that nobody reads any more, or a limit for the size of
-/// files, is no reason for the program to end by a signal.)
+/// Writes the bytes, as far as possible; returns how many were written. (A pipe without readers, or a limit for
+/// file sizes, must not end the program by a signal.)
 pub fn write(descriptor: u32, bytes: &[u8]) -> usize {
     use rustix::io::Errno;
     let mut left = bytes;
@@ -449,8 +452,8 @@ pub fn write(descriptor: u32, bytes: &[u8]) -> usize {
 }
 
 fn write_all(descriptor: u32, bytes: &mut &[u8]) -> Result<()> {
-    // SAFETY: a number; if nothing is open there, or something else is by now, the write fails or goes
-    // where the program has put it: memory is not touched.
+    // SAFETY: a descriptor's number. If nothing is open there, the write fails; if the program has opened
+    // something else there, the write goes there. Memory is not touched.
     let file = unsafe { BorrowedFd::borrow_raw(descriptor.cast_signed()) };
     while !bytes.is_empty() {
         match rustix::io::write(file, bytes) {
@@ -462,7 +465,7 @@ fn write_all(descriptor: u32, bytes: &mut &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The return addresses on the calling thread's stack, innermost first; how many there are.
+/// Stores the return addresses on the calling thread's stack, innermost first; returns their number.
 pub fn stack(frames: &mut [u64]) -> usize {
     struct Walk<'a> {
         frames: &'a mut [u64],
@@ -483,20 +486,20 @@ pub fn stack(frames: &mut [u64]) -> usize {
     extern "C" fn note(context: *mut Context, argument: *mut c_void) -> c_int {
         const GO_ON: c_int = 0;
         const STOP: c_int = 4;
-        // SAFETY: what `_Unwind_Backtrace` was given below.
+        // SAFETY: the argument is the pointer that `_Unwind_Backtrace` was given below.
         let walk = unsafe { &mut *argument.cast::<Walk<'_>>() };
         let Some(frame) = walk.frames.get_mut(walk.count) else {
             return STOP;
         };
-        // SAFETY: a context of the unwinder's, during its call.
+        // SAFETY: the context is the unwinder's, during its call.
         *frame = unsafe { _Unwind_GetIP(context) } as u64;
         walk.count += 1;
         GO_ON
     }
 
     let mut walk = Walk { frames, count: 0 };
-    // SAFETY: the unwinder of the C++ runtime, which Rust programs are linked with; it calls `note` only, with
-    // the pointer that lives until it returns.
+    // SAFETY: `_Unwind_Backtrace` is the C++ runtime's, which Rust programs link; it calls only `note`, with a
+    // pointer that lives until it returns.
     unsafe { _Unwind_Backtrace(note, (&raw mut walk).cast()) };
     walk.count
 }

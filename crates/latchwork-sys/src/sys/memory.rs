@@ -11,7 +11,7 @@ use rustix::io::{Errno, Result};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::path::Path;
 
-/// A new anonymous file in memory, which cannot be executed and cannot shrink.
+/// Creates an anonymous memory file that cannot be executed and cannot shrink.
 pub fn anonymous_file(label: &str) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Linux before 6.3 does not know NOEXEC_SEAL.
@@ -23,12 +23,12 @@ pub fn anonymous_file(label: &str) -> Result<OwnedFd> {
     Ok(file)
 }
 
-/// Forbids further seals: from here on nobody can forbid growth or writes.
+/// Forbids further seals: from here on no process can forbid growth or writes.
 pub fn close_seals(file: impl AsFd) -> Result<()> {
     rustix::fs::fcntl_add_seals(file, SealFlags::SEAL)
 }
 
-/// A new file without a name in `directory`; it vanishes unless [`publish_file`] names it.
+/// Creates a file without a name in `directory`; it vanishes unless [`publish_file`] names it.
 pub fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
     let file = rustix::fs::openat(
         CWD,
@@ -36,7 +36,7 @@ pub fn unnamed_file(directory: &Path, mode: u32) -> Result<OwnedFd> {
         OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
         Mode::from_raw_mode(mode),
     )?;
-    // The umask may have taken bits away that the caller asked for.
+    // The umask may have removed bits that the caller asked for.
     rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
     Ok(file)
 }
@@ -47,7 +47,7 @@ pub fn publish_file(file: BorrowedFd<'_>, path: &Path) -> Result<()> {
     rustix::fs::linkat(CWD, through_proc, CWD, path, AtFlags::SYMLINK_FOLLOW)
 }
 
-/// Opens an existing file; a symbolic link is refused.
+/// Opens an existing file; fails for a symbolic link.
 pub fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
     let access = if writable {
         OFlags::RDWR
@@ -62,7 +62,7 @@ pub fn open_file(path: &Path, writable: bool) -> Result<OwnedFd> {
     )
 }
 
-/// Opens the file of a descriptor once more: with a lock of its own.
+/// Opens the file of a descriptor again: the new open file description has a file lock of its own.
 pub fn open_again(file: impl AsFd) -> Result<OwnedFd> {
     let number = rustix::fd::AsRawFd::as_raw_fd(&file.as_fd());
     rustix::fs::openat(
@@ -73,10 +73,10 @@ pub fn open_again(file: impl AsFd) -> Result<OwnedFd> {
     )
 }
 
-/// Has `descriptor` stand for another opening of its file, which `fresh` is.
+/// Makes `descriptor` refer to `fresh`, another open file description of its file.
 pub fn replace(descriptor: &OwnedFd, fresh: &OwnedFd) -> Result<()> {
     use rustix::fd::AsRawFd;
-    // SAFETY: the number stays open throughout, and its owner's.
+    // SAFETY: the number stays open throughout and stays its owner's.
     let number = unsafe { libc::dup3(fresh.as_raw_fd(), descriptor.as_raw_fd(), libc::O_CLOEXEC) };
     if number < 0 {
         Err(super::errno::last_error())
@@ -92,21 +92,21 @@ pub struct FileStatus {
     pub inode: u64,
     pub bytes: u64,
     pub links: u64,
-    /// Some of its size has no memory behind it.
+    /// Part of its size has no memory allocated.
     pub sparse: bool,
     pub regular: bool,
-    /// The user that it belongs to.
+    /// The user that owns it.
     pub user: u32,
 }
 
 impl FileStatus {
-    /// Whether both are the same file, whatever it has grown to.
+    /// Whether both are the same file, whatever its size.
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 }
 
-/// Looks at an open file.
+/// The identity and size of an open file.
 pub fn file_status(file: impl AsFd) -> Result<FileStatus> {
     let status = rustix::fs::fstat(file)?;
     Ok(FileStatus {
@@ -121,7 +121,7 @@ pub fn file_status(file: impl AsFd) -> Result<FileStatus> {
     })
 }
 
-/// Reads from an offset; fewer bytes than asked for at the end of the file.
+/// Reads from an offset; returns fewer bytes than requested at the end of the file.
 pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize> {
     let file = file.as_fd();
     let mut done = 0;
@@ -136,12 +136,12 @@ pub fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize>
     Ok(done)
 }
 
-/// The user that the calling process acts for.
+/// The effective user of the calling process.
 pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// A number that nobody else draws.
+/// A random number.
 pub fn random_number() -> u64 {
     let mut bytes = [0; 8];
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::NONBLOCK) {
@@ -154,9 +154,8 @@ pub fn random_number() -> u64 {
     }
 }
 
-/// Makes sure that the file has memory from `offset` on: the answer to a full system is an error
-/// here, not a SIGBUS at first touch; and `FBIG` the answer to growth beyond the process's limit on
-/// the size of files, not SIGXFSZ.
+/// Allocates the file's memory from `offset` on. On a full system this returns an error instead of a SIGBUS at
+/// first touch. Growth beyond the process's limit on file sizes returns `FBIG` instead of raising SIGXFSZ.
 pub fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let file = file.as_fd();
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
@@ -172,7 +171,7 @@ pub fn allocate(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     }
 }
 
-/// Takes the memory of a part of a file away, which reads as zeros from then on. Its size stays.
+/// Frees the memory of a part of a file, which reads as zeros from then on. The file's size stays.
 pub fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let file = file.as_fd();
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -184,15 +183,15 @@ pub fn punch(file: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     }
 }
 
-/// What a file lock attempt says.
+/// The result of an attempt to take a file lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileLock {
     Taken,
     Busy,
 }
 
-/// Announces, for as long as any descriptor or mapping of this opening lives, that the file is in
-/// use; waits while somebody proves the contrary.
+/// Takes a shared file lock, which shows that the file is in use for as long as any descriptor or mapping of
+/// this open file description lives. Waits while another process holds it exclusively.
 pub fn lock_in_use(file: impl AsFd) -> Result<()> {
     let file = file.as_fd();
     loop {
@@ -203,7 +202,7 @@ pub fn lock_in_use(file: impl AsFd) -> Result<()> {
     }
 }
 
-/// Tries to prove that nobody uses the file.
+/// Tries to take the file lock exclusively, which proves that no process uses the file.
 pub fn lock_unused(file: impl AsFd) -> Result<FileLock> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(FileLock::Taken),
@@ -224,20 +223,20 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: it is an address range; what is there is for its users to answer for.
+// SAFETY: it is an address range; its users are responsible for accesses to the memory.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: it is an address range; its users are responsible for accesses to the memory.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of a file at exactly `address`. The mapping may be longer than the file: what
-    /// the file grows to later appears in it by itself.
+    /// Maps `bytes` of a file at exactly `address`. The mapping may be longer than the file: when the file
+    /// grows, the new part appears in it.
     ///
     /// `EXIST` if anything is mapped there.
     pub fn shared_at(file: impl AsFd, address: usize, bytes: usize) -> Result<Self> {
         let wanted: *mut c_void = ptr::with_exposed_provenance_mut(address);
-        // SAFETY: FIXED_NOREPLACE never replaces a mapping; a kernel that does not know it (before
-        // 4.17) treats the address as a hint, which the comparison below catches.
+        // SAFETY: FIXED_NOREPLACE never replaces a mapping. A kernel without it (before 4.17) treats the
+        // address as a hint, which the comparison below detects.
         let mapped = unsafe {
             rustix::mm::mmap(
                 wanted,
@@ -249,7 +248,7 @@ impl Mapping {
             )?
         };
         if mapped != wanted {
-            // SAFETY: the mapping made just now, in the wrong place; nobody knows it.
+            // SAFETY: the mapping made just now, in the wrong place; no other code knows it.
             unsafe { rustix::mm::munmap(mapped, bytes)? };
             return Err(Errno::EXIST);
         }
@@ -260,7 +259,7 @@ impl Mapping {
     /// The mapping at these addresses, whose owner was forgotten, or will be.
     ///
     /// # Safety
-    /// There is one, made by [`Self::shared_at`], and nobody else ends it.
+    /// [`Self::shared_at`] made a mapping there, and no other owner unmaps it.
     pub unsafe fn from_addresses(addresses: core::ops::Range<usize>) -> Option<Self> {
         let base = NonNull::new(ptr::with_exposed_provenance_mut(addresses.start))?;
         Some(Self {
@@ -269,9 +268,9 @@ impl Mapping {
         })
     }
 
-    /// Has it be one of another opening of its file, which `fresh` is, in one step.
+    /// Replaces the mapping, in one step, by one of `fresh`, another open file description of its file.
     pub fn renew(&self, fresh: &OwnedFd) -> Result<()> {
-        // SAFETY: the same memory as before, in the range of this mapping.
+        // SAFETY: the same memory as before, at the addresses of this mapping.
         unsafe {
             rustix::mm::mmap(
                 self.base.as_ptr().cast(),
@@ -301,13 +300,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this owner goes, and with it whoever referred to the range. A failure (the
-        // process's limit on mappings) leaves it mapped.
+        // SAFETY: the owner is dropped, and no user of the range outlives it. On a failure (the process's limit
+        // on mappings) it stays mapped.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// What [`pid_namespace`] gives in the machine's own: `PROC_PID_INIT_INO` of the kernel.
+/// The value of [`pid_namespace`] in the initial namespace: `PROC_PID_INIT_INO` of the kernel.
 pub const ROOT_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Identifies the calling process's PID namespace, in which robust locks compare thread IDs.
@@ -315,11 +314,11 @@ pub fn pid_namespace() -> Result<u64> {
     Ok(rustix::fs::stat("/proc/self/ns/pid")?.st_ino)
 }
 
-/// The address range in which regions are placed: high enough to be free, low enough to exist.
+/// The address range for regions: high enough to be free, low enough to exist.
 ///
-/// Programs, heaps and stacks live near the ends of the address space. On x86-64 and on arm64 with
-/// 48 bits the range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits
-/// it is 128 GiB to 256 GiB.
+/// Programs, heaps and stacks are near the ends of the address space. On x86-64 and on arm64 with 48 bits the
+/// range is 32 TiB to 64 TiB, beyond what the sanitizers reserve; on arm64 with 39 bits it is 128 GiB to 256
+/// GiB.
 pub fn address_window() -> core::ops::Range<usize> {
     let on_stack = 0u8;
     if (&raw const on_stack).addr() >> 40 != 0 {
@@ -334,7 +333,7 @@ pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Gives up this opening's file lock.
+/// Releases this open file description's file lock.
 pub fn release(file: impl AsFd) -> Result<()> {
     rustix::fs::flock(file, FlockOperation::Unlock)
 }

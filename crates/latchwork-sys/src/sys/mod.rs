@@ -1,7 +1,7 @@
-//! The only place that makes system calls.
+//! The only module that makes system calls.
 //!
-//! Each module is one seam to the kernel or to libc: thin, without policy. Under loom only the
-//! futex and the robust list exist, as models, and what has models run faster.
+//! Each submodule wraps one interface of the kernel or of libc, without policy. Under loom only models of
+//! the futex and of the robust list exist, and a module that makes models run faster.
 
 mod abort;
 #[cfg(not(loom))]
@@ -73,7 +73,8 @@ pub mod futex {
     /// Why a wait ended.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Wait {
-        /// Woken, or the word did not hold the expected value. Both mean: look again.
+        /// Woken, or the word did not hold the expected value. In both cases the caller checks its condition
+        /// again.
         Again,
         /// The deadline has passed.
         TimedOut,
@@ -81,7 +82,7 @@ pub mod futex {
         Interrupted,
     }
 
-    /// Who may wait on a word. (Public for the sealed trait behind `sharing`; not reachable.)
+    /// The tasks that may wait on a word. (Public for the sealed trait behind `sharing`; not reachable.)
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Sharing {
         /// Threads of this process only.
@@ -98,19 +99,19 @@ pub mod futex_pi {
     /// How a call ended.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Pi {
-        /// As asked: the word is owned, or released.
+        /// Success: the word is owned, or released.
         Done,
-        /// Nothing was changed; the state may be another one by now.
+        /// Nothing was changed; the state may have changed since.
         Again,
         /// The deadline has passed.
         TimedOut,
-        /// To wait would close a circle of waits.
+        /// The wait would complete a wait-for cycle.
         Deadlock,
         /// The word names no living task.
         OwnerGone,
-        /// The calling task does not own the word; or it names one that no task may wait for.
+        /// The calling task does not own the word, or the word names a task that no other may wait for.
         NotOwner,
-        /// The word does not say what the kernel knows. So it is for a moment after an owner's death.
+        /// The word does not agree with the kernel's state. This happens for a moment after an owner's death.
         Inconsistent,
         /// The kernel has no memory.
         NoMemory,

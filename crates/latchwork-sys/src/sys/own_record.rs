@@ -1,18 +1,18 @@
-//! Where a thread finds its record: one pointer for each thread, two instructions away; and beside it what its latest
-//! waits have come to, for a thread that has no record, too.
+//! Where a thread finds its record: one pointer for each thread, two instructions away. Beside it are
+//! statistics of the thread's latest waits, also for a thread without a record.
 //!
-//! `thread_local!` in a library compiles to the general way to such a variable. In a program the
-//! linker leaves four instructions of it, two of them loads of which one waits for the other (in a shared
-//! library, a call); and as a lock's compare-and-swap lets nothing pass it, each look is waited for,
-//! twice in a pair of lock and unlock. So the variable is defined here by hand, with the initial-exec
-//! model: one load from beside the thread pointer.
+//! `thread_local!` in a library compiles to the general access to such a variable. In a program the linker
+//! leaves four instructions of it, two of them loads of which one depends on the other (in a shared library, a
+//! call). A lock's compare-and-swap lets no load pass it, so each access is waited for, twice in a pair of lock
+//! and unlock. So the variable is defined here by hand, with the initial-exec model: one load of its offset and
+//! one relative to the thread pointer.
 //!
 //! | where | how |
 //! | --- | --- |
 //! | x86-64 and aarch64 with glibc | by hand |
 //! | elsewhere, and for Miri | `thread_local!` |
 //!
-//! What `each_thread.rs` says of its variables holds for this one, which does not begin with zeros.
+//! The constraints in `each_thread.rs` apply to this variable, too, except that it does not begin with zeros.
 #![allow(unsafe_code)]
 
 use super::each_thread::each_thread;
@@ -20,39 +20,39 @@ use super::thread::RECORD_BYTES;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 
-/// What a thread's latest waits for locks have come to, whatever locks these were.
+/// Statistics of a thread's latest waits for locks, over all locks.
 pub struct Habits {
     pub crowd: Crowd,
-    /// Locks stolen since the thread last queued up.
+    /// Locks stolen (acquired past the queue) since the thread last queued.
     pub steals: Cell<u32>,
-    /// Yields to be left out, since one has lasted for long.
+    /// Yields to skip, since one has lasted long.
     pub yields_left_out: Cell<u32>,
-    /// For locks by their addresses: waits where polls do not pay.
+    /// For locks by their addresses: the number of waits while polls do not pay.
     pub dear_waits: [Cell<u8>; PLACES],
     /// For locks by their addresses: eight times the average cost of a wait, in polls.
     pub costs: [Cell<u16>; PLACES],
 }
 
-/// Whether a thread's locks were taken from it all the time.
+/// Whether a thread keeps finding its locks held by others (a collision).
 pub struct Crowd {
-    /// Collisions until the next change.
+    /// Collisions until the next evaluation.
     pub left: Cell<u32>,
-    /// Those that found the lock free at the first look.
+    /// Collisions that found the lock free at the first check.
     pub free: Cell<u32>,
     /// Whether the thread rests before it waits.
     pub rests: Cell<bool>,
-    /// The processor's counter at the latest change.
+    /// The processor's time counter at the latest evaluation.
     pub began: Cell<u64>,
 }
 
-/// Locks that a thread remembers apart.
+/// The number of entries by which a thread tells locks apart.
 pub const PLACES: usize = 8;
 
 each_thread! {
     static HABITS: Habits = Habits { crowd: Crowd { left: Cell::new(0), free: Cell::new(0), rests: Cell::new(false), began: Cell::new(0) }, steals: Cell::new(0), yields_left_out: Cell::new(0), dear_waits: [const { Cell::new(0) }; PLACES], costs: [const { Cell::new(0) }; PLACES] };
 }
 
-/// The calling thread's.
+/// Runs a function with the calling thread's statistics.
 #[inline]
 pub fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
     HABITS.with(use_them)
@@ -61,11 +61,11 @@ pub fn with_habits<R>(use_them: impl FnOnce(&Habits) -> R) -> R {
 /// The record of a thread that has none: zeros.
 #[repr(C, align(64))]
 struct Nobody(UnsafeCell<[u8; RECORD_BYTES]>);
-// SAFETY: nobody writes it.
+// SAFETY: no code writes it.
 unsafe impl Sync for Nobody {}
 static NOBODY: Nobody = Nobody(UnsafeCell::new([0; RECORD_BYTES]));
 
-/// What [`get`] gives a thread that has set nothing.
+/// The pointer that [`get`] returns in a thread that has set none.
 #[inline]
 pub fn nobody() -> NonNull<u8> {
     NonNull::from(&NOBODY).cast()
@@ -86,7 +86,7 @@ mod variable {
         };
     }
 
-    /// The name by which the C header knows the variable: one of a fixed interface, and visible.
+    /// The variable's name in the C header: part of a fixed interface, and visible to the linker.
     #[cfg(feature = "foreign")]
     macro_rules! name_for_c {
         () => {
@@ -105,7 +105,7 @@ mod variable {
         };
     }
 
-    // Threads begin with a copy of this.
+    // The initial value in each thread.
     global_asm!(
         concat!(".pushsection .tdata.", name!(), ",\"awT\",%progbits"),
         ".p2align 3",
@@ -122,9 +122,8 @@ mod variable {
     #[inline(always)]
     pub fn get() -> NonNull<u8> {
         let record: *mut u8;
-        // SAFETY: reads the calling thread's copy of the variable. (No function goes on in another
-        // thread than it began in; so the compiler may take two looks for one, unless memory is
-        // written in between.)
+        // SAFETY: reads the calling thread's copy of the variable. (No function continues in another thread
+        // than it began in, so the compiler may merge two reads, unless memory is written in between.)
         unsafe {
             #[cfg(target_arch = "x86_64")]
             asm!(
@@ -143,7 +142,7 @@ mod variable {
                 pointer = out(reg) _,
                 options(pure, readonly, nostack, preserves_flags),
             );
-            // SAFETY: `NOBODY`, or what `set` was given.
+            // SAFETY: the value is `&NOBODY`, or the argument of `set`: never null.
             NonNull::new_unchecked(record)
         }
     }

@@ -1,8 +1,8 @@
-//! Asking the kernel what it can do, without doing it.
+//! Asking the kernel for its features without using them.
 //!
-//! A system call that exists answers arguments that it must refuse with the error for them, and one
-//! that does not with `ENOSYS`. Where only the deed itself tells (a link in `/dev/shm`, a real-time
-//! policy), it is done on something that nobody else has, and undone.
+//! A system call that exists refuses invalid arguments with the error for them, and one that does not exist
+//! with `ENOSYS`. Where only the operation itself shows the answer (a link in `/dev/shm`, a real-time policy),
+//! it is performed on an object of the prober's own, and undone.
 #![allow(unsafe_code)]
 
 use core::ffi::{c_int, c_long, c_ulong};
@@ -20,7 +20,7 @@ fn answer(returned: c_long) -> Result<c_long> {
     Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
-/// Turns the refusal that proves a feature into success.
+/// Converts the refusal that proves a feature into success.
 fn refused_with<T>(expected: Errno, result: Result<T>) -> Result<()> {
     match result {
         Err(error) if error != expected => Err(error),
@@ -28,14 +28,14 @@ fn refused_with<T>(expected: Errno, result: Result<T>) -> Result<()> {
     }
 }
 
-/// `futex` with this operation, on an address that no futex can have: it neither waits nor wakes.
+/// `futex` with this operation, on an address that is invalid for any futex: it neither waits nor wakes.
 pub fn futex_operation(operation: c_int) -> Result<()> {
     let nowhere: *const u32 = ptr::without_provenance(1);
     let none = ptr::null::<u8>();
     // SAFETY: every operation refuses an address that is not a multiple of four.
     let returned = unsafe { libc::syscall(libc::SYS_futex, nowhere, operation, 0, none, none, 0) };
     match answer(returned) {
-        // A wake or unlock may try to write there first.
+        // A wake-up or unlock may access the address first.
         Err(Errno::FAULT) => Ok(()),
         result => refused_with(Errno::INVAL, result),
     }
@@ -44,14 +44,14 @@ pub fn futex_operation(operation: c_int) -> Result<()> {
 /// Linux 5.16.
 pub fn futex_waitv() -> Result<()> {
     let none = ptr::null::<u8>();
-    // SAFETY: no words to wait for.
+    // SAFETY: no words to wait for; the kernel refuses.
     refused_with(
         Errno::INVAL,
         answer(unsafe { libc::syscall(libc::SYS_futex_waitv, none, 0, 0, none, 0) }),
     )
 }
 
-/// The commands that `membarrier` knows, as bits.
+/// The commands of `membarrier`, as bits.
 pub fn membarrier_commands() -> Result<u32> {
     // SAFETY: command 0 is a query.
     answer(unsafe { libc::syscall(libc::SYS_membarrier, 0, 0, 0) }).map(|bits| bits as u32)
@@ -59,26 +59,26 @@ pub fn membarrier_commands() -> Result<u32> {
 
 /// Whether the kernel has restartable sequences.
 pub fn rseq() -> Result<()> {
-    // SAFETY: an area of 0 bytes is refused, whether or not the thread has one.
+    // SAFETY: the kernel refuses an area of 0 bytes, whether or not the thread has one.
     refused_with(
         Errno::INVAL,
         answer(unsafe { libc::syscall(libc::SYS_rseq, ptr::null::<u8>(), 0, 0, 0) }),
     )
 }
 
-/// Bytes of the area that libc registered for every thread; 0 if it did not.
+/// The size of the area that libc registered for every thread; 0 if it did not.
 pub fn rseq_bytes_of_libc() -> u32 {
-    // SAFETY: glibc since 2.35 exports this constant of four bytes; others have no such symbol.
+    // SAFETY: glibc exports this 4-byte constant since 2.35; other C libraries have no such symbol.
     unsafe {
         let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
         NonNull::new(size.cast::<u32>()).map_or(0, |size| *size.as_ref())
     }
 }
 
-/// A `prctl` that changes nothing; `command` is its second argument, and the others are 0.
+/// A `prctl` without side effects; `command` is its second argument, the others are 0.
 fn prctl_read(option: c_int, command: c_ulong) -> Result<u32> {
     let zero: c_ulong = 0;
-    // SAFETY: the callers pass options that return a number and write nothing to memory of ours.
+    // SAFETY: the callers pass options that return a number and write no memory of this process.
     let returned = unsafe { libc::prctl(option, command, zero, zero, zero) };
     answer(returned.into()).map(|value| value as u32)
 }
@@ -90,11 +90,11 @@ pub fn futex_hash_slots() -> Result<u32> {
     prctl_read(PR_FUTEX_HASH, GET_SLOTS)
 }
 
-/// Whether libc's record of the thread's ID can be found.
+/// Whether libc's record of the thread ID can be found.
 pub fn tid_address() -> Result<()> {
     const PR_GET_TID_ADDRESS: c_int = 40;
     let mut address: *mut c_int = ptr::null_mut();
-    // SAFETY: the kernel writes the variable.
+    // SAFETY: the kernel writes only the variable.
     let returned = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut address) };
     answer(returned.into()).map(drop)
 }
@@ -120,18 +120,18 @@ pub fn memory_file_noexec() -> Result<()> {
 
 /// Linux 6.10.
 pub fn mseal() -> Result<()> {
-    // SAFETY: no flag is defined, so that all of them are refused.
+    // SAFETY: no flag is defined, so the kernel refuses these.
     refused_with(
         Errno::INVAL,
         answer(unsafe { libc::syscall(libc::SYS_mseal, 0, 0, c_ulong::MAX) }),
     )
 }
 
-/// Whether a mapping at a wanted address spares what is there (Linux 4.17).
+/// Whether a mapping at a requested address can be refused if the address is in use (Linux 4.17).
 pub fn map_fixed_noreplace() -> Result<()> {
     let bytes = rustix::param::page_size();
-    // SAFETY: a fresh mapping of the kernel's choice, which nobody else knows, and which the second
-    // call does not replace.
+    // SAFETY: a new mapping at an address of the kernel's choice, which no other code knows; the second call
+    // does not replace it.
     unsafe {
         let taken = rustix::mm::mmap_anonymous(
             ptr::null_mut(),
@@ -143,7 +143,7 @@ pub fn map_fixed_noreplace() -> Result<()> {
         let second = rustix::mm::mmap_anonymous(taken, bytes, ProtFlags::empty(), again);
         let result = match second {
             Err(Errno::EXIST) => Ok(()),
-            // The address was taken as a hint.
+            // The kernel treated the address as a hint.
             Ok(elsewhere) => rustix::mm::munmap(elsewhere, bytes).and(Err(Errno::NOSYS)),
             Err(error) => Err(error),
         };
@@ -152,7 +152,7 @@ pub fn map_fixed_noreplace() -> Result<()> {
     }
 }
 
-/// Whether a child can start in a control group of one's choice (Linux 5.7).
+/// Whether a child can start in a given control group (Linux 5.7).
 pub fn clone_into_cgroup() -> Result<()> {
     const ARGUMENTS: usize = 11;
     const FLAGS: usize = 0;
@@ -160,7 +160,7 @@ pub fn clone_into_cgroup() -> Result<()> {
     const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut arguments = [0u64; ARGUMENTS];
     arguments[FLAGS] = CLONE_INTO_CGROUP;
-    // Valid in form, and beyond any limit on open files: the kernel gives up before there is a child.
+    // A valid form, but beyond any limit on open files: the kernel fails before it creates a child.
     arguments[CGROUP] = i32::MAX as u64;
     // SAFETY: the arguments have the size that is passed.
     let returned = unsafe {
@@ -171,17 +171,17 @@ pub fn clone_into_cgroup() -> Result<()> {
         )
     };
     if returned == 0 {
-        // SAFETY: ends a child that nobody wanted, at once, with no handler of the parent's run.
+        // SAFETY: ends an unexpected child at once, without the parent's handlers.
         unsafe { libc::_exit(0) };
     }
     match answer(returned) {
-        // A kernel that has clone3 and not this flag.
+        // The kernel has clone3 but not this flag.
         Err(Errno::INVAL) => Err(Errno::NOSYS),
         result => refused_with(Errno::BADF, result),
     }
 }
 
-/// Whether a process can be named, and waited for, by a descriptor (Linux 5.4).
+/// Whether a descriptor can refer to a process, and be waited for (Linux 5.4).
 pub fn pidfd() -> Result<()> {
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -191,15 +191,15 @@ pub fn pidfd() -> Result<()> {
     )
 }
 
-/// Memory that a fork finds empty (Linux 4.14).
+/// Whether memory can be wiped on fork (Linux 4.14).
 pub fn wipe_on_fork() -> Result<()> {
     let record = super::thread::map_wipe_on_fork()?;
-    // SAFETY: mapped just now; nobody knows it.
+    // SAFETY: mapped just now; no other code knows it.
     unsafe { super::thread::unmap_record(record) };
     Ok(())
 }
 
-/// Free bytes of a directory's file system, if that keeps its files in memory.
+/// The free bytes of a directory's file system, if that keeps its files in memory.
 pub fn free_memory_files(directory: &Path) -> Result<u64> {
     const TMPFS_MAGIC: u64 = 0x0102_1994;
     let system = rustix::fs::statfs(directory)?;
@@ -209,10 +209,10 @@ pub fn free_memory_files(directory: &Path) -> Result<u64> {
     Ok(system.f_bavail.saturating_mul(system.f_bsize as u64))
 }
 
-/// Whether a file can be made without a name, and named when it is complete.
+/// Whether a file can be created without a name, and named when it is complete.
 pub fn publish_unnamed(directory: &Path) -> Result<()> {
     let file = super::memory::unnamed_file(directory, 0o600)?;
-    // Hidden, and not a region's name: `ps` and `gc` of others pass it by.
+    // Hidden, and not a region's name: `ps` and `gc` of other processes ignore it.
     let unique = format!(
         ".latchwork-probe-{}-{}",
         super::thread::thread_id(),
@@ -223,14 +223,14 @@ pub fn publish_unnamed(directory: &Path) -> Result<()> {
     super::memory::unlink(&path)
 }
 
-/// Whether a thread of this process can have a real-time policy: tried by one that ends at once.
+/// Whether a thread of this process can have a real-time policy: tried by a thread that ends at once.
 pub fn real_time() -> Result<()> {
     let attempt = || {
-        // SAFETY: a structure of integers; musl's has further ones, which mean nothing.
+        // SAFETY: the structure consists of integers; musl's has more of them, without meaning.
         let mut parameter: libc::sched_param = unsafe { core::mem::zeroed() };
         parameter.sched_priority = 1;
         let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-        // The system call, since musl's function refuses.
+        // The system call, since musl's function is an error stub.
         // SAFETY: the kernel reads the parameter; 0 is the calling thread.
         answer(unsafe {
             libc::syscall(
@@ -249,12 +249,12 @@ pub fn real_time() -> Result<()> {
     thread.join().unwrap_or(Err(Errno::IO))
 }
 
-/// The capabilities in effect, as bits.
+/// The effective capabilities.
 pub fn capabilities() -> Result<rustix::thread::CapabilitySet> {
     Ok(rustix::thread::capabilities(None::<Pid>)?.effective)
 }
 
-/// The directory of this process's control group in the unified hierarchy, if it may make groups
+/// The directory of this process's control group in the unified hierarchy, if the process may create groups
 /// below it.
 pub fn writable_cgroup() -> Result<PathBuf> {
     let groups = read_text("/proc/self/cgroup")?;
@@ -262,7 +262,7 @@ pub fn writable_cgroup() -> Result<PathBuf> {
         .lines()
         .find_map(|line| line.strip_prefix("0::/"))
         .ok_or(Errno::OPNOTSUPP)?;
-    // Beside version 1, the unified hierarchy has a place of its own.
+    // With version 1 mounted as well, the unified hierarchy is in a directory of its own.
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
     let root = roots
         .iter()
@@ -275,7 +275,7 @@ pub fn writable_cgroup() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A small file of the kernel's.
+/// The text of a small file of the kernel's.
 pub fn read_text(path: &str) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
@@ -288,9 +288,9 @@ pub fn kernel_release() -> String {
         .into_owned()
 }
 
-/// The C library and its version, as far as it tells.
+/// The C library and its version, as far as it reports one.
 pub fn libc_name() -> String {
-    // SAFETY: glibc's function takes nothing and returns a static string; musl has none.
+    // SAFETY: glibc's function takes no arguments and returns a static string; musl has none.
     unsafe {
         let function = libc::dlsym(libc::RTLD_DEFAULT, c"gnu_get_libc_version".as_ptr());
         if function.is_null() {
@@ -313,7 +313,7 @@ pub fn limit(resource: rustix::process::Resource) -> rustix::process::Rlimit {
     rustix::process::getrlimit(resource)
 }
 
-/// CPUs that the calling thread may run on.
+/// The number of CPUs on which the calling thread may run.
 pub fn cpus() -> Result<u32> {
     rustix::thread::sched_getaffinity(None).map(|cpus| cpus.count())
 }

@@ -1,17 +1,17 @@
-//! What `/proc` says of the calling process, and of others.
+//! Facts from `/proc` about the calling process, and others.
 #![allow(unsafe_code)]
 
 use core::ops::Range;
 
-/// Facts of `/proc/self/stat`.
+/// Fields of `/proc/self/stat`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
     pub threads: usize,
-    /// Where the arguments are that `/proc/PID/cmdline` shows.
+    /// The address range of the arguments that `/proc/PID/cmdline` shows.
     pub arguments: Range<usize>,
 }
 
-/// Reads `/proc/self/stat`; `None` where there is none, or one of another form.
+/// Reads `/proc/self/stat`; `None` if there is none, or its format is unknown.
 pub fn stat() -> Option<Stat> {
     parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
@@ -30,7 +30,7 @@ fn parse(text: &str) -> Option<Stat> {
     })
 }
 
-/// Whether a thread of a process is being killed with it, or ends by itself. `false` also if `/proc` does not say.
+/// Whether a thread of a process is being killed with it, or is ending by itself. `false` also if `/proc` does not say.
 /// Allocates nothing.
 pub fn is_ending(process: u32, thread: u32) -> bool {
     let mut room = [0; 1024];
@@ -46,8 +46,8 @@ pub fn is_ending(process: u32, thread: u32) -> bool {
     .unwrap_or(false)
 }
 
-/// The kernel marks all threads of a process that is to end with a SIGKILL of their own, before any of
-/// them ends. Each takes the signal off, is flagged as killed by one, and then as exiting.
+/// When a process has to end, the kernel adds a SIGKILL to the pending signals of each of its threads before
+/// any of them ends. Each thread takes the signal, is flagged as killed by one, and then as exiting.
 fn parse_ending(text: &str) -> Option<bool> {
     const EXITING: u64 = 0x4;
     const SIGNALED: u64 = 0x400;
@@ -60,10 +60,10 @@ fn parse_ending(text: &str) -> Option<bool> {
     Some(is_gone || flags & (EXITING | SIGNALED) != 0 || pending & SIGKILL != 0)
 }
 
-/// Has `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
+/// Makes `/proc/PID/cmdline` show `title`, as far as it fits over the arguments.
 ///
 /// # Safety
-/// `arguments` is where this process has its arguments, and nobody uses them.
+/// `arguments` is the range of this process's arguments, and no code uses them.
 pub unsafe fn set_title(arguments: &Range<usize>, title: &[u8]) {
     let room = arguments.len();
     if room < 2 {
@@ -71,11 +71,11 @@ pub unsafe fn set_title(arguments: &Range<usize>, title: &[u8]) {
     }
     let start: *mut u8 = core::ptr::with_exposed_provenance_mut(arguments.start);
     let kept = title.len().min(room - 2);
-    // SAFETY: inside the arguments, by the contract.
+    // SAFETY: the writes stay inside the arguments, which no code uses by this function's contract.
     unsafe {
         start.write_bytes(0, room);
         start.copy_from(title.as_ptr(), kept);
-        // A last byte that is not NUL has the kernel show the first string alone.
+        // If the last byte is not NUL, the kernel shows the first string alone.
         start.add(room - 1).write(b' ');
     }
 }

@@ -1,4 +1,4 @@
-//! Making processes, and learning how they ended.
+//! Creating processes, and their exit status.
 #![allow(unsafe_code)]
 
 use super::errno::{done, last_error};
@@ -14,7 +14,7 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Pid, PidfdFlags};
 
 bitflags::bitflags! {
-    /// What a new process has in common with its maker, beside shared mappings.
+    /// What a new process shares with its creator, in addition to shared mappings.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Sharing: i32 {
         /// Descriptors.
@@ -23,7 +23,7 @@ bitflags::bitflags! {
         const FS = libc::CLONE_FS;
         /// The list of System V semaphore adjustments.
         const SYSV_UNDO = libc::CLONE_SYSVSEM;
-        /// The parent: the new process is a sibling of its maker.
+        /// The parent: the new process is a sibling of its creator.
         const PARENT = libc::CLONE_PARENT;
     }
 }
@@ -35,12 +35,11 @@ pub struct Stack {
     bytes: usize,
 }
 
-/// The smallest stack: cloning writes to its top, and a coproc needs some of it to start and to
-/// report a panic.
+/// The smallest stack: `clone` writes to its top, and a coproc needs some of it to start and to report a panic.
 const MIN_STACK_BYTES: usize = 64 << 10;
 
 impl Stack {
-    /// Maps a stack of at least `bytes`, and of at least 64 KiB; memory follows as it is touched.
+    /// Maps a stack of at least `bytes`, and of at least 64 KiB; the kernel adds memory as it is touched.
     pub fn map(bytes: usize) -> Result<Self, Errno> {
         let page = super::memory::page_bytes();
         let bytes = bytes
@@ -49,7 +48,7 @@ impl Stack {
             .and_then(|bytes| bytes.checked_add(page))
             .ok_or(Errno::NOMEM)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
-        // SAFETY: a fresh mapping at an address of the kernel's choice, and its lowest page.
+        // SAFETY: a new mapping at an address of the kernel's choice; `mprotect` changes its lowest page.
         let base = unsafe {
             let base = rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -70,28 +69,28 @@ impl Stack {
     }
 
     pub(super) fn top(&self) -> *mut c_void {
-        // SAFETY: one past the end of the mapping.
+        // SAFETY: the pointer is one past the end of the mapping.
         unsafe { self.base.as_ptr().byte_add(self.bytes) }
     }
 }
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: nobody runs on it: the process that does has a copy of its own.
+        // SAFETY: no thread of this process runs on it: the new process runs on a copy of its own.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.bytes) };
     }
 }
 
-/// Clones the calling thread into a process of its own, with a copy of its memory, that runs
-/// `body(argument)` on `stack`. Gives its ID, which is also in `pid` before it runs.
+/// Clones the calling thread into a process of its own, with a copy of its memory, which runs `body(argument)`
+/// on `stack`. Returns its ID, which is stored in `pid` before the process runs.
 ///
-/// Its exit signal is none: neither SIGCHLD nor a wait for any child meets it, and as the exit
-/// signal of a sibling is its maker's, nor do they meet that one's siblings. The C library's
-/// record of the thread ID is renewed, its robust list is not; no `atfork` handler runs.
+/// The new process has no exit signal: it sends no SIGCHLD, and no wait for any child returns it. The exit
+/// signal of a sibling is that of its creator, so the same holds for the siblings that it creates. The C
+/// library's record of the thread ID is updated, its robust list is not; no `atfork` handler runs.
 ///
 /// # Safety
-/// `body` never returns, unwinds or uses what the caller's other threads hold locked. `argument`
-/// and the caller's frame are as they are now, in a copy.
+/// `body` never returns, unwinds or uses anything that the caller's other threads hold locked. It sees
+/// `argument` and the caller's frame in a copy of their state at the call.
 pub unsafe fn clone(
     stack: &Stack,
     sharing: Sharing,
@@ -104,7 +103,7 @@ pub unsafe fn clone(
     if !tid_address.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     }
-    // SAFETY: without CLONE_VM the child has its own copy of the stack and of all else; the kernel
+    // SAFETY: without CLONE_VM the child has its own copy of the stack and of all other memory. The kernel
     // writes the ID to `pid` and, in the child, to the C library's own place for it.
     let made = unsafe {
         libc::clone(
@@ -124,10 +123,10 @@ pub unsafe fn clone(
     }
 }
 
-/// Where the C library keeps the calling thread's ID, null if that is unknown.
+/// The address where the C library stores the calling thread's ID, or null if that is unknown.
 fn tid_address() -> *mut u32 {
     let mut address: *mut u32 = ptr::null_mut();
-    // SAFETY: the kernel writes the variable.
+    // SAFETY: the kernel writes only `address`.
     let answer = unsafe { libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address, 0, 0, 0) };
     if answer == 0 { address } else { search_tid() }
 }
@@ -136,13 +135,13 @@ fn tid_address() -> *mut u32 {
 fn search_tid() -> *mut u32 {
     const SEARCHED: usize = 1024;
     let tid = super::thread::thread_id();
-    // SAFETY: returns the calling thread's descriptor, which is longer than what is searched.
+    // SAFETY: returns the calling thread's descriptor, which is longer than the part searched.
     let descriptor: *mut u32 =
         ptr::with_exposed_provenance_mut(unsafe { libc::pthread_self() } as usize);
     let mut found = (0..SEARCHED / size_of::<u32>())
-        // SAFETY: inside the descriptor, as above.
+        // SAFETY: the address is inside the descriptor.
         .map(|index| unsafe { descriptor.add(index) })
-        // SAFETY: as above.
+        // SAFETY: the address is inside the descriptor, and aligned.
         .filter(|address| unsafe { address.read_volatile() } == tid);
     match (found.next(), found.next()) {
         (Some(address), None) => address,
@@ -157,10 +156,10 @@ pub enum Ended {
     Signalled { signal: i32, core: bool },
 }
 
-/// Reaps a child: what kind it is of, and whether it waits for its end. `None` if it runs; `CHILD`
-/// if it is no child of this process, or reaped already, or 0, which names no process.
+/// Reaps a child of any kind; `block` waits for its end. `None`: it is still running. `CHILD`: it is no child
+/// of this process, it was reaped already, or `pid` is 0.
 pub fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
-    // The kernel would take it for any child of this process's group.
+    // The kernel would take 0 for any child of this process's group.
     if pid == 0 {
         return Err(Errno::CHILD);
     }
@@ -168,7 +167,7 @@ pub fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
     let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
     loop {
         let mut usage = limits::no_usage();
-        // SAFETY: the kernel writes the two variables.
+        // SAFETY: the kernel writes only the two variables.
         let waited =
             unsafe { libc::wait4(pid.cast_signed(), &raw mut status, flags, &raw mut usage) };
         match waited {
@@ -192,18 +191,18 @@ pub fn reap(pid: u32, block: bool) -> Result<Option<(Ended, Usage)>, Errno> {
     }
 }
 
-/// A descriptor for a process that the caller knows not to be reaped yet.
+/// A descriptor for a process that is not reaped yet, as the caller knows.
 pub fn open_process(pid: u32) -> Result<OwnedFd, Errno> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty())
 }
 
-/// Sends a signal to the process that a descriptor stands for, which is never another's.
+/// Sends a signal to the process that a descriptor refers to; a reused ID cannot redirect it.
 pub fn send_signal(process: impl AsFd, signal: rustix::process::Signal) -> Result<(), Errno> {
     rustix::process::pidfd_send_signal(process, signal)
 }
 
-/// Waits for the end of a process; whether it ended by the deadline.
+/// Waits for the end of a process; returns whether it ended by the deadline.
 pub fn wait_for_end(process: impl AsFd, deadline: Option<Deadline>) -> Result<bool, Errno> {
     let mut entries = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
     loop {
@@ -231,29 +230,29 @@ pub fn is_child(process: impl AsFd) -> bool {
     let id = process.as_fd().as_raw_fd().cast_unsigned();
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
-    // SAFETY: the kernel writes the variable. Nothing is reaped.
+    // SAFETY: the kernel writes only `info`. WNOWAIT: the child is not reaped.
     unsafe { libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), flags) == 0 }
 }
 
-/// How many threads the calling process has; `None` if that cannot be known.
+/// The number of threads of the calling process; `None` if that cannot be known.
 pub fn threads() -> Option<u32> {
     let tasks = rustix::fs::stat(c"/proc/self/task").ok()?;
-    // The two links that each directory has, and one for each thread.
+    // A directory has two links of its own, and one for each thread.
     u32::try_from(tasks.st_nlink).ok()?.checked_sub(2)
 }
 
-/// Whether the calling process has one thread, and no child that was not reaped; false if that cannot be known.
+/// Whether the calling process has one thread, and no unreaped child; false if that cannot be known.
 pub fn is_lone() -> bool {
     let is_one = threads() == Some(1);
     let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
     let mut info = core::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     is_one
-        // SAFETY: the kernel writes the variable. Nothing is reaped.
+        // SAFETY: the kernel writes only `info`. WNOWAIT: no child is reaped.
         && unsafe { libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), flags) } == -1
         && last_error() == Errno::CHILD
 }
 
-/// Kills a child that the caller knows not to be reaped yet; `PERM` if it is another user's.
+/// Kills a child that is not reaped yet, as the caller knows; `PERM` if it is another user's.
 pub fn kill_child(pid: u32) -> Result<(), Errno> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or(Errno::SRCH)?;
     rustix::process::kill_process(pid, rustix::process::Signal::KILL)
@@ -273,35 +272,35 @@ pub fn parent() -> u32 {
 /// Whether the calling process is killed when the thread that created it ends.
 pub fn end_with_creating_thread(ends: bool) {
     let signal = if ends { libc::SIGKILL } else { 0 };
-    // SAFETY: a signal's number, or none.
+    // SAFETY: the argument is a signal's number, or 0.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) };
 }
 
-/// Ends the calling process, all its threads, now: no handlers, no destructors.
+/// Ends the calling process with all its threads at once: no handlers, no destructors.
 pub fn exit(status: i32) -> ! {
-    // SAFETY: ends the process.
+    // SAFETY: the call only ends the process.
     unsafe { libc::_exit(status) }
 }
 
-/// From now on `exit` runs the handlers that are registered after this call, then `last`, and none of those
-/// registered before it.
+/// After this call `exit` runs the handlers that are registered later, then `last`, and none of those
+/// registered before.
 #[cfg(target_env = "gnu")]
 pub fn cut_exit_handlers(last: extern "C" fn()) {
     unsafe extern "C" {
         fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
     extern "C" fn cut(status: c_int, last: *mut c_void) {
-        // SAFETY: what was given below.
+        // SAFETY: `last` is the function that `on_exit` was given below.
         let last: extern "C" fn() = unsafe { core::mem::transmute(last) };
         last();
         flush_c_output();
         exit(status)
     }
-    // SAFETY: handlers run newest first; this one ends the process.
+    // SAFETY: handlers run in reverse order of registration; this one ends the process.
     let _ = unsafe { on_exit(cut, last as *mut c_void) };
 }
 
-/// Other C libraries do not tell a handler the exit status.
+/// Other C libraries do not pass the exit status to a handler.
 #[cfg(not(target_env = "gnu"))]
 pub fn cut_exit_handlers(_: extern "C" fn()) {}
 
@@ -311,22 +310,22 @@ unsafe extern "C" {
     fn __fpurge(stream: *mut libc::FILE);
 }
 
-/// Writes what C code has printed.
+/// Writes C code's buffered output.
 pub fn flush_c_output() {
-    // SAFETY: the C library's own stream, which it locks.
+    // SAFETY: the stream is the C library's own, which locks it.
     unsafe { libc::fflush(C_STDOUT) };
 }
 
-/// Forgets what C code had printed but not written: it is the parent's to write.
+/// Discards C code's buffered output: it is the parent's to write.
 pub fn forget_c_output() {
-    // SAFETY: the C library's own stream; this process has one thread.
+    // SAFETY: the stream is the C library's own; this process has one thread.
     unsafe { __fpurge(C_STDOUT) };
 }
 
-/// Closes every descriptor from 3 on but `kept`, which it sorts.
+/// Closes every descriptor from 3 on except `kept`, which it sorts.
 ///
 /// # Safety
-/// No owner of any of the others uses or drops it.
+/// No owner of any other descriptor uses or drops it.
 pub unsafe fn close_all_but(kept: &mut [RawFd]) {
     kept.sort_unstable();
     let mut first = 3;
@@ -341,37 +340,37 @@ pub unsafe fn close_all_but(kept: &mut [RawFd]) {
     unsafe { libc::close_range(first as u32, u32::MAX, 0) };
 }
 
-/// Gives the calling thread a table of descriptors of its own, with none in it.
+/// Gives the calling thread an empty descriptor table of its own.
 pub fn leave_descriptors() -> Result<(), Errno> {
-    // SAFETY: what is closed is closed in the new table alone.
+    // SAFETY: CLOSE_RANGE_UNSHARE: the descriptors are closed in the new table alone.
     done(unsafe { libc::close_range(0, u32::MAX, libc::CLOSE_RANGE_UNSHARE as i32) })
 }
 
-/// Takes every lock that the C library's allocator and loader have, and gives it back.
+/// Acquires and releases every lock of the C library's allocator and loader.
 pub fn touch_libc_locks() {
     unsafe extern "C" fn next(_: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
         0
     }
-    // SAFETY: `next` looks at nothing.
+    // SAFETY: `next` does not use its arguments.
     unsafe { libc::dl_iterate_phdr(Some(next), ptr::null_mut()) };
-    // SAFETY: it counts, in each arena, under that arena's lock.
+    // SAFETY: no preconditions; it counts in each arena under that arena's lock.
     #[cfg(target_env = "gnu")]
     let _ = unsafe { libc::mallinfo2() };
     flush_c_output();
 }
 
-/// Renames the calling process in ps and top; 15 bytes are kept.
+/// Renames the calling process in ps and top; at most 15 bytes are kept.
 pub fn set_name(name: &[u8]) {
     let mut short = [0; 16];
     let kept = name.len().min(15);
     short[..kept].copy_from_slice(&name[..kept]);
-    // SAFETY: a string with its NUL.
+    // SAFETY: `short` is a string with its NUL.
     unsafe { libc::prctl(libc::PR_SET_NAME, short.as_ptr()) };
 }
 
-/// Has `last` called when the process ends in good order.
+/// Registers `last` to be called when the process exits normally.
 pub fn at_exit(last: extern "C" fn()) {
-    // SAFETY: a function that lives as long as the program; it does not unwind.
+    // SAFETY: the function lives as long as the program and does not unwind.
     unsafe { libc::atexit(last) };
 }
 

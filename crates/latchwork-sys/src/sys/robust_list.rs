@@ -1,12 +1,12 @@
-//! The calling thread's robust list: libc's own, joined and never replaced.
+//! The calling thread's robust list: libc's own list, which this library uses and never replaces.
 //!
 //! Source: `Documentation/locking/robust-futexes.rst` of Linux; the node layouts of glibc and musl.
 //!
-//! The kernel keeps one list head per thread. When the thread dies (or calls `exec`) it walks the
-//! list, sets `OWNER_DIED` in each word that holds the thread's ID, and wakes one waiter of each.
-//! One offset from list node to word serves the whole list, so everyone on it must lay out a node
-//! as libc lays out its mutex; libc also follows `prev` and `next` of its neighbours when it
-//! unlinks its own, so [`Node`] is a true doubly-linked node of that shape.
+//! The kernel keeps one list head per thread. When the thread dies (or calls `exec`), the kernel walks the
+//! list, sets `OWNER_DIED` in each word that holds the thread's ID, and wakes one waiter of each. One offset
+//! from list node to word serves the whole list, so all its users must lay out a node as libc lays out its
+//! mutex. libc also follows `prev` and `next` of the neighbours when it unlinks its own nodes, so [`Node`] is a
+//! true doubly-linked node of that shape.
 //!
 //! | field | glibc LP64 | musl LP64 |
 //! | --- | --- | --- |
@@ -18,18 +18,18 @@
 //! Links point at `next` fields; bit 0 of a link marks a PI lock; the head's `prev` lies right
 //! before the head.
 //!
-//! *Tails* are nodes that stand behind all locks for as long as they are on the list: whoever sees the
-//! word of one marked knows that the kernel has gone through all the others. Locks come to the front
-//! (libc's), or behind a node that is no tail (ours), so none gets behind one. To whoever links or
-//! unlinks a lock the list *ends* at the first tail, or at the head if there is none. Like the
-//! head's, a tail's `prev` is not kept: taking it off the list, which is rare, walks there.
+//! *Tails* are nodes that stay behind all locks as long as they are on the list: once the kernel has marked a
+//! tail's word, it has processed all other nodes. Locks are linked at the front (by libc), or behind a node
+//! that is no tail (by this library), so no lock gets behind a tail. For the operations that link or unlink a
+//! lock, the list *ends* at the first tail, or at the head if there is none. Like the head's, a tail's `prev`
+//! is not maintained: unlinking a tail, which is rare, walks to it.
 #![allow(unsafe_code)]
 
 use super::errno::last_error;
 use crate::atomic::{AtomicU32, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::{self, NonNull};
 
-/// What libc keeps per thread and the kernel walks.
+/// The part of libc's thread descriptor that the kernel walks.
 #[repr(C)]
 pub struct Head {
     /// Address of the first node's `next`, or of this field when the list is empty.
@@ -40,8 +40,8 @@ pub struct Head {
     pending: AtomicUsize,
 }
 
-/// A head of our own with the `prev` that libc keeps in front of it, for a child of a raw clone
-/// in which libc has none registered.
+/// A head of this library's own, with the `prev` that libc keeps in front of it, for a child of a raw clone in
+/// which no head of libc's is registered.
 #[repr(C)]
 pub struct OwnHead {
     prev: AtomicUsize,
@@ -53,13 +53,13 @@ pub struct OwnHead {
 pub struct Node {
     #[cfg(target_env = "musl")]
     kind: AtomicU32,
-    /// TID of the owner, `WAITERS`, `OWNER_DIED`.
+    /// The owner's thread ID, `WAITERS`, `OWNER_DIED`.
     pub word: AtomicU32,
     /// For the lock's own use.
     pub state: AtomicU32,
     /// For its protocol: the queue in front of the word, if there is one.
     pub queue: AtomicU32,
-    /// As above: a ceiling, or a request.
+    /// For its protocol: a ceiling, or a request.
     pub extra: AtomicU32,
     #[cfg(not(target_env = "musl"))]
     kind: AtomicU32,
@@ -78,13 +78,12 @@ const WORD_OFFSET: isize = core::mem::offset_of!(Node, word) as isize - NEXT as 
 #[cfg(all(target_env = "gnu", target_pointer_width = "64"))]
 const _: () = assert!(WORD_OFFSET == -32 && PREV_BEFORE_NEXT == 8 && size_of::<Node>() == 40);
 
-/// A robust mutex without waiter bookkeeping, as both libcs number it.
+/// The type of a robust mutex without waiter bookkeeping, in both libcs.
 const KIND: u32 = 16;
-/// Bit 0 of a link: what it leads to inherits priority, and the kernel leaves it to its PI state to wake
-/// somebody.
+/// Bit 0 of a link: the node inherits priority, and the kernel leaves the wake-up to its PI state.
 pub const PI: usize = 1;
 
-/// How many entries of a dead task's list the kernel looks at (`ROBUST_LIST_LIMIT`).
+/// How many entries of a dead task's list the kernel walks (`ROBUST_LIST_LIMIT`).
 pub const KERNEL_LIMIT: usize = 2048;
 
 impl Node {
@@ -105,13 +104,13 @@ impl Node {
         }
     }
 
-    /// Whether another lock stands behind this one on the list that ends at `end`.
+    /// Whether another lock follows this one on the list that ends at `end`.
     #[inline(always)]
     pub fn is_followed_on(&self, end: usize) -> bool {
         self.next.load(Ordering::Relaxed) != end
     }
 
-    /// The address by which the list knows this node.
+    /// The address of this node in the list.
     #[inline]
     pub fn link(&self) -> usize {
         ptr::from_ref(self).addr() + NEXT
@@ -136,13 +135,13 @@ pub enum Unavailable {
 
 /// Finds the calling thread's list head.
 ///
-/// `known` is the head that this thread had before it became another process. After a raw clone
-/// the kernel has none registered: libc's is then emptied (its entries are the parent's) and
-/// registered again, as libc's own `fork` does. `own` serves where not even the old one is known.
+/// `known` is the head that this thread had before it became another process. After a raw clone the kernel has
+/// none registered: libc's head is then emptied (its entries are the parent's) and registered again, as libc's
+/// own `fork` does. `own` is used if that head is not known, either.
 pub fn find(known: Option<NonNull<Head>>, own: &mut OwnHead) -> Result<NonNull<Head>, Unavailable> {
     let mut head: *mut Head = ptr::null_mut();
     let mut length = 0usize;
-    // SAFETY: the kernel writes the two variables.
+    // SAFETY: the kernel writes only the two variables.
     let result =
         unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
     if result != 0 {
@@ -169,7 +168,7 @@ fn register(head: NonNull<Head>) -> Result<NonNull<Head>, Unavailable> {
         head.pending.store(0, Ordering::Relaxed);
         *prev_of(ptr::from_ref(head).addr()) = ptr::from_ref(head).addr();
     }
-    // SAFETY: a valid head that lives as long as the thread.
+    // SAFETY: the head is valid and lives as long as the thread.
     let result =
         unsafe { libc::syscall(libc::SYS_set_robust_list, head.as_ptr(), size_of::<Head>()) };
     if result != 0 {
@@ -183,28 +182,25 @@ unsafe fn prev_of(link: usize) -> *mut usize {
     ptr::with_exposed_provenance_mut((link & !PI) - PREV_BEFORE_NEXT)
 }
 
-/// All that follows is for the thread that owns the head; the kernel reads the list only when
-/// that thread is dead, and stops at an instruction boundary: the order of the stores in the
-/// program is all that counts, hence compiler fences and relaxed stores.
+/// All methods below are for the thread that owns the head. The kernel reads the list only when that thread is
+/// dead, and the thread stops at an instruction boundary. So only the order of the stores in the program
+/// matters: hence compiler fences and relaxed stores.
 ///
-/// *Signal handlers* may link and unlink nodes of their own between any two of these stores. A
-/// handler's node H comes behind the anchor (or, by libc, the head), and what H's unlinking leaves is
-/// what its linking found, but for one `prev`: that of the node which the *forward* link in front of
-/// H leads to. It becomes the node that H was put behind. So no `prev` may be ahead of the forward
-/// links:
-/// - linking N between P and Q stores P's link first, then Q's `prev`. A handler in between finds
-///   N behind P, and leaves N's `prev` at P. (The other way round it would find Q behind P, and set
-///   Q's `prev` from N back to P: the unlinking of Q would then take N off the list, too.)
-/// - unlinking N between P and Q: in between, either P's link still leads to N, and the handler leaves
-///   N's `prev` at P, where it was; or it leads to Q, and Q's `prev` becomes P, where it is to go.
-/// - unlinking the last node is one store.
+/// *Signal handlers* may link and unlink nodes of their own between any two of these stores. A handler links
+/// its node H behind the anchor (libc: behind the head). After H's unlinking everything is as before its
+/// linking, except for one `prev`: that of the node to which the *forward* link in front of H leads. It becomes
+/// the node behind which H was linked. So no `prev` may be ahead of the forward links:
+/// - Linking N between P and Q stores P's link first, then Q's `prev`. A handler in between finds N behind P,
+///   and leaves N's `prev` at P. (In the other order it would find Q behind P, and set Q's `prev` from N back
+///   to P: the unlinking of Q would then remove N from the list, too.)
+/// - Unlinking N between P and Q: in between, either P's link still leads to N, and the handler leaves N's
+///   `prev` at P, its old value; or it leads to Q, and Q's `prev` becomes P, its new value.
+/// - Unlinking the last node is one store.
 ///
-/// What P, N and Q are stays true throughout: a handler gives back all that it took, and nothing but
-/// its own.
+/// P, N and Q stay the same nodes throughout: a handler releases all that it acquired, and nothing else.
 impl Head {
-    /// Announces that `node` is about to be locked or unlocked; returns what was announced before
-    /// (not nothing, when this is a signal handler that interrupted such an operation). `mark` is 0 or
-    /// [`PI`].
+    /// Announces that `node` is about to be locked or unlocked. Returns the previous announcement, which is not
+    /// 0 if this is a signal handler that interrupted such an operation. `mark` is 0 or [`PI`].
     #[inline]
     pub fn announce(&self, node: &Node, mark: usize) -> usize {
         let before = self.pending.load(Ordering::Relaxed);
@@ -220,22 +216,22 @@ impl Head {
         self.pending.store(before, Ordering::Relaxed);
     }
 
-    /// The place in front of all nodes, for [`Self::link`].
+    /// The anchor in front of all nodes, for [`Self::link`].
     #[inline]
     pub fn front(&self) -> usize {
         ptr::from_ref(self).expose_provenance()
     }
 
-    /// Puts a locked node into the list, behind the one whose link is `behind`; `mark` is 0 or [`PI`].
-    /// Whether there is another one behind it, before the `end`.
+    /// Links a locked node behind the one whose link is `behind`; `mark` is 0 or [`PI`]. Returns whether
+    /// another node follows it before the `end`.
     ///
-    /// The `prev` of what is at the end is left alone: libc has that of the head so that it can write
-    /// there, and never reads it. (Should the end be told wrong, one is written in vain.)
+    /// The `prev` of the node at the end is not changed: libc has that of the head so that it can write there,
+    /// and never reads it. (If the caller passes a wrong end, one `prev` is written needlessly.)
     ///
     /// # Safety
-    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a
-    /// node on it, and no tail's; `node` is locked by this thread, announced, on no list, and stays
-    /// where it is until it is unlinked or the thread has ended.
+    /// The head is the calling thread's; `behind` is its [`front`](Self::front) or the link of a node on it,
+    /// but not of a tail; `node` is locked by this thread, announced, on no list, and stays where it is until
+    /// it is unlinked or the thread has ended.
     #[inline(always)]
     pub unsafe fn link(&self, node: &Node, mark: usize, behind: usize, end: usize) -> bool {
         let behind_link: *mut usize = ptr::with_exposed_provenance_mut(behind);
@@ -244,20 +240,20 @@ impl Head {
         node.next.store(next, Ordering::Relaxed);
         node.prev.store(behind, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: as above. From this store on the kernel finds the node.
+        // SAFETY: `behind` is a link of this thread's list. From this store on the kernel finds the node.
         unsafe { *behind_link = ptr::from_ref(&node.next).expose_provenance() | mark };
         compiler_fence(Ordering::SeqCst);
         let is_followed = next != end;
         if is_followed {
-            // Last: until here `next` still says `behind`, which a handler's lock puts back there.
+            // Last: until here the next node's `prev` is still `behind`, and a handler's lock restores that
+            // value.
             // SAFETY: `next` is a node of this thread's list.
             unsafe { *prev_of(next) = node.link() };
         }
         is_followed
     }
 
-    /// Takes a node, which is no tail, off the list. Whether there was another one behind it, before
-    /// the `end`.
+    /// Unlinks a node that is no tail. Returns whether another node followed it before the `end`.
     ///
     /// # Safety
     /// The head is the calling thread's and the node is on its list and announced.
@@ -277,31 +273,31 @@ impl Head {
         was_followed
     }
 
-    /// [`Self::unlink`] for a node that stands right before the `end`.
+    /// [`Self::unlink`] for a node right before the `end`.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::unlink`].
     #[inline(always)]
     pub unsafe fn unlink_last(&self, node: &Node, end: usize) {
         let prev = node.prev.load(Ordering::Relaxed);
-        // SAFETY: a node of this thread's list, or its head.
+        // SAFETY: `prev` is a node of this thread's list, or its head.
         unsafe { *ptr::with_exposed_provenance_mut::<usize>(prev & !PI) = end };
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Puts a node behind all others, where it stays: a tail.
+    /// Links a node behind all others, as a tail.
     ///
     /// # Safety
     /// As for [`Self::link`].
     pub unsafe fn link_tail(&self, tail: &Node) {
-        // On a list that is too long for the kernel it gets somewhere before the last; then the kernel
-        // does not get to it either.
+        // If the list is longer than the kernel walks, the tail is linked before the last node; the kernel does
+        // not reach it either.
         let last = self.links().last().unwrap_or(self.front());
-        // SAFETY: by the contract; the last node is on the list.
+        // SAFETY: by the caller's contract; the last node is on the list.
         unsafe { self.link(tail, 0, last, self.front()) };
     }
 
-    /// Takes a tail off the list.
+    /// Unlinks a tail.
     ///
     /// # Safety
     /// As for [`Self::unlink`].
@@ -313,7 +309,8 @@ impl Head {
             // SAFETY: the head, or a node of this thread's list; it holds the address of the next one.
             let there = unsafe { *link } & !PI;
             if there == tail.link() {
-                // SAFETY: as above. From this store on the kernel does not find the tail.
+                // SAFETY: `link` is the head's or a node's of this thread's list. From this store on the kernel
+                // does not find the tail.
                 unsafe { *link = next };
                 compiler_fence(Ordering::SeqCst);
                 return;
@@ -325,7 +322,7 @@ impl Head {
         }
     }
 
-    /// The links on the list, front to back; at most as many as the kernel would follow.
+    /// The links on the list, front to back; at most as many as the kernel walks.
     pub fn links(&self) -> impl Iterator<Item = usize> {
         let front = self.front();
         let mut link = self.next.load(Ordering::Relaxed) & !PI;
@@ -334,7 +331,7 @@ impl Head {
             if this == front || this == 0 {
                 return None;
             }
-            // SAFETY: a node of this thread's list; it holds the address of the next one.
+            // SAFETY: `this` is a node of this thread's list; it holds the address of the next one.
             link = unsafe { *ptr::with_exposed_provenance::<usize>(this) } & !PI;
             Some(this)
         })

@@ -1,7 +1,7 @@
-//! The robust list as a model sees it: which nodes are on it, and which is announced.
+//! The robust list as models see it: the nodes on it, and the announced node.
 //!
-//! The kernel of `model/mortal.rs` reads it when its task has died. Each change is one step, as each
-//! is one store that the kernel can see. The links themselves are not modelled.
+//! The modelled kernel of `model/mortal.rs` reads it when its task has died. Each change is one step, as each
+//! is one store that the kernel can observe. The links themselves are not modelled.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, unless_fault};
@@ -41,9 +41,9 @@ impl Node {
 /// The word of the node at an address.
 ///
 /// # Safety
-/// A living node is there.
+/// The address is that of a living node.
 pub unsafe fn word_of<'a>(node: usize) -> &'a AtomicU32 {
-    // SAFETY: by the contract.
+    // SAFETY: by the caller's contract.
     unsafe { &(*ptr::with_exposed_provenance::<Node>(node)).word }
 }
 
@@ -70,16 +70,16 @@ impl Head {
     }
 
     /// # Safety
-    /// As for the real one.
+    /// As for `sys/robust_list.rs`.
     pub unsafe fn is_last(&self, _behind: usize) -> bool {
         self.nodes.borrow().is_empty()
     }
 
     /// # Safety
-    /// As for the real one.
+    /// As for `sys/robust_list.rs`.
     pub unsafe fn link(&self, node: &Node, mark: usize, behind: usize, _end: usize) -> bool {
         step();
-        // SAFETY: as for the real one.
+        // SAFETY: by the caller's contract.
         let is_followed = !unsafe { self.is_last(behind) };
         self.nodes
             .borrow_mut()
@@ -88,7 +88,7 @@ impl Head {
     }
 
     /// # Safety
-    /// As for the real one.
+    /// As for `sys/robust_list.rs`.
     pub unsafe fn unlink(&self, node: &Node, _end: usize) -> bool {
         step();
         let mut nodes = self.nodes.borrow_mut();
@@ -97,9 +97,9 @@ impl Head {
     }
 
     /// # Safety
-    /// As for the real one.
+    /// As for `sys/robust_list.rs`.
     pub unsafe fn unlink_last(&self, node: &Node, end: usize) {
-        // SAFETY: by the contract.
+        // SAFETY: by the caller's contract.
         let was_followed = unsafe { self.unlink(node, end) };
         debug_assert!(!was_followed);
     }

@@ -1,4 +1,4 @@
-//! Whether another thread runs at this moment, and whether there still is one.
+//! Whether another thread is running at this moment, and whether it still exists.
 #![allow(unsafe_code)]
 
 use rustix::io::Errno;
@@ -6,7 +6,7 @@ use rustix::io::Errno;
 /// The CPU time that a thread of this process has used, in nanoseconds: it advances exactly while the
 /// thread runs. `None` for a thread of another process. Some 280 ns.
 pub fn cpu_time(thread: u32) -> Option<u64> {
-    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED` of Linux; the rest of the number is the ID, inverted.
+    /// `CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED` of Linux; the remaining bits are the inverted ID.
     const SCHEDULED_TIME_OF_THREAD: u32 = 4 | 2;
     let clock = (!thread << 3 | SCHEDULED_TIME_OF_THREAD).cast_signed();
     let mut time = core::mem::MaybeUninit::<libc::timespec>::uninit();
@@ -15,29 +15,29 @@ pub fn cpu_time(thread: u32) -> Option<u64> {
     if result != 0 {
         return None;
     }
-    // SAFETY: written, since the call succeeded.
+    // SAFETY: the call succeeded, so the time was written.
     let time = unsafe { time.assume_init() };
     Some(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Whether there is no thread of this ID: none that runs, nor one that has ended and was not waited for.
+/// Whether no thread has this ID: neither a running one, nor one that has ended and was not waited for.
 pub fn is_nobody(thread: u32) -> bool {
-    // Linux takes any thread's ID here.
+    // Linux accepts any thread's ID here.
     rustix::process::Pid::from_raw(thread.cast_signed())
         .is_none_or(|id| rustix::process::test_kill_process(id) == Err(Errno::SRCH))
 }
 
-/// Whether the thread that had this ID at the time `seen` (since boot, in nanoseconds) has ended: there
-/// is none, or nothing but its exit status, or one that started later.
+/// Whether the thread that had this ID at the time `seen` (since boot, in nanoseconds) has ended: no thread has
+/// the ID, only its exit status is left, or the thread started later.
 ///
-/// False if that cannot be known: with a hidden `/proc` an ID that was used again is not noticed.
+/// False if that cannot be known: with a hidden `/proc` a reused ID is not detected.
 pub fn has_ended(thread: u32, seen: u64) -> bool {
     if is_nobody(thread) {
         return true;
     }
     match super::inspect::thread_started(thread, thread) {
         Some(started) => started > seen,
-        // A file without an answer is that of a dead one; no file, of one that is hidden.
+        // A file without content is that of a dead thread; a missing file is that of a hidden one.
         None => std::path::Path::new(&format!("/proc/{thread}/task/{thread}/stat")).exists(),
     }
 }
@@ -59,7 +59,7 @@ mod tests {
     fn a_thread_has_ended_when_it_is_joined_or_its_id_is_used_again() {
         let now = clock::since_boot();
         let other = std::thread::spawn(thread::thread_id).join().unwrap();
-        // Who joins it may be faster than the rest of its end.
+        // `join` may return before the thread's end is complete.
         while !has_ended(other, now) {
             std::thread::yield_now();
         }

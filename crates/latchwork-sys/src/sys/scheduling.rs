@@ -4,7 +4,7 @@
 use super::errno::{done, last_error};
 use rustix::io::Errno;
 
-/// A policy as the kernel numbers it.
+/// A scheduling policy of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Other,
@@ -14,7 +14,7 @@ pub enum Policy {
     RoundRobin,
 }
 
-/// Sets the policy, with a priority of 0 for all but the real-time ones.
+/// Sets the policy; the priority is 0 for all but the real-time policies.
 pub fn set_policy(policy: Policy, priority: i32) -> Result<(), Errno> {
     let policy = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -41,26 +41,26 @@ fn set_scheduler(policy: i32, priority: i32) -> Result<(), Errno> {
     done(result)
 }
 
-/// How the kernel schedules a thread; its niceness is apart from this. Fits into a register.
+/// How the kernel schedules a thread, without its niceness. Fits into a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduling {
-    /// As the kernel numbers it.
+    /// The kernel's number of the policy.
     policy: u8,
-    /// Its children begin as ordinary threads: `SCHED_RESET_ON_FORK`.
+    /// Its children start as ordinary threads: `SCHED_RESET_ON_FORK`.
     reset_on_fork: bool,
     /// 1 to 99; 0 if not real-time.
     priority: u8,
 }
 
 impl Scheduling {
-    /// What an ordinary thread has.
+    /// The scheduling of an ordinary thread.
     pub const ORDINARY: Self = Self {
         policy: libc::SCHED_OTHER as u8,
         reset_on_fork: false,
         priority: 0,
     };
 
-    /// The calling thread's.
+    /// The calling thread's scheduling.
     pub fn own() -> Result<Self, Errno> {
         let attributes = Attributes::own()?;
         Ok(Self {
@@ -70,18 +70,18 @@ impl Scheduling {
         })
     }
 
-    /// The real-time priority; 0 if there is none.
+    /// The real-time priority; 0 if it is not real-time.
     #[inline]
     pub fn priority(self) -> u8 {
         self.priority
     }
 
-    /// `SCHED_DEADLINE`: ahead of every priority.
+    /// Whether the policy is `SCHED_DEADLINE`, which precedes every priority.
     pub fn is_deadline(self) -> bool {
         self.policy == libc::SCHED_DEADLINE as u8
     }
 
-    /// As this, with another real-time priority; `SCHED_FIFO` if this has none.
+    /// The same with another real-time priority; `SCHED_FIFO` if it is not real-time.
     pub fn at(self, priority: u8) -> Self {
         let policy = if self.priority == 0 {
             libc::SCHED_FIFO as u8
@@ -95,7 +95,7 @@ impl Scheduling {
         }
     }
 
-    /// As this, with the flag for forks that `other` has.
+    /// The same with the reset-on-fork flag of `other`.
     pub fn with_flag_of(self, other: Self) -> Self {
         Self {
             reset_on_fork: other.reset_on_fork,
@@ -103,8 +103,8 @@ impl Scheduling {
         }
     }
 
-    /// Gives it to the calling thread. The kernel keeps the niceness of a thread also while it is a
-    /// real-time one.
+    /// Applies it to the calling thread. The kernel keeps the niceness of a thread while the thread is
+    /// real-time.
     pub fn apply(self) -> Result<(), Errno> {
         let flag = if self.reset_on_fork {
             libc::SCHED_RESET_ON_FORK
@@ -115,7 +115,7 @@ impl Scheduling {
     }
 }
 
-/// The calling thread's real-time priority; 0 if it has none. Cheaper than [`Scheduling::own`].
+/// The calling thread's real-time priority; 0 if it is not real-time. Cheaper than [`Scheduling::own`].
 #[inline(always)]
 pub fn own_priority() -> Result<u8, Errno> {
     let mut priority = 0_i32;
@@ -124,9 +124,9 @@ pub fn own_priority() -> Result<u8, Errno> {
     done(result).map(|()| priority as u8)
 }
 
-/// Sets the calling thread's real-time priority, whatever its real-time policy.
+/// Sets the calling thread's real-time priority under any real-time policy.
 ///
-/// EINVAL if it has none.
+/// EINVAL if it is not real-time.
 #[inline(always)]
 pub fn set_own_priority(priority: u8) -> Result<(), Errno> {
     let parameter = i32::from(priority);
@@ -135,9 +135,9 @@ pub fn set_own_priority(priority: u8) -> Result<(), Errno> {
     done(result)
 }
 
-/// Gives a thread a real-time priority with `SCHED_FIFO`, or with 0 none.
+/// Sets a thread's real-time priority with `SCHED_FIFO`; 0 makes it an ordinary thread.
 ///
-/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+/// If the thread has just died, the ID may be another thread's: the caller has no other name for it.
 pub fn set_priority_of(thread: u32, priority: u8) -> Result<(), Errno> {
     let policy = if priority == 0 {
         libc::SCHED_OTHER
@@ -157,18 +157,18 @@ pub fn set_priority_of(thread: u32, priority: u8) -> Result<(), Errno> {
     done(result)
 }
 
-/// The highest priority that the process may give itself without `CAP_SYS_NICE`; `u64::MAX` if any.
+/// The highest priority that the process may set without `CAP_SYS_NICE`; `u64::MAX` if there is no limit.
 pub fn priority_limit() -> u64 {
     rustix::process::getrlimit(rustix::process::Resource::Rtprio)
         .current
         .unwrap_or(u64::MAX)
 }
 
-/// Lets tasks that wait for this processor, or will wake, go first, without a smaller share of it.
+/// Lets tasks that wait for this processor, or will wake on it, run first, without a smaller share of it for
+/// the caller.
 ///
-/// Asks for the longest turns that there are: who has shorter ones takes the processor, when it
-/// wakes, from one in mid-turn (Linux 6.12). A lower priority instead would have others wait for
-/// what this task holds in the kernel.
+/// Requests the longest time slices: a task with shorter ones preempts, when it wakes, a task in mid-slice
+/// (Linux 6.12). A lower priority instead would make others wait for kernel locks that this task holds.
 pub fn step_back() {
     const LONGEST: u64 = 100_000_000;
     let usual = [libc::SCHED_OTHER, libc::SCHED_BATCH];
@@ -196,15 +196,15 @@ struct Attributes {
     period: u64,
 }
 
-/// In [`Attributes::flags`].
+/// A bit of [`Attributes::flags`].
 const RESET_ON_FORK: u64 = 1;
 
 impl Attributes {
-    /// The calling thread's.
+    /// The calling thread's attributes.
     fn own() -> Result<Self, Errno> {
         let mut attributes = Self::default();
         let size = size_of::<Self>();
-        // SAFETY: the kernel fills in as many bytes as it is told.
+        // SAFETY: the kernel writes at most `size` bytes.
         let result =
             unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
         done(result).map(|()| attributes)
@@ -213,26 +213,26 @@ impl Attributes {
 
 /// Sets the niceness, −20 to 19.
 pub fn set_nice(nice: i32) -> Result<(), Errno> {
-    // The kernel would clamp it silently.
+    // The kernel would clamp other values silently.
     if !(-20..=19).contains(&nice) {
         return Err(Errno::INVAL);
     }
     rustix::process::setpriority_process(None, nice)
 }
 
-/// Processors that a mask can name.
+/// The number of processors that a mask can name.
 pub const MAX_CPUS: usize = 1024;
 
 /// A set of processors: bit *n* of word *n* / 64.
 pub type CpuMask = [u64; MAX_CPUS / 64];
 
-/// The processors that a thread may run on; 0 is the calling one. `INVAL` if there are some that a mask cannot
-/// name.
+/// The processors on which a thread may run; 0 is the calling thread. `INVAL` if a mask cannot name all of
+/// them.
 pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
-    // As many as a kernel can be built for.
+    // The largest number for which a kernel can be configured.
     let mut all = [0_u64; 8192 / 64];
     let bytes = size_of_val(&all);
-    // SAFETY: the kernel writes at most as many bytes as it is told.
+    // SAFETY: the kernel writes at most `bytes` bytes.
     let result =
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, thread, bytes, all.as_mut_ptr()) };
     if result < 0 {
@@ -247,9 +247,9 @@ pub fn affinity_of(thread: u32) -> Result<CpuMask, Errno> {
     Ok(mask)
 }
 
-/// Binds a thread to processors, as far as it may run on them.
+/// Binds a thread to those of these processors on which it may run.
 ///
-/// The ID may be another thread's by now, if this one has just died: the caller knows of no better name.
+/// If the thread has just died, the ID may be another thread's: the caller has no other name for it.
 pub fn set_affinity_of(thread: u32, mask: &CpuMask) -> Result<(), Errno> {
     // SAFETY: the kernel reads the mask.
     let result = unsafe {
@@ -265,10 +265,10 @@ pub fn set_affinity_of(thread: u32, mask: &CpuMask) -> Result<(), Errno> {
 
 /// Binds the calling thread to processors; `INVAL` if it may not run on each of them.
 pub fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
-    // As many as a kernel can be built for.
+    // The largest number for which a kernel can be configured.
     let mut allowed = [0u64; 8192 / 64];
     let bytes = size_of_val(&allowed);
-    // SAFETY: the kernel reads the mask, and writes at most as many bytes as it is told.
+    // SAFETY: the kernel reads the mask, and writes at most `bytes` bytes.
     let known = unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
@@ -281,7 +281,7 @@ pub fn set_affinity(mask: &CpuMask) -> Result<(), Errno> {
     if !known {
         return Err(last_error());
     }
-    // The kernel leaves out those that are not there, and says nothing.
+    // The kernel silently leaves out processors that do not exist.
     let all = mask
         .iter()
         .zip(allowed)

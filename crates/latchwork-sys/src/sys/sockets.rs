@@ -10,7 +10,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// Descriptors that one message carries at most.
+/// The largest number of descriptors in one message.
 pub const MAX_DESCRIPTORS: usize = 32;
 
 /// Two connected ends.
@@ -23,7 +23,7 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     )
 }
 
-/// Sends a message; `PIPE` or `CONNRESET` if the other end is gone.
+/// Sends a message; `PIPE` or `CONNRESET` if the other end is closed.
 pub fn send(
     socket: impl AsFd,
     message: &[u8],
@@ -48,8 +48,8 @@ pub fn send(
     }
 }
 
-/// Receives a message of `message.len()` bytes at most, and its descriptors, which are closed on
-/// exec. 0 bytes mean that the other end is gone.
+/// Receives a message of at most `message.len()` bytes and its descriptors, which are closed on exec. Returns 0
+/// if the other end is closed.
 pub fn receive(
     socket: impl AsFd,
     message: &mut [u8],
@@ -77,26 +77,27 @@ pub fn receive(
     Ok(received.bytes)
 }
 
-/// Ends the traffic on a pair, both ways: the other end, wherever it is, reads its end.
+/// Shuts a pair down in both directions: a reader of the other end gets end-of-file.
 pub fn shut_down(socket: impl AsFd) {
     let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }
 
-/// Another descriptor for what `descriptor` stands for, closed on exec, and none of 0, 1 and 2.
+/// Duplicates a descriptor: closed on exec, and none of 0, 1 and 2.
 pub fn duplicate(descriptor: impl AsFd) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 3)
 }
 
-/// Closes a descriptor that another process's memory, of which this one has a copy, owns.
+/// Closes this process's copy of a descriptor whose owner is in another process's memory, of which this one has
+/// a copy.
 ///
 /// # Safety
-/// The owner never uses or drops it in this process.
+/// The owner is never used or dropped in this process.
 pub unsafe fn close_copy(descriptor: BorrowedFd<'_>) {
     // SAFETY: by the contract.
     unsafe { rustix::io::close(rustix::fd::AsRawFd::as_raw_fd(&descriptor)) };
 }
 
-/// What [`wait_readable`] found.
+/// The result of [`wait_readable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readable {
     First,
@@ -104,8 +105,8 @@ pub enum Readable {
     Neither,
 }
 
-/// Waits until one of two descriptors can be read (or is at its end), the first being preferred;
-/// or only looks.
+/// Waits until one of two descriptors can be read (or is at its end), preferring the first; without `block` it
+/// only checks.
 pub fn wait_readable(first: impl AsFd, second: impl AsFd, block: bool) -> Result<Readable, Errno> {
     let now = Timespec {
         tv_sec: 0,

@@ -1,10 +1,11 @@
-//! Stacks of a model's tasks, kept from one execution to the next.
+//! Stacks of a model's tasks, reused from one execution to the next.
 //!
-//! Loom maps a stack for each task of each execution, guards its end, and unmaps it again: more than half of the time
-//! that an execution takes, and two models in one process hold each other up in the kernel. It cannot be told to keep
-//! them. So the three calls that it makes come here: the functions of a program go before libc's of the same names. A
-//! stack that was unmapped lies ready, guarded, for the next one of its thread that is as long. All else goes to the
-//! kernel as it is, and so do the calls of libc itself, which go by other names.
+//! Loom maps a stack for each task of each execution, protects its guard page, and unmaps it again. That takes
+//! more than half of an execution's time, and two models in one process contend for the kernel's lock on the
+//! address space. Loom has no setting to keep stacks. So this module defines the three functions that loom
+//! calls; a program's functions take precedence over libc's of the same names. An unmapped stack is kept, with
+//! its guard page, for the next stack of the same length in the same thread. All other calls go to the kernel
+//! unchanged. libc's own calls use other names and do not come here.
 #![allow(unsafe_code)]
 
 use core::cell::Cell;
@@ -28,11 +29,12 @@ const NONE: Stack = Stack {
 };
 
 std::thread_local! {
-    /// More than loom has tasks. Without a destructor: mapped or unmapped is at any time.
+    /// More entries than loom has tasks. Without a destructor, since stacks are mapped and unmapped at any
+    /// time.
     static STACKS: [Cell<Stack>; 16] = const { [const { Cell::new(NONE) }; 16] };
 }
 
-/// Changes the first stack that is the one.
+/// Changes the first stack that `is_it` selects.
 fn change(is_it: impl Fn(Stack) -> bool, change: impl FnOnce(&mut Stack)) -> Option<Stack> {
     STACKS.with(|stacks| {
         let place = stacks.iter().find(|place| is_it(place.get()))?;
@@ -57,7 +59,7 @@ unsafe extern "C" fn mmap(
     if is_stack && let Some(stack) = change(is_it, |stack| stack.is_used = true) {
         return core::ptr::with_exposed_provenance_mut(stack.base);
     }
-    // SAFETY: the caller's call.
+    // SAFETY: the arguments and the contract are those of the caller's call.
     let at = unsafe { libc::syscall(SYS_mmap, base, length, protection, flags, file, offset) };
     if is_stack && at != -1 {
         let fresh = Stack {
@@ -81,7 +83,7 @@ unsafe extern "C" fn mprotect(base: *mut c_void, length: size_t, protection: c_i
     if was_guarded {
         return 0;
     }
-    // SAFETY: the caller's call.
+    // SAFETY: the arguments and the contract are those of the caller's call.
     unsafe { libc::syscall(SYS_mprotect, base, length, protection) as c_int }
 }
 
@@ -91,6 +93,6 @@ unsafe extern "C" fn munmap(base: *mut c_void, length: size_t) -> c_int {
     if change(is_it, |stack| stack.is_used = false).is_some() {
         return 0;
     }
-    // SAFETY: the caller's call.
+    // SAFETY: the arguments and the contract are those of the caller's call.
     unsafe { libc::syscall(SYS_munmap, base, length) as c_int }
 }

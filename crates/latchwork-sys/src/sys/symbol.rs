@@ -1,7 +1,8 @@
-//! What a place in a program's file is called, by the file's own table of symbols.
+//! The name of an address in a program's file, by the file's own symbol table.
 //!
-//! Read with `pread` piece by piece: nothing is allocated, and the loader is not asked, whose lock may be held by a task
-//! that waits for the caller. *Cost:* the whole table once for each name, some 0.1 ms for a thousand symbols: for reports.
+//! The file is read with `pread` piece by piece. Nothing is allocated, and the loader is not called, since its
+//! lock may be held by a task that waits for the caller. *Cost:* each look-up reads the whole table, some 0.1
+//! ms for a thousand symbols: for reports.
 
 use core::ffi::CStr;
 use core::fmt::Write;
@@ -13,11 +14,11 @@ use rustix::fs::{CWD, Mode, OFlags};
 pub(super) enum Place {
     /// An instruction, by its offset in the file.
     Code(u64),
-    /// A variable, by how far it lies behind the beginning of the module in memory.
+    /// A variable, by its distance from the beginning of the module in memory.
     Variable(u64),
 }
 
-/// What a file of 64 bits begins with.
+/// The first bytes of a 64-bit ELF file.
 pub(super) const MAGIC: &[u8] = b"\x7fELF\x02";
 /// Sizes of the file format's structures.
 pub(super) const HEADER: usize = 64;
@@ -30,8 +31,8 @@ const DYNAMIC_SYMBOLS: u32 = 11;
 const OBJECT: u8 = 1;
 const FUNCTION: u8 = 2;
 
-/// Writes the name of the symbol at a place, and for a variable how far behind it that is; `None` if the file has none, or
-/// is another one than that with this inode.
+/// Writes the name of the symbol at a place, and for a variable its distance from the symbol. `None`: the file
+/// has no such symbol, or is not the one with this inode.
 pub(super) fn write_symbol(
     path: &CStr,
     inode: u64,
@@ -67,7 +68,7 @@ struct File(OwnedFd);
 
 struct Symbol {
     address: u64,
-    /// Where its name stands in the file.
+    /// The offset of its name in the file.
     name_at: u64,
 }
 
@@ -88,7 +89,7 @@ impl File {
         (!text.is_empty()).then_some(text)
     }
 
-    /// A place's address as the file has it.
+    /// The virtual address of a place, according to the file.
     fn address(&self, header: &[u8], place: Place) -> Option<u64> {
         let (table, count) = (word(header, 32)?, half(header, 56)?);
         for index in 0..u64::from(count) {
@@ -98,7 +99,7 @@ impl File {
             }
             let (offset, address) = (word(&segment, 8)?, word(&segment, 16)?);
             let within = match place {
-                // The first one is where the module begins.
+                // The first loaded segment is the beginning of the module.
                 Place::Variable(behind) => {
                     let page = rustix::param::page_size() as u64;
                     return (address - address % page).checked_add(behind);
@@ -112,7 +113,7 @@ impl File {
         None
     }
 
-    /// The symbol that an address is part of, in the table of a kind.
+    /// The symbol that contains an address, in the table of this kind.
     fn symbol(&self, header: &[u8], kind: u32, place: Place, address: u64) -> Option<Symbol> {
         let (table, count) = (word(header, 40)?, half(header, 60)?);
         let section = |index: u32| -> Option<[u8; SECTION]> {

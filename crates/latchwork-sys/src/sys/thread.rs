@@ -1,4 +1,4 @@
-//! The calling thread and process as the kernel knows them.
+//! The calling thread and process, as the kernel identifies them.
 #![allow(unsafe_code)]
 
 use crate::time::Deadline;
@@ -15,9 +15,9 @@ pub fn thread_id() -> u32 {
         .cast_unsigned()
 }
 
-/// The calling thread, as who joins it calls it.
+/// The calling thread's `pthread_t`.
 pub fn handle() -> usize {
-    // SAFETY: takes nothing.
+    // SAFETY: no preconditions.
     unsafe { libc::pthread_self() as usize }
 }
 
@@ -29,7 +29,7 @@ pub fn process_id() -> u32 {
         .cast_unsigned()
 }
 
-/// A thread's name, without memory of the allocator's.
+/// A thread's name, without allocation.
 pub struct Name([u8; 16]);
 
 /// The calling thread's name, as ps shows it.
@@ -45,12 +45,12 @@ impl core::ops::Deref for Name {
     fn deref(&self) -> &str {
         let end = self.0.iter().position(|byte| *byte == 0);
         let name = &self.0[..end.unwrap_or(self.0.len())];
-        // A name that the kernel has cut may end in half a character.
+        // A name that the kernel has truncated may end within a character.
         name.utf8_chunks().next().map_or("", |whole| whole.valid())
     }
 }
 
-/// Lets another task have the CPU.
+/// Yields the CPU.
 pub fn yield_cpu() {
     rustix::thread::sched_yield();
 }
@@ -65,9 +65,9 @@ pub fn sleep_until(deadline: Deadline) {
     let _ = rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &until);
 }
 
-/// The processor that the calling thread runs on, at this moment.
+/// The CPU on which the calling thread runs at this moment.
 pub fn processor() -> u32 {
-    // SAFETY: takes nothing. (libc's: see `clock.rs`.)
+    // SAFETY: no preconditions. (libc's function: see `clock.rs`.)
     unsafe { libc::sched_getcpu() as u32 }
 }
 
@@ -76,10 +76,10 @@ pub const RECORD_BYTES: usize = 3 * 4096;
 
 /// Maps zeroed memory that reads as zero again in the child of any fork or memory-copying clone.
 ///
-/// This alone notices *every* way of becoming another process, raw `clone` included, without a
-/// system call or a `pthread_atfork` handler (which a raw clone bypasses).
+/// This is the only way to detect *every* change of process, raw `clone` included, without a system call or a
+/// `pthread_atfork` handler (which a raw clone bypasses).
 pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
-    // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
+    // SAFETY: a new anonymous mapping at an address of the kernel's choice changes no other memory.
     let page = unsafe {
         rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
@@ -88,16 +88,16 @@ pub fn map_wipe_on_fork() -> rustix::io::Result<NonNull<c_void>> {
             MapFlags::PRIVATE,
         )?
     };
-    // SAFETY: the range is the mapping made above, which nobody else knows yet.
+    // SAFETY: the range is the mapping made above, which no other code knows yet.
     unsafe { rustix::mm::madvise(page, RECORD_BYTES, Advice::LinuxWipeOnFork)? };
     NonNull::new(page).ok_or(rustix::io::Errno::NOMEM)
 }
 
-/// Gives back what [`map_wipe_on_fork`] mapped.
+/// Unmaps what [`map_wipe_on_fork`] mapped.
 ///
 /// # Safety
-/// Nothing uses the record any more.
+/// No code uses the record any more.
 pub unsafe fn unmap_record(record: NonNull<c_void>) {
-    // SAFETY: by the contract; a failure would only leak the page.
+    // SAFETY: by the caller's contract; a failure would only leak the pages.
     let _ = unsafe { rustix::mm::munmap(record.as_ptr(), RECORD_BYTES) };
 }

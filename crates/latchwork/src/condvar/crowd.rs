@@ -1,5 +1,5 @@
-//! Waiters who are woken, one or all of them: for condition variables that processes share, and for who
-//! comes with another mutex than the others. The argument stands in [the parent](super).
+//! The crowd: waiters that are woken directly, one or all of them. It serves shared condition variables, and
+//! waiters of a private one with another mutex than the gathering's. The argument is in [the parent](super).
 
 use super::Waited;
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
@@ -22,19 +22,19 @@ impl Crowd {
     }
 
     pub(super) fn waiters(&self) -> u32 {
-        // Relaxed: ordered by the mutex, see the parent.
+        // Relaxed: the mutex orders it; see the parent.
         self.waiters.load(Ordering::Relaxed)
     }
 
     #[cold]
     pub(super) fn wake(&self, count: u32, sharing: Sharing) {
-        // Relaxed: the kernel orders its comparison with the wake.
+        // Relaxed: the kernel orders its comparison with the wake-up.
         self.ticket
             .fetch_add(unless_fault!(CondvarTicketStays, 1, 0), Ordering::Relaxed);
         futex::wake(&raw const self.ticket, count, sharing);
     }
 
-    /// Counts the caller in. Under the mutex.
+    /// Counts the caller in. The caller holds the mutex.
     pub(super) fn enter(&self, sharing: Sharing) -> Stay<'_> {
         let watch = Watch::begin(&self.ticket, sharing);
         self.waiters.fetch_add(1, Ordering::Relaxed);
@@ -47,12 +47,12 @@ impl Crowd {
     }
 }
 
-/// 0 if it cannot be kept.
+/// The calling task's ID, or 0 if the thread cannot have a task record.
 fn task_id() -> u32 {
     Me::get().map_or(0, Me::tid)
 }
 
-/// A waiter that is counted, until this is dropped.
+/// A counted waiter, until this is dropped.
 pub(super) struct Stay<'a> {
     crowd: &'a Crowd,
     watch: Watch<'a>,
@@ -72,7 +72,7 @@ impl Stay<'_> {
     }
 }
 
-/// As [`Seat`](super::gathering::Seat)'s, in steps.
+/// The sleep in steps, as [`Seat`](super::gathering::Seat) has it.
 #[cfg(all(feature = "foreign", not(loom)))]
 impl Stay<'_> {
     pub(super) fn call(&self, deadline: Option<Deadline>, sharing: Sharing) -> super::steps::Call {
@@ -89,7 +89,7 @@ impl Stay<'_> {
         }
     }
 
-    /// The watch, if the word lies in a region: its other tasks are watched, too.
+    /// The watch, if the word lies in a region, whose other tasks are watched, too.
     pub(super) fn watch(&self) -> Option<(&Watch<'_>, u32)> {
         self.watch
             .is_of_region()
@@ -97,14 +97,14 @@ impl Stay<'_> {
     }
 
     pub(super) fn is_notified(&self) -> bool {
-        // Relaxed: the kernel has looked at it before it woke this task.
+        // Relaxed: the kernel read the ticket before it woke this task.
         self.crowd.ticket.load(Ordering::Relaxed) != self.ticket
     }
 }
 
 impl Drop for Stay<'_> {
     fn drop(&mut self) {
-        // Another task: the child of a signal handler that forked. The count is its parent's.
+        // A different task is the child of a signal handler that forked: the count belongs to its parent.
         if self.task == task_id() {
             self.crowd.waiters.fetch_sub(1, Ordering::Relaxed);
         }

@@ -1,5 +1,5 @@
-//! Waiters of one process with one mutex, who are released without being woken all at once. The argument
-//! stands in [the parent](super).
+//! The gathering: waiters of one process with the same mutex, which are released without waking all of them at
+//! once. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::Waited;
@@ -13,45 +13,45 @@ use core::time::Duration;
 
 const FLAG: Sharing = Sharing::Private;
 
-/// The number of waiters stands in this many low bits of the state, the binding above.
+/// The low bits of the state that hold the number of waiters; the binding lies above.
 const COUNT_BITS: u32 = 14;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
-/// Where the kernel maps programs, unless it is asked for more.
+/// User addresses have at most so many bits, unless a program asks the kernel for more.
 const ADDRESS_BITS: u32 = 48;
-/// So many are woken by a notification of all, and each wakes the next one. A wake-up takes some µs, in
-/// which the mutex of short sections would be free: with two on their way it has less of that. Who finds
-/// it held sleeps again, once. (In a model with few waiters, one.)
+/// `notify_all` wakes so many waiters, and each of them wakes the next one. A wake-up takes some µs, in which
+/// the mutex of a short critical section would be free; two waiters under way shorten that. A waiter that finds
+/// the mutex held sleeps again, once. (In a model, which has few waiters: one.)
 const HEADS: u32 = if cfg!(loom) { 1 } else { 2 };
-/// So long a task sleeps that the kernel may refuse to send on, before it looks for itself.
+/// The longest sleep of a task whose requeue the kernel may refuse; then the task checks the ticket itself.
 const NAP: Duration = Duration::from_secs(10);
-/// Beside the count in the ticket: whether all have been notified ever.
+/// Bit of the ticket, beside the count: there has been a `notify_all`.
 const SENT: u32 = 1;
 const NEXT: u32 = 2;
 
-/// How those who are released get to their mutex.
+/// How released waiters get to their mutex.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Each is woken by the one before it.
+    /// Each is woken by the waiter before it.
     Relay,
-    /// They sleep for it, on its word.
+    /// They sleep for the mutex, on its word.
     Word,
-    /// They sleep for it, on its word, until the kernel has made them its owner.
+    /// They sleep on the mutex's word until the kernel has made them its owner.
     Owner,
 }
 
-/// A mutex, by the address of its lock or of the word that is slept on, and the way to it.
+/// A mutex, by the address of its lock or of the word that its waiters sleep on, and how waiters get to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Binding(u64);
 
 impl Binding {
-    /// `None`: an address that does not fit.
+    /// `None`: the address does not fit.
     fn new(lock: *const (), queue: Queue<'_>) -> Option<Self> {
         let (address, way) = match queue.0 {
             Sleeps::Elsewhere => (lock, Way::Relay),
             Sleeps::On(word) => (ptr::from_ref(word).cast(), Way::Word),
             Sleeps::Owning(word) => (ptr::from_ref(word).cast(), Way::Owner),
         };
-        // A model follows the pointer; the kernel needs the number alone.
+        // A model follows the pointer; the kernel needs only the number.
         let address = address.expose_provenance() as u64;
         (address >> ADDRESS_BITS == 0).then_some(Self(address << 2 | way as u64))
     }
@@ -88,11 +88,11 @@ impl Gathering {
     }
 
     pub(super) fn waiters(&self) -> u32 {
-        // Relaxed: ordered by the mutex, see the parent.
+        // Relaxed: the mutex orders it; see the parent.
         (self.state.load(Ordering::Relaxed) & COUNT) as u32
     }
 
-    /// Counts the caller in, unless others wait with another mutex. Under the mutex.
+    /// Counts the caller in, unless others wait with another mutex. The caller holds the mutex.
     pub(super) fn enter<'a>(&'a self, lock: *const (), queue: Queue<'a>) -> Option<Seat<'a>> {
         let mine = Binding::new(lock, queue)?;
         let mut state = self.state.load(Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Gathering {
                 return None;
             }
             let next = mine.0 << COUNT_BITS | (count + 1);
-            // Acquire: pairs with the Release of those who have left: they are in no queue any more.
+            // Acquire: pairs with the Release of waiters that have left: they are in no queue any more.
             match self
                 .state
                 .compare_exchange(state, next, Ordering::Acquire, Ordering::Relaxed)
@@ -113,8 +113,8 @@ impl Gathering {
             }
         }
         if Binding::of(state) != mine {
-            // A notifier that has the former binding in hand does not find this waiter.
-            // Release: pairs with the Acquire in `notify`, which shows it the new one.
+            // A notifier that still uses the former binding must not find this waiter. Release: pairs with the
+            // Acquire in `notify`, so that the notifier reads the new binding.
             self.ticket.fetch_add(
                 unless_fault!(CondvarBindsUnseen, NEXT, 0),
                 Ordering::Release,
@@ -134,8 +134,8 @@ impl Gathering {
         let step = unless_fault!(CondvarTicketStays, NEXT, 0);
         let sent = unless_fault!(CondvarTicketStays, u32::from(all) * SENT, 0);
         let next = |ticket: u32| ticket.wrapping_add(step) | sent;
-        // Acquire: pairs with the Release in `enter`. A binding that is younger than the one that is read
-        // below has moved the ticket since.
+        // Acquire: pairs with the Release in `enter`. A binding set after the one that `release` reads below
+        // has advanced the ticket since.
         let moved = self
             .ticket
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |ticket| {
@@ -144,14 +144,14 @@ impl Gathering {
         let (Ok(before) | Err(before)) = moved;
         let mut ticket = next(before);
         while !self.release(ticket, all) {
-            // Somebody else has notified, or a waiter has come with another mutex: both are progress.
+            // Another task has notified, or a waiter has come with another mutex: both are progress.
             ticket = self.ticket.load(Ordering::Acquire);
         }
     }
 
-    /// Releases one waiter, or all; false if the ticket has moved on.
+    /// Releases one waiter, or all; returns false if the ticket has moved.
     fn release(&self, ticket: u32, all: bool) -> bool {
-        // Relaxed: after the ticket, see `notify`.
+        // Relaxed: ordered after the ticket's load, which is an Acquire (see `notify`).
         let state = self.state.load(Ordering::Relaxed);
         let binding = Binding::of(state);
         if state & COUNT == 0 {
@@ -172,10 +172,10 @@ impl Gathering {
 
     fn send_to_own(&self, ticket: u32, word: *const AtomicU32, all: bool) -> bool {
         let others = if all { u32::MAX } else { 0 };
-        // SAFETY: while the ticket is this one, all who sleep are bound to this word.
+        // SAFETY: while the ticket has this value, all sleepers are bound to this word.
         let sent = unsafe { futex_pi::cmp_requeue_pi(&self.ticket, ticket, word, others, FLAG) };
-        // Another error is for one of them, and the kernel stops there: that one and those behind it look
-        // at the ticket when their nap ends.
+        // Any other error concerns one waiter, and the kernel stops there: that waiter and those behind it
+        // check the ticket when their sleep of `NAP` ends.
         sent != Err(Pi::Again)
     }
 
@@ -185,8 +185,9 @@ impl Gathering {
         else {
             return false;
         };
-        // Counted while they sleep there: who goes on by mistake wakes one of them, which goes on, too.
-        // Relaxed: the kernel's locks order it before what they do when they are woken.
+        // Counted while they sleep on the relay: a waiter that wakes up without a wake-up of ours passes one
+        // on, so one more is awake, which is harmless. Relaxed: the kernel's locks order it before what the
+        // sleepers do once woken.
         unless_fault!(
             CondvarRelayCountsLate,
             {
@@ -202,9 +203,9 @@ impl Gathering {
         true
     }
 
-    /// Wakes the next on the relay.
+    /// Wakes the next sleeper on the relay.
     fn pass_on(&self) {
-        // Relaxed: as where it is counted.
+        // Relaxed: the kernel's locks order it, as in `send_to_relay`.
         while self
             .relay
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
@@ -212,7 +213,7 @@ impl Gathering {
             })
             .is_ok()
         {
-            // One that gave up is counted still.
+            // A wake-up without effect was for a waiter that gave up and is still counted.
             if futex::wake(&raw const self.relay, 1, FLAG) > 0 {
                 return;
             }
@@ -220,7 +221,7 @@ impl Gathering {
     }
 }
 
-/// A waiter that is counted, until this is dropped.
+/// A counted waiter, until this is dropped.
 pub(super) struct Seat<'a> {
     gathering: &'a Gathering,
     queue: Queue<'a>,
@@ -228,8 +229,8 @@ pub(super) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    /// Sleeps until it is released; how it ended, how to take the mutex, and what to drop when it was
-    /// taken, or refused.
+    /// Sleeps until released. Returns how the sleep ended, how to acquire the mutex, and a `Turn` to drop once
+    /// the mutex is acquired or refused.
     pub(super) fn sleep(self, deadline: Option<Deadline>) -> (Waited, Arrival, Turn<'a>) {
         let gathering = self.gathering;
         let compared = unless_fault!(
@@ -241,7 +242,8 @@ impl<'a> Seat<'a> {
             Sleeps::Owning(word) => self.sleep_to_own(word, deadline),
             slept => {
                 let ended = futex::wait(&gathering.ticket, compared, FLAG, deadline);
-                // Relaxed: who sends a waiter on has set it before, and the kernel's locks order that.
+                // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order
+                // that.
                 let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
                 let may_share = sent && matches!(slept, Sleeps::On(_));
                 let by = if may_share { By::Sent } else { By::Itself };
@@ -260,10 +262,10 @@ impl<'a> Seat<'a> {
             match futex_pi::wait_requeue_pi(ticket, self.ticket, word, FLAG, nap) {
                 Pi::Done => return (false, By::Kernel),
                 Pi::TimedOut => {}
-                // Taking the mutex tells what is wrong, if anything is.
+                // Acquiring the mutex reports what is wrong, if anything is.
                 _ => return (false, By::Itself),
             }
-            // Relaxed: the kernel has looked at it before it sent this task on.
+            // Relaxed: the kernel read the ticket before it requeued this task.
             let is_notified = ticket.load(Ordering::Relaxed) != self.ticket;
             if is_notified || is_over(deadline) {
                 let timed_out = unless_fault!(CondvarTimesOutNotified, !is_notified, true);
@@ -273,8 +275,7 @@ impl<'a> Seat<'a> {
     }
 }
 
-/// The sleep by itself, for a caller that makes the call to the kernel in another way: see
-/// [`steps`](super::steps).
+/// The sleep in steps, for a caller that makes the system call itself: see [`steps`](super::steps).
 #[cfg(all(feature = "foreign", not(loom)))]
 impl<'a> Seat<'a> {
     pub(super) fn call(&self, deadline: Option<Deadline>) -> super::steps::Call {
@@ -295,7 +296,7 @@ impl<'a> Seat<'a> {
         }
     }
 
-    /// Whether a sleep that ended with this error, or 0, is to be slept on.
+    /// Whether the caller has to sleep again after this error, or 0.
     pub(super) fn goes_on(&self, error: i32, deadline: Option<Deadline>) -> bool {
         matches!(self.queue.0, Sleeps::Owning(_))
             && error == libc::ETIMEDOUT
@@ -304,14 +305,15 @@ impl<'a> Seat<'a> {
     }
 
     pub(super) fn is_notified(&self) -> bool {
-        // Relaxed: as in `sleep_to_own`.
+        // Relaxed: the kernel read the ticket before it requeued this task.
         self.gathering.ticket.load(Ordering::Relaxed) != self.ticket
     }
 
-    /// As [`Self::sleep`], after the sleep. `owned`: the kernel has made this task the mutex's owner.
+    /// What [`Self::sleep`] does after the system call. `owned`: the kernel has made this task the mutex's
+    /// owner.
     pub(super) fn rise(self, owned: bool) -> (Arrival, Turn<'a>) {
         let gathering = self.gathering;
-        // Relaxed: as in `sleep`.
+        // Relaxed: the notifier set it before it requeued this waiter, and the kernel's locks order that.
         let sent = gathering.ticket.load(Ordering::Relaxed) & SENT != 0;
         let by = match self.queue.0 {
             Sleeps::Owning(_) if owned => By::Kernel,
@@ -330,7 +332,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Of one that was woken: when this is dropped, those who were released with it come next.
+/// The turn of a waiter that was woken from the relay: dropping it wakes the next one.
 pub(super) struct Turn<'a>(Option<&'a Gathering>);
 
 impl Drop for Turn<'_> {

@@ -1,10 +1,10 @@
-//! A wait for a condition variable, step by step, for a caller that makes the call to the kernel itself:
-//! one whose sleep may end by its thread's cancellation, which must not unwind through here.
+//! A wait for a condition variable in steps, for a caller that makes the system call itself: its sleep may end
+//! with the cancellation of its thread, which must not unwind through this library.
 //!
-//! [`Pause::begin`] counts the caller in; it then releases its mutex, makes the [`Call`] as often as
-//! [`Pause::goes_on`] says so, and [rises](Pause::rise), however the sleep ended. What it gets takes the
-//! mutex again. A task that does not return to look at the predicate [passes on](Risen::pass_on) what it may
-//! have been told. The argument stands in [the parent](super).
+//! [`Pause::begin`] counts the caller in. The caller then releases its mutex, makes the [`Call`] until
+//! [`Pause::goes_on`] returns false, and calls [`rise`](Pause::rise), whichever way the sleep ended. The result
+//! says how to acquire the mutex again. A task that will not return to check the predicate [passes
+//! on](Risen::pass_on) the notification that it may have consumed. The argument is in [the parent](super).
 
 use super::crowd::Stay;
 use super::gathering::{Seat, Turn};
@@ -16,25 +16,24 @@ use crate::sys::futex::{Sharing as Flag, Wait};
 use crate::time::Deadline;
 use core::time::Duration;
 
-/// Who sleeps in a region watches its tasks, which takes another call than this: it sleeps here, so long at
-/// a time.
+/// A sleeper in a region watches the region's tasks, which takes another system call than `Call`. It sleeps in
+/// this library, at most for so long at a time.
 const NAP: Duration = Duration::from_millis(100);
 
 #[allow(missing_docs)]
-/// A futex call: to sleep while the word holds what is expected.
+/// A futex call that sleeps while the word holds `expected`.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub word: *const AtomicU32,
-    /// `FUTEX_WAIT_BITSET`, for any bit, or `FUTEX_WAIT_REQUEUE_PI`.
+    /// `FUTEX_WAIT_BITSET` with all bits set, or `FUTEX_WAIT_REQUEUE_PI`.
     pub operation: i32,
     pub expected: u32,
-    /// The word that the sleeper may be sent on to.
+    /// The word that the sleeper may be requeued to.
     pub target: *const AtomicU32,
     pub deadline: Option<Deadline>,
 }
 
-/// Sleeps for a moment in a region; what it ended with, as an error number or 0, or none if only the moment
-/// is over.
+/// Sleeps in a region for at most `NAP`. Returns an error number or 0, or `None` if only that time is over.
 pub(crate) fn nap(watch: &Watch<'_>, expected: u32, deadline: Option<Deadline>) -> Option<i32> {
     let end = Deadline::after(NAP);
     let until = deadline.map_or(end, |deadline| deadline.min(end));
@@ -57,7 +56,7 @@ pub struct Pause<'a> {
     deadline: Option<Deadline>,
 }
 
-/// A wait whose sleep is over, until the mutex is taken.
+/// A wait whose sleep is over, until the mutex is acquired.
 pub struct Risen<'a> {
     arrival: Arrival,
     turn: Option<Turn<'a>>,
@@ -65,7 +64,7 @@ pub struct Risen<'a> {
 }
 
 impl<'a> Pause<'a> {
-    /// Counts the caller in, who holds the lock at this address.
+    /// Counts the caller in, which holds the lock at this address.
     pub fn begin<S: Sharing>(
         condvar: &'a Condvar<S>,
         lock: *const (),
@@ -86,7 +85,7 @@ impl<'a> Pause<'a> {
         }
     }
 
-    /// How to sleep.
+    /// The system call to sleep with.
     #[must_use]
     pub fn call(&self) -> Call {
         match &self.place {
@@ -95,8 +94,9 @@ impl<'a> Pause<'a> {
         }
     }
 
-    /// Sleeps for a moment, if this is a sleep in a region; what it ended with, as an error number or 0,
-    /// or none if the caller is to look whether it was cancelled and to do this again.
+    /// Sleeps for a short time, if the word lies in a region. Returns an error number or 0, or `Some(None)` if
+    /// the caller has to check whether it was cancelled and call this again; `None` if the word lies in no
+    /// region.
     #[must_use]
     pub fn nap_in_region(&self) -> Option<Option<i32>> {
         let Place::Stay(stay) = &self.place else {
@@ -106,7 +106,7 @@ impl<'a> Pause<'a> {
         Some(nap(watch, ticket, self.deadline))
     }
 
-    /// Whether a sleep that ended with this error number, or 0, is to be slept on.
+    /// Whether the caller has to sleep again after this error number, or 0.
     #[must_use]
     pub fn goes_on(&self, error: i32) -> bool {
         match &self.place {
@@ -115,7 +115,7 @@ impl<'a> Pause<'a> {
         }
     }
 
-    /// The end of the sleep. `owned`: the kernel has made the caller the owner of the target.
+    /// Ends the sleep. `owned`: the kernel has made the caller the owner of the target.
     #[must_use]
     pub fn rise(self, owned: bool) -> Risen<'a> {
         match self.place {
@@ -138,17 +138,17 @@ impl<'a> Pause<'a> {
 }
 
 impl Risen<'_> {
-    /// How to take the mutex.
+    /// How to acquire the mutex.
     pub(crate) fn arrival(&self) -> Arrival {
         self.arrival
     }
 
-    /// The mutex was taken, or refused: those who were released with the caller come next.
+    /// Reports that the mutex was acquired, or refused: the next of those released with the caller is woken.
     pub fn taken(&mut self) {
         self.turn = None;
     }
 
-    /// Passes on a notification of one that may have been the caller's. After [`Self::taken`].
+    /// Passes on a `notify_one` that the caller may have consumed. After [`Self::taken`].
     pub fn pass_on<S: Sharing>(self, condvar: &Condvar<S>) {
         if self.is_notified {
             condvar.notify_one();

@@ -1,4 +1,4 @@
-//! The checker's search for circles of waits, for models.
+//! The checker's search for wait-for cycles, for models.
 
 #[path = "../check/circle.rs"]
 pub(crate) mod circle;
@@ -8,12 +8,12 @@ use crate::hook::record::pack;
 use crate::hook::{Kind, Lock, Mode, TaskRecord};
 use circle::Field;
 
-/// Tasks that hold and want locks, each by its number.
+/// Tasks that hold locks and wait for them, each identified by its number.
 #[derive(Debug)]
 pub struct Tasks {
     records: Vec<TaskRecord>,
-    /// For each lock the task + 1 that has said last, before a wait, that it holds it; if locks' holders are found
-    /// by that.
+    /// For each lock the number + 1 of the task that last stated, before a wait, that it holds the lock; empty
+    /// if the search finds owners without that.
     said: Vec<AtomicU32>,
 }
 
@@ -22,7 +22,7 @@ const fn lock(number: usize) -> Lock {
 }
 
 impl Tasks {
-    /// So many, which hold nothing.
+    /// Creates `count` tasks that hold nothing.
     pub fn new(count: usize) -> Self {
         Self {
             records: (0..count).map(|_| TaskRecord::new()).collect(),
@@ -30,7 +30,8 @@ impl Tasks {
         }
     }
 
-    /// The same, with so many locks whose holders say so before they wait for something, and are found by that.
+    /// The same, with locks whose owners state what they hold before they wait; the search finds owners by
+    /// these statements.
     pub fn who_say_what_they_hold(count: usize) -> Self {
         Self {
             said: (0..count).map(|_| AtomicU32::new(0)).collect(),
@@ -38,18 +39,19 @@ impl Tasks {
         }
     }
 
-    /// A task that holds a lock is about to wait for something else, or begins to.
+    /// Called when a task that may hold a lock begins to wait for another one, or is about to: it states what
+    /// it holds.
     fn says_what_it_holds(&self, task: usize) {
-        // Relaxed: its own.
+        // Relaxed: the record is the task's own.
         let held = self.records[task].held[0].lock.load(Ordering::Relaxed) as usize;
         let said = held.checked_sub(1).and_then(|lock| self.said.get(lock));
         if let Some(said) = said {
-            // Relaxed: ahead of the wait, which is published with Release.
+            // Relaxed: it precedes the wait, which is published with Release.
             said.store(task as u32 + 1, Ordering::Relaxed);
         }
     }
 
-    /// A task has taken a lock.
+    /// A task has acquired a lock.
     pub fn takes(&self, task: usize, number: usize) {
         let what = pack(lock(number), Mode::Exclusive);
         self.records[task].push(0, 1, |entry| {
@@ -57,12 +59,12 @@ impl Tasks {
         });
     }
 
-    /// It is about to release it.
+    /// A task is about to release a lock.
     pub fn releases(&self, task: usize) {
         self.records[task].pop(0, 0);
     }
 
-    /// It is about to wait for a lock; whether that closes a circle.
+    /// A task is about to wait for a lock; returns whether that completes a wait-for cycle.
     pub fn closes_by_waiting_for(&self, task: usize, number: usize) -> bool {
         let wanted = lock(number);
         let what = pack(wanted, Mode::Exclusive);
@@ -80,7 +82,7 @@ impl Tasks {
         closes
     }
 
-    /// It does not wait any more.
+    /// A task no longer waits.
     pub fn gives_up(&self, task: usize) {
         self.records[task].wanted.end();
     }
@@ -105,7 +107,8 @@ impl Field for &Tasks {
         visit: &mut dyn FnMut(usize) -> bool,
     ) -> bool {
         if let Some(said) = self.said.get(lock.address - 1) {
-            // Relaxed: what was said before a wait that was published is there; a hint, compared with the record.
+            // Relaxed: a statement that precedes a published wait is visible. The value is a hint that is
+            // compared with the record.
             let holder = (said.load(Ordering::Relaxed) as usize).checked_sub(1);
             return holder
                 .filter(|other| self.blocks(*other, waiter, lock, mode))

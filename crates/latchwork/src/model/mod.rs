@@ -1,4 +1,4 @@
-//! The doors through which the loom models in `tests/loom_*.rs` reach what is internal otherwise.
+//! Access for the loom models in `tests/loom_*.rs` to internal items.
 //!
 //! Exists under `--cfg loom` only.
 #![allow(unsafe_code)]
@@ -23,23 +23,25 @@ use crate::time::Deadline;
 pub struct Sleepers(crate::queue::sleepers::Sleepers);
 
 impl Sleepers {
-    /// Announces a sleep; returns the ticket. The caller is to look once more.
+    /// Announces a sleep; returns the ticket. The caller has to check its condition once more.
     pub fn register(&self) -> u32 {
         self.0.register()
     }
 
-    /// Releases up to so many sleepers, after the change and an unlock; whether that took a system call.
+    /// Releases at most `most` sleepers, after the change and an unlock; returns whether that took a system
+    /// call.
     pub fn notify(&self, most: u32) -> bool {
         self.0.notify(most)
     }
 
-    /// Sleeps until the ticket moves; false at the deadline. And whether a notification woke it.
+    /// Sleeps until the ticket moves. Returns false at the deadline, and whether a notification woke the
+    /// caller.
     pub fn sleep(&self, ticket: u32, deadline: Option<Deadline>) -> (bool, bool) {
         let (ended, woken) = self.0.sleep(ticket, deadline);
         (ended != futex::Wait::TimedOut, woken)
     }
 
-    /// The sleep is over, or was not begun.
+    /// Ends the sleep, or withdraws its announcement.
     pub fn leave(&self, ticket: u32, woken: bool) {
         self.0.leave(ticket, woken);
     }
@@ -75,7 +77,7 @@ impl Places {
         self.real().may_wait(waiting)
     }
 
-    /// How many senders learn of a receiver that begins to wait.
+    /// How many senders are woken for a receiver that begins to wait.
     pub fn senders_to_wake() -> u32 {
         crate::queue::places::Places::senders_to_wake()
     }
@@ -117,7 +119,7 @@ impl Events {
         self.0.begin(generation);
     }
 
-    /// Sends; whether that took a system call, or `None` if the task is gone.
+    /// Sends; returns whether that took a system call, or `None` if the task is gone.
     pub fn send(&self, to: u32, events: u32) -> Option<bool> {
         let wake = self.0.send(to, events)?;
         let needed = wake.is_needed();
@@ -125,7 +127,7 @@ impl Events {
         Some(needed)
     }
 
-    /// Whether the task waits for events, and was given none.
+    /// Whether the task waits for events and was given none.
     pub fn is_awaited(&self) -> bool {
         self.0.is_awaited()
     }
@@ -135,7 +137,7 @@ impl Events {
         self.0.pending()
     }
 
-    /// Receives one of `events` at least, or `all` of them; `None` at the deadline.
+    /// Receives at least one of `events`, or `all` of them; `None` at the deadline.
     pub fn receive(&self, events: u32, all: bool, deadline: Option<Deadline>) -> Option<u32> {
         let condition = if all {
             events::Condition::all(events)
@@ -156,12 +158,12 @@ impl Events {
     }
 }
 
-/// One of the two who use a ring.
+/// One of the two users of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Who sends.
+    /// The sender.
     Sender,
-    /// Who receives.
+    /// The receiver.
     Receiver,
 }
 
@@ -179,12 +181,12 @@ impl Side {
 pub struct Ring(crate::queue::ring::Ring);
 
 impl Ring {
-    /// How far a side has come.
+    /// The position of a side.
     pub fn index(&self, side: Side) -> u32 {
         self.0.index(side.real())
     }
 
-    /// A side has come so far; whether the other one had to be woken.
+    /// Advances a side to `index`; returns whether the other side had to be woken.
     pub fn advance(&self, side: Side, index: u32) -> bool {
         self.0.advance(side.real(), index)
     }
@@ -194,7 +196,7 @@ impl Ring {
         assert!(self.0.begin_life_after(0));
     }
 
-    /// The loop of one who watches: waits until the sender has come so far, or the ring was deleted.
+    /// The loop of a watcher: waits until the sender has reached `index`, or the ring was deleted.
     pub fn watch(&self, index: u32) {
         loop {
             let ticket = self.0.watchers().register();
@@ -209,8 +211,8 @@ impl Ring {
         }
     }
 
-    /// The loop of a side that waits until `ready` says so of how far the other one has come; that,
-    /// or `None` at the deadline, and when the ring was deleted.
+    /// The loop of a side that waits until `ready` accepts the other side's position. Returns that position, or
+    /// `None` at the deadline and when the ring was deleted.
     pub fn wait(
         &self,
         side: Side,
@@ -243,7 +245,7 @@ impl Ring {
 pub mod region {
     pub(crate) use crate::wait_record;
 
-    /// See the real one.
+    /// Stands in for the type in `region/park.rs`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub(crate) enum Parked {
         Again,

@@ -1,4 +1,4 @@
-//! The door to `semaphore/`: objects, and the records of three tasks, without a region.
+//! Access to `semaphore/` for models: objects, and the records of three tasks, without a region.
 
 use super::region::Parked;
 use crate::semaphore::ground::Ground;
@@ -13,33 +13,33 @@ use crate::wait_record::{BUSY, WaitRecord};
 
 const TASKS: u16 = 4;
 
-/// What a model's semaphores are; all are served by priority.
+/// The kind of a model's semaphores; all serve waiters by priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SemaphoreKind {
     /// With this count.
     Counting(u32),
     /// With an owner.
     Binary,
-    /// With an owner that inherits.
+    /// With an owner that inherits its waiters' priorities.
     Inherit,
 }
 
 /// How an obtain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// With the semaphore.
+    /// The task has obtained the semaphore.
     Obtained,
     /// The deadline passed.
     TimedOut,
-    /// It would have been a deadlock.
+    /// The wait would have completed a wait-for cycle.
     Deadlock,
-    /// It was sent away.
+    /// A flush ended the wait.
     Flushed,
 }
 
 /// Semaphores, and tasks with the numbers 1 to 3, which are those of [`as_task`](super::as_task).
 pub struct Semaphores {
-    // Boxed, for their addresses are known.
+    // Boxed, since other objects store their addresses.
     cores: Vec<Box<Core>>,
     keys: Vec<u64>,
     tasks: Tasks,
@@ -89,7 +89,7 @@ fn number(task: u16) -> u64 {
 }
 
 impl Semaphores {
-    /// So many semaphores of a kind.
+    /// Creates `count` semaphores of a kind.
     #[must_use]
     pub fn new(count: usize, kind: SemaphoreKind) -> Self {
         let (kind, content) = match kind {
@@ -151,11 +151,11 @@ impl Semaphores {
         }
     }
 
-    /// Enters the queue of a semaphore that another task owns, and lets that have its priority; the wait has
-    /// no end.
+    /// Enters the queue of a semaphore that another task owns, and donates the caller's priority to the owner;
+    /// this wait has no end.
     ///
     /// # Panics
-    /// If nobody owns it.
+    /// If no task owns it.
     pub fn begin_wait(&self, semaphore: usize, task: u16) {
         use crate::atomic::Ordering::SeqCst;
         let core = &self.cores[semaphore];
@@ -166,19 +166,19 @@ impl Semaphores {
         priority::donate(&self.tasks, core, self.me(task));
     }
 
-    /// The task that owns a semaphore; 0: none.
+    /// The task that owns a semaphore, or 0.
     #[must_use]
     pub fn owner(&self, semaphore: usize) -> u16 {
         use crate::atomic::Ordering::SeqCst;
         slot_of(owner_of(self.cores[semaphore].word.load(SeqCst)))
     }
 
-    /// Somebody waited for what a task owns.
+    /// Records that a task waited for something that this task owns.
     pub fn had_waiters(&self, task: u16) {
         priority::has_waiters(&self.tasks.0[usize::from(task)].standing);
     }
 
-    /// The priority by which a task stands in a queue.
+    /// The priority by which a task is ordered in a queue.
     #[must_use]
     pub fn place(&self, task: u16) -> u32 {
         use crate::atomic::Ordering::SeqCst;
@@ -188,7 +188,7 @@ impl Semaphores {
     /// Releases a semaphore.
     ///
     /// # Panics
-    /// If that is refused.
+    /// If the release is refused.
     pub fn release(&self, semaphore: usize, task: u16) {
         let (core, key) = (&self.cores[semaphore], self.keys[semaphore]);
         let released = if core.form().kind().has_owner() {
@@ -208,7 +208,7 @@ impl Semaphores {
         released.expect("released by who has it");
     }
 
-    /// The count, and how many wait.
+    /// The count, and the number of waiters.
     #[must_use]
     pub fn state(&self, semaphore: usize) -> (u32, u32) {
         use crate::atomic::Ordering::SeqCst;
@@ -219,12 +219,12 @@ impl Semaphores {
         )
     }
 
-    /// Gives a task a priority of its own.
+    /// Sets a task's own priority.
     pub fn set_priority(&self, task: u16, priority: u32) {
         priority::set_base(&self.tasks, number(task), priority);
     }
 
-    /// The priority of a task that counts.
+    /// The effective priority of a task.
     #[must_use]
     pub fn priority(&self, task: u16) -> u32 {
         use crate::atomic::Ordering::SeqCst;

@@ -1,4 +1,4 @@
-//! The features, and what each means to a user.
+//! The features, and the meaning of each for a user.
 
 use super::{Feature, Finding, Group, ask};
 

@@ -10,7 +10,7 @@ use core::ops::{Deref, DerefMut};
 
 /// The right to read a lock's data; dropping it releases the lock.
 ///
-/// Forgetting it keeps writers out for ever. Not `Send`, as all guards of this crate.
+/// Forgetting it keeps writers out for ever. Not `Send`, like all guards of this crate.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct ReadGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
     lock: &'a RwLock<T, S, P>,
@@ -19,7 +19,7 @@ pub struct ReadGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = Writer
 
 /// The right to change a lock's data; dropping it releases the lock.
 ///
-/// Forgetting it leaves the lock held. Not `Send`, as all guards of this crate.
+/// Forgetting it leaves the lock held. Not `Send`, like all guards of this crate.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct WriteGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = WritersFirst> {
     lock: &'a RwLock<T, S, P>,
@@ -28,11 +28,11 @@ pub struct WriteGuard<'a, T: ?Sized, S: Sharing = Private, P: Preference = Write
 
 // SAFETY: a shared guard gives `&T` and nothing else.
 unsafe impl<T: ?Sized + Sync, S: Sharing, P: Preference> Sync for ReadGuard<'_, T, S, P> {}
-// SAFETY: as above.
+// SAFETY: a shared guard gives `&T` and nothing else.
 unsafe impl<T: ?Sized + Sync, S: Sharing, P: Preference> Sync for WriteGuard<'_, T, S, P> {}
 
 impl<'a, T: ?Sized, S: Sharing, P: Preference> ReadGuard<'a, T, S, P> {
-    /// Of a lock that the calling task has just taken to read.
+    /// The guard of a lock that the calling task has just acquired to read.
     #[inline]
     pub(super) fn new(lock: &'a RwLock<T, S, P>) -> Self {
         Self {
@@ -43,7 +43,7 @@ impl<'a, T: ?Sized, S: Sharing, P: Preference> ReadGuard<'a, T, S, P> {
 }
 
 impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
-    /// Of a lock that the calling task has just taken to write.
+    /// The guard of a lock that the calling task has just acquired to write.
     #[inline]
     pub(super) fn new(lock: &'a RwLock<T, S, P>) -> Self {
         Self {
@@ -52,7 +52,8 @@ impl<'a, T: ?Sized, S: Sharing, P: Preference> WriteGuard<'a, T, S, P> {
         }
     }
 
-    /// Goes on as a reader. No writer comes in between; readers may come, if they need not give way.
+    /// Becomes a reader. No writer enters in between; other readers may, unless they have to wait for starving
+    /// tasks or waiting writers.
     pub fn downgrade(this: Self) -> ReadGuard<'a, T, S, P> {
         let lock = ManuallyDrop::new(this).lock;
         // SAFETY: the guard holds the lock to write, and is not dropped.
@@ -92,7 +93,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> Drop for ReadGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
         watched::leaves(&self.lock.raw);
-        // SAFETY: the guard holds the lock to read, and is gone after this.
+        // SAFETY: the guard holds the lock to read, and is not used after this.
         unsafe { self.lock.raw.unlock_read() }
     }
 }
@@ -101,7 +102,7 @@ impl<T: ?Sized, S: Sharing, P: Preference> Drop for WriteGuard<'_, T, S, P> {
     #[inline]
     fn drop(&mut self) {
         watched::leaves(&self.lock.raw);
-        // SAFETY: the guard holds the lock to write, and is gone after this.
+        // SAFETY: the guard holds the lock to write, and is not used after this.
         unsafe { self.lock.raw.unlock_write() }
     }
 }

@@ -1,84 +1,93 @@
 //! The protocol of the reader/writer lock: one word of 64 bits.
 //!
-//! Not recursive for writers, no priority inheritance, not robust. Source of the ideas: W. Long's
-//! shared TP futexes (a count of readers, bounded spinning, hand-off after a time threshold); B.
-//! Brandenburg's phase-fair locks (what it becomes while somebody starves). The form is this crate's.
+//! Not recursive for writers, no priority inheritance, not robust. Sources of the ideas: W. Long's shared TP
+//! futexes (a count of readers, bounded spinning, hand-off after a time threshold); B. Brandenburg's phase-fair
+//! locks (its policy while a task starves). The combination is this crate's own.
 //!
 //! | bits | name | meaning | changed by |
 //! | --- | --- | --- | --- |
 //! | 0–23 | `READERS` | readers inside | +1 by a reader that enters, −1 by one that leaves |
-//! | 24–29 | `STARVING` | tasks that have waited for too long | +1 by one before it sleeps again, −1 when it enters or gives up |
-//! | 30 | `OPEN` | free, although the word is not 0 | release; cleared by who enters |
+//! | 24–29 | `STARVING` | tasks that have waited longer than the threshold | +1 by a waiter before it sleeps again, −1 when it enters or gives up |
+//! | 30 | `OPEN` | free, although the word is not 0 | set by a release; cleared by a task that enters |
 //! | 31 | `WRITER` | a writer is inside | the writer |
 //! | 32–59 | `WAITING` | writers that wait | +1 before the first sleep, −1 on entering or giving up |
-//! | 60 | `VACANT_TO_ANY` | as `OPEN`, and readers are called, or a writer, whoever there is | as `OPEN` |
-//! | 61 | `VACANT_TO_STARVING` | as above, of those that starve | as `OPEN` |
-//! | 62 | `CALL_WRITER` | the next release is to wake a writer | set by a writer that lies down, or that goes while others wait; cleared by the release |
-//! | 63 | `CALL_READERS` | the next release is to wake readers | set by a reader that lies down; cleared by who wakes them |
+//! | 60 | `VACANT_TO_ANY` | as `OPEN`, and the release calls readers, or else a writer | as `OPEN` |
+//! | 61 | `VACANT_TO_STARVING` | as `OPEN`, and the release calls starving tasks of either kind | as `OPEN` |
+//! | 62 | `CALL_WRITER` | the next release has to wake a writer | set by a writer before it sleeps, or that enters or gives up while others wait; cleared by the release |
+//! | 63 | `CALL_READERS` | the next release has to wake readers | set by a reader before it sleeps; cleared by the task that wakes them |
 //!
 //! | word | state |
 //! | --- | --- |
 //! | 0, or with `OPEN` | free |
 //! | `READERS` > 0 | held by readers |
 //! | `WRITER` | held by a writer |
-//! | none of these, not 0 | the last reader has left, and is about to say whom it wakes: held by that one |
+//! | none of these, not 0 | the last reader has left and is about to decide whom it wakes: that reader holds the lock |
 //!
-//! Tasks sleep on the *high half*, as one of four groups (readers, writers, starving readers, starving
-//! writers) that the kernel tells apart by a mask.
+//! Tasks sleep on the *high half* of the word, in one of four groups (readers, writers, starving readers,
+//! starving writers) that futex bit masks tell apart. An *entering* task acquires the lock, a *leaving* one
+//! releases it, and *calling* a group means waking it.
 //!
 //! Invariants
-//! 1. A task sleeps on a high half that it has looked at when the word did not admit it, counted as
-//!    what it is, with its `CALL_…` bit set. (Whoever has just counted itself looks once more: a free
-//!    lock may admit it now.)
-//! 2. `WAITING` and `STARVING` are exact, among the living: each task takes back what it added, in the
-//!    same step in which it enters or gives up.
-//! 3. If a writer waits and `CALL_WRITER` is clear, one that waits is awake, or the release that cleared
-//!    it is about to wake one. That one enters, lies down, or gives up, and sets the bit each time, if
-//!    others are left.
-//! 4. Who gives up enters instead if the lock is free.
+//! 1. A task sleeps on a value of the high half that it has read from a word that did not admit it. That value
+//!    counts the task as what it is (a writer in `WAITING`, a starving task in `STARVING`) and has its `CALL_…`
+//!    bit set. (A task that has just counted itself checks once more: the lock may be free and admit it now.)
+//! 2. `WAITING` and `STARVING` are exact as far as living tasks are concerned: each task subtracts what it
+//!    added in the same step in which it enters or gives up.
+//! 3. If a writer waits and `CALL_WRITER` is clear, then a waiting writer is awake, or the release that cleared
+//!    the bit is about to wake one. That writer enters, sleeps again, or gives up, and sets the bit each time
+//!    if other writers are left.
+//! 4. A task that gives up enters instead if the lock is free.
 //!
-//! *No wake-up is lost.* Let a task that waits be asleep, and nobody inside. The lock became free by a
-//! release, one compare-and-swap, followed by a wake-up. *For one kind:* the release took that kind's
-//! `CALL_…` bit away, if there was one, so the high half changed, and the kernel refuses the sleep of
-//! whoever looked before it. (If the half is the same again, somebody lay down since, on a lock that was
-//! held again: that holder's release is yet to come.) Whoever slept is woken, or by 3 a writer is awake.
-//! *For either kind* (somebody starves; or readers come first, and a writer waits): the readers that
-//! were to be called may have given up, so a wake-up that finds none of the kind that is first goes to
-//! the other kind, and the release set a `VACANT_…` bit, so whoever is on its way to sleep is refused.
-//! Others wait for those. (While some starve, others may lie down on a lock that is vacant to those; on
-//! one that is vacant to any, nobody does, since it admits everybody: so the latter's bit is a new one to
-//! whoever is on its way, and the former's is not for whoever has seen it.) Whoever is woken enters, or finds a holder, whose release is yet to come; by 4 it
-//! does not give up a free lock. Readers kept out by waiting writers alone are woken by a writer's release,
-//! or by the last writer that gives up.
+//! *No wake-up is lost.* Suppose that a waiter is asleep and no task is inside. The lock became free by a
+//! release: one compare-and-swap, followed by a wake-up.
 //!
-//! *Whom a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority,
-//! then first come. While one is on its way (3) the next releases wake nobody.
+//! *The release calls one kind:* it cleared that kind's `CALL_…` bit, if it was set, so the high half changed,
+//! and the kernel refuses the sleep of each task that read the word before. (If the half has the same value
+//! again, a task has asked for a wake-up since, on a lock that was held again: the release of that holder is
+//! yet to come.) A task that slept already is woken, or by 3 a writer is awake.
 //!
-//! *Orderings:* each step that leaves is a Release, and pairs with the Acquire of each that enters;
-//! steps of others between the two are read-modify-writes, which continue the release sequence. Steps
-//! that neither enter nor leave order nothing: the kernel compares under its own lock.
+//! *The release calls either kind* (a task starves; or readers come first, and a writer waits): the readers
+//! that were to be called may have given up. So a wake-up that finds no sleeper of the preferred kind goes to
+//! the other kind. The release also set a `VACANT_…` bit, so the kernel refuses the sleep of each task that is
+//! about to sleep. All other waiters wait for the tasks that are called. (While some tasks starve, others may
+//! go to sleep on a lock that is vacant to the starving ones, and thus have read its bit. On a lock that is
+//! vacant to any no task goes to sleep, since it admits all. So `VACANT_TO_ANY` is new to every task
+//! that is about to sleep. `VACANT_TO_STARVING` is not new to a task that has read it, but such a task does not
+//! starve, and waits for those that do.)
 //!
-//! *After the lock is free* only its address is used, in wake-ups. That is why the last reader leaves in
-//! two steps if anybody waits: what it has to look at, it looks at in between.
+//! A woken task enters, or finds a holder, whose release is yet to come; by 4 it does not give up a free lock.
+//! Readers that wait only because writers wait are woken by a writer's release, or by the last writer that
+//! gives up.
 //!
-//! *Progress:* newcomers may pass sleepers; a round of polling is `HAND_OVER` long, for the holder's CPU is
-//! not known. A task that has waited for [`Preference::STARVES_AFTER`] *starves*: newcomers stay out,
-//! and releases hand the lock to starving readers and writers in alternation, until nobody starves.
-//! At most 63 starve at a time; further ones wait for their turn to. Starving goes before real-time
-//! priority, once for each that starves. (One reader that starves may miss that others have been called,
-//! if one more has asked to be since. It is called when that one enters, and so are all who may join.)
+//! *Whom a release wakes:* one writer, or all readers, in the kernel's order: by real-time priority, then in
+//! order of arrival. While a woken task is on its way (3), the next releases wake no further one.
 //!
-//! *Hostile events:* EINTR re-waits. The death of a holder, or of one on its way, leaves the lock as it
-//! is, for good (a [robust mutex](crate::mutex::Robust) reports it). Fork: see [`Private`]. A signal handler
-//! must not take a lock that the code it interrupts may hold.
+//! *Orderings:* each step that leaves is a Release and pairs with the Acquire of each step that enters. Steps
+//! of other tasks between the two are read-modify-writes, which continue the release sequence. Steps that
+//! neither enter nor leave need no ordering: the kernel compares under its own lock.
+//!
+//! *After the lock is free* a releasing task uses only its address, in wake-ups. That is why the last reader
+//! leaves in two steps if any task waits: it reads what it needs between the two.
+//!
+//! *Progress:* newcomers may pass sleepers. A waiter polls for `HAND_OVER` rounds before each sleep, since it
+//! does not know the holder's CPU. A task that has waited for [`Preference::STARVES_AFTER`] *starves*:
+//! newcomers stay out, and releases hand the lock to starving readers and writers in alternation, until no task
+//! starves. At most 63 tasks starve at a time; further ones wait until there is room in the count. Starvation
+//! takes precedence over real-time priority, once for each task that starves. (A starving reader may not see
+//! that readers have been called, if another reader has set `CALL_READERS` again since. It is called when that
+//! reader enters, together with all readers that may join.)
+//!
+//! *Hostile events:* after EINTR a waiter waits again. After the death of a holder, or of a woken task on its
+//! way, the lock stays as it is for ever (a [robust mutex](crate::mutex::Robust) reports deaths). Fork: see
+//! [`Private`]. A signal handler must not acquire a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* size 8, alignment 8, the bits above, zero = unlocked.
 //!
-//! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one
-//! read-modify-write to leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both
-//! preferences, deadlines, starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same
-//! without a bound on preemptions, over the word's transitions alone), `tests/rwlock.rs`. The models leave
-//! out polling, more than three tasks, and the order in which the kernel wakes.
+//! *Cost, free:* a load and a compare-and-swap to read, one compare-and-swap to write, one read-modify-write to
+//! leave, inlined. *Checked by:* `tests/loom_rwlock.rs` (two and three tasks, both preferences, deadlines,
+//! starvation, spurious wake-ups; negative twins), `state/tests.rs` (the same without a bound on preemptions,
+//! over the word's transitions alone), `tests/rwlock.rs`. The models leave out polling, more than three tasks,
+//! and the order in which the kernel wakes.
 #![allow(unsafe_code)]
 
 mod state;
@@ -96,8 +105,8 @@ use crate::sys::futex::{self, Wait};
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// A reader/writer lock without data: what [`RwLock`](super::RwLock) is made of, and what other crates
-/// take through [`lock_api`].
+/// A reader/writer lock without data: the part of [`RwLock`](super::RwLock) that other crates use through
+/// [`lock_api`].
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked.
 #[repr(C)]
@@ -115,9 +124,9 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// Whether somebody is inside, and whether as a writer.
+    /// Whether a task is inside, and whether as a writer.
     pub(super) fn holders(&self) -> (bool, bool) {
-        // Relaxed: the answer may be stale before it arrives.
+        // Relaxed: the answer may be stale on return.
         let state = State(self.state.load(Ordering::Relaxed));
         (!state.is_free(), state.has(WRITER))
     }
@@ -157,7 +166,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
 
     #[inline]
     fn read_free(&self) -> bool {
-        // Relaxed: only a compare-and-swap enters.
+        // Relaxed: only the compare-and-swap below enters.
         let state = self.state.load(Ordering::Relaxed);
         // Acquire: pairs with each Release below.
         let acquire = unless_fault!(RwLockReadRelaxed, Ordering::Acquire, Ordering::Relaxed);
@@ -192,7 +201,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// The calling task holds the lock as a writer.
     #[inline]
     pub(crate) unsafe fn unlock_write(&self) {
-        // Release: pairs with the Acquire of whoever enters.
+        // Release: pairs with the Acquire of the task that enters next.
         if let Err(state) =
             self.state
                 .compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed)
@@ -201,13 +210,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// Enters as soon as the state admits it; the state that does not.
+    /// Enters if the state admits it; returns the state that does not.
     fn attempt<const WRITES: bool>(&self, waiter: Waiter) -> Result<(), State> {
         // Relaxed: only a compare-and-swap enters.
         let mut state = State(self.state.load(Ordering::Relaxed));
         while state.admits::<P, WRITES>(waiter) {
             let to = state.entered::<WRITES>(waiter);
-            // Acquire: pairs with the Release of those who left.
+            // Acquire: pairs with the Release of the tasks that left.
             let changed = if unless_fault!(RwLockEntrantForgetsReaders, false, true) {
                 self.change(state, to, Ordering::Acquire)
             } else {
@@ -221,7 +230,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         Err(state)
     }
 
-    /// One step; what the word is instead if it was another one.
+    /// One step; fails with the word's value if it was not `state`.
     fn change(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
         match self
             .state
@@ -232,7 +241,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// As [`Self::change`]; and calls the readers, if they may join those who are inside after it.
+    /// As [`Self::change`]; also calls the readers, if the new state lets them join those inside.
     fn change_and_call(&self, state: State, to: State, order: Ordering) -> Result<(), State> {
         let called = to.with_readers_called::<P>();
         self.change(state, called.unwrap_or(to), order)?;
@@ -242,7 +251,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         Ok(())
     }
 
-    /// Looks again and again, for a moment; whether it has entered.
+    /// Polls for a short time; returns whether the task has entered.
     fn poll<const WRITES: bool>(&self, waiter: Waiter) -> bool {
         let mut polls = 0;
         loop {
@@ -297,18 +306,18 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// Counts the waiter in, and asks to be called; `None` if it has entered instead.
+    /// Counts the waiter and asks for a wake-up; returns `None` if it has entered instead.
     fn lie_down<const WRITES: bool>(&self, me: &mut Waiter, starves: bool) -> Option<State> {
         loop {
             let Err(state) = self.attempt::<WRITES>(*me) else {
                 return None;
             };
             let (asked, counted) = state.asked::<WRITES>(*me, starves);
-            // Only a look that changes nothing is the last one (invariant 1).
+            // The last check has to change nothing (invariant 1).
             if asked == state {
                 return Some(asked);
             }
-            // Relaxed: nothing is entered or left.
+            // Relaxed: this step neither enters nor leaves.
             if self.change(state, asked, Ordering::Relaxed).is_ok() {
                 me.counted = counted;
                 if unless_fault!(RwLockLooksOnce, false, true) {
@@ -318,13 +327,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// Counts the waiter out; true if it has entered instead, since the lock is free.
+    /// Subtracts the waiter; returns true if it has entered instead, since the lock is free.
     fn give_up<const WRITES: bool>(&self, me: Waiter) -> bool {
         let mut state = State(self.state.load(Ordering::Relaxed));
         loop {
             let to = state.left::<WRITES>(me);
-            // Acquire: it may enter. (If it was the last writer that waited, the high half says so, and
-            // without the call for readers, too.)
+            // Acquire: it may enter. (If it was the last writer that waited, the high half changes even without
+            // a call for readers.)
             let changed = if unless_fault!(RwLockQuitterForgetsReaders, false, true) {
                 self.change(state, to, Ordering::Acquire)
             } else {
@@ -337,13 +346,13 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// Releases a lock that somebody waits for, or may.
+    /// Releases a lock that other tasks may wait for.
     #[cold]
     fn release(&self, mut state: State, wrote: bool) {
         let address = &raw const self.state;
         let [first, second] = loop {
             let (to, groups) = state.released::<P>(wrote);
-            // Release: pairs with the Acquire of whoever enters.
+            // Release: pairs with the Acquire of the task that enters next.
             match self.change(state, to, Ordering::Release) {
                 Ok(()) => break groups,
                 Err(now) => state = now,
@@ -355,7 +364,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
         }
     }
 
-    /// The writer becomes a reader, without a moment in between.
+    /// The writer becomes a reader in one step.
     ///
     /// # Safety
     /// The calling task holds the lock as a writer.
@@ -368,7 +377,7 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 }
 
-/// One writer, or all readers.
+/// Wakes one writer, or all readers.
 fn wake<S: Sharing>(state: *const AtomicU64, mask: u32) -> usize {
     let count = if mask & (SLEEPING_WRITERS | STARVING_WRITERS) != 0 {
         1

@@ -1,72 +1,72 @@
-//! The robust reader/writer lock: the death of a writer is reported to the next task, the death of a
-//! reader frees what it held.
+//! The robust reader/writer lock: a writer's death is reported to the next task, a reader's death releases what
+//! it held.
 //!
-//! Not recursive: what would wait for itself reports [`LockError::Deadlock`]. No priority inheritance.
-//! Source: the *big-reader lock* of Linux (`brlock`: a writer looks at a place
-//! of each reader), made of [`Robust`] mutexes; the gate is a throughput one, which hands over to who has
-//! waited for long.
+//! Not recursive: a task that would wait for itself gets [`LockError::Deadlock`]. No priority inheritance.
+//! Source: the *big-reader lock* of Linux (`brlock`: a writer checks a slot of each reader), built from
+//! [`Robust`] mutexes. The *gate* is a queueing mutex in front of the lock that writers hold, of the throughput
+//! protocol, which hands over to a waiter that has waited for long. A *seat* is the slot of one reader.
 //!
 //! | part | held by |
 //! | --- | --- |
-//! | gate, a robust mutex | a writer, as long as it waits or is inside; a reader for a moment, if it cannot enter past the gate |
-//! | seats, [`READERS`](RobustRwLock) robust mutexes | readers, one each; others for a moment |
-//! | `writing` | 1 while a writer is inside, or died there; changed by the holder of the gate |
+//! | gate, a robust mutex | a writer, while it waits or is inside; a reader for a moment, if it cannot enter past the gate |
+//! | seats, [`READERS`](RobustRwLock) robust mutexes | readers, one each; other tasks for a moment |
+//! | `writing` | 1 while a writer is inside, or has died there; changed by the gate's owner |
 //!
 //! The gate is *open* while its word is free and without `OWNER_DIED`.
 //!
-//! | to | do |
+//! | operation | steps |
 //! | --- | --- |
-//! | read, past an open gate | take a free seat; look at the gate; if it is not open, leave the seat |
-//! | read, else | take the gate, a seat, and release the gate |
-//! | write | take the gate; wait until each seat has been seen free; set `writing` |
+//! | read, past an open gate | acquire a free seat; check the gate; if it is not open, release the seat |
+//! | read, otherwise | acquire the gate, acquire a seat, release the gate |
+//! | write | acquire the gate; wait until each seat has been seen free; set `writing` |
 //! | stop reading | release the seat |
 //! | stop writing | clear `writing`, release the gate |
-//! | go on as a reader | take a seat, clear `writing`, release the gate |
+//! | downgrade | acquire a seat, clear `writing`, release the gate |
 //!
 //! Invariants
-//! 1. A reader is inside if it has a seat, and has found the gate open since, or had the gate itself.
-//! 2. While `writing` is 1 the gate is not open, and nobody but the gate's holder is inside.
-//! 3. A seat protects no data: whoever takes one from a dead task declares it whole at once.
+//! 1. A reader is inside if it has a seat, and has seen the gate open since, or had the gate itself.
+//! 2. While `writing` is 1 the gate is not open, and only the gate's owner is inside.
+//! 3. A seat protects no data: a task that acquires one from a dead owner declares it consistent at once.
 //!
-//! *Why a writer is alone.* A reader past the gate stores its seat's word, then looks at the gate's; a
-//! writer stores the gate's word, then looks at the seats'; each with a barrier in between. So the
-//! reader sees the gate taken, and goes, or the writer sees the seat taken, and waits. Who takes a seat
-//! with the gate in its hands is seen by the next who has the gate.
+//! *Why a writer is alone.* A reader that enters past the gate stores its seat's word, then loads the gate's. A
+//! writer stores the gate's word, then loads the seats'. Each has a barrier in between. So the reader sees the
+//! gate locked and leaves its seat, or the writer sees the seat locked and waits. A seat acquired by the gate's
+//! owner is visible to the next owner of the gate.
 //!
-//! *A kill between any two instructions* leaves robust mutexes, each with all that
-//! [`Robust`] promises: its death is found, its sleepers are woken. A dead reader's seat is taken
-//! by whoever waits for it or looks for one. Of a dead task's gate `writing` tells what it means. 0: the
-//! dead one was not inside (it let itself in as a reader, or waited for readers), and the gate is taken
-//! as if it had been released. 1: the data may be torn, and whoever gets the gate is told, a reader,
-//! too, which has the lock to write then. (By 2 no reader is inside, so it need not look at the seats.)
-//! `writing` is set before the first change and cleared after the last one, as this task's own program
-//! order has it, which is what a kill cuts. Nothing is to be recovered but by taking a mutex, so a kill
-//! of whoever recovers is one more death.
+//! *A kill between any two instructions* leaves robust mutexes, each with all the guarantees of [`Robust`]: its
+//! owner's death is detected, its sleepers are woken. A dead reader's seat is acquired by a task that waits for
+//! it or looks for a free one. After the death of a gate's owner, `writing` says what the death means. 0: the
+//! dead task was not inside (it was entering as a reader, or waited for readers), and the gate is acquired as
+//! if it had been released. 1: the data may be torn. The next owner of the gate gets the report, even if it
+//! came to read; it then holds the lock to write. (By 2 no reader is inside, so it need not check the seats.)
+//! `writing` is set before the first change of the data and cleared after the last one in the program order of
+//! its own task, and a kill cuts that order at one point. The only recovery is to acquire a mutex, so a kill of
+//! the recovering task is one more owner death.
 //!
 //! *No wake-up is lost:* each sleep is that of a robust mutex.
 //!
-//! *Orderings:* a reader's release of its seat (Release) pairs with the writer's look at it (Acquire),
-//! a writer's release of the gate with a reader's look at that; barriers as above.
+//! *Orderings:* a reader's release of its seat (Release) pairs with the writer's load of it (Acquire), a
+//! writer's release of the gate with a reader's load of the gate; barriers as above.
 //!
-//! *Progress:* writers first: readers that come while one has the gate wait. All who wait, readers and writers,
-//! do so at the gate, and its top waiter gets it handed over within its threshold of 5 ms: nobody
-//! starves (see [`Throughput`]). Who has the gate waits for those in the seats then, and for
-//! nobody that comes later, but the moment that a reader needs to see that the gate is taken. *All seats taken:* one more
-//! reader takes the gate, and keeps it until there is a seat. It sleeps on its favourite one, that of
-//! its ID, and looks at the others each millisecond.
+//! *Progress:* writers first: readers that come while a writer has the gate wait. All waiters, readers and
+//! writers, queue at the gate, and its first waiter gets it handed over within the threshold of 5 ms: no task
+//! starves (see [`Throughput`]). The gate's owner then waits for the readers in the seats. It waits for no
+//! reader that comes later, except for the moment in which such a reader finds the gate locked. *All seats
+//! taken:* one more reader acquires the gate and keeps it until there is a seat. It sleeps on its favourite
+//! seat, which its ID selects, and checks the others each millisecond.
 //!
-//! *Reading while reading* takes a second seat, and never waits: where it would, it reports `Deadlock`,
-//! for a writer may be waiting for the first one. Writing while reading never waits, either, and reading
-//! while writing: each wait looks first whether the calling task has a seat, or the gate.
+//! *Reading while reading* takes a second seat and never waits. Where it would have to, it reports `Deadlock`,
+//! since a writer may be waiting for the first seat. Writing while reading and reading while writing never
+//! wait, either: before each wait a task checks whether it has a seat or the gate itself.
 //!
 //! *Hostile events:* as for the robust mutex: EINTR, exec, fork, signal handlers, PID namespaces.
 //!
 //! *Frozen:* layout of [`Robust`]; a line of 64 bytes for the gate and for each seat.
 //!
-//! *Cost, free:* to read, two compare-and-swaps in a line that no other reader touches (unless their IDs
-//! want the same seat), and a look at the gate; to write, two compare-and-swaps, and a look at each
-//! seat. *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative
-//! twins), `tests/robust_rwlock.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
+//! *Cost, free:* to read, two compare-and-swaps in a cache line that no other reader touches (unless their IDs
+//! select the same seat), and a load of the gate; to write, two compare-and-swaps, and a load of each seat.
+//! *Checked by:* `tests/loom_robust_rwlock.rs` (a victim that dies at each of its steps; negative twins),
+//! `tests/robust_rwlock.rs`, `tests/kill_rwlock.rs` (kills at each instruction, and storms).
 #![allow(unsafe_code)]
 
 mod guard;
@@ -85,8 +85,8 @@ use core::cell::UnsafeCell;
 use core::fmt;
 use core::mem::ManuallyDrop;
 
-/// Until when a reader sleeps for its favourite seat, before it looks for another one; and whether that
-/// was the end of its patience, too.
+/// The end of one sleep for a reader's favourite seat, before the reader looks for another one; and whether the
+/// reader's own deadline has passed with it.
 #[cfg(not(loom))]
 mod nap {
     use super::{Deadline, Patience};
@@ -100,13 +100,13 @@ mod nap {
     }
 }
 
-/// The mutex that writers hold. In a model one of fewer states, with the same promises.
+/// The queueing mutex that writers hold. Models use one with fewer states and the same guarantees.
 #[cfg(not(loom))]
 type Gate = Robust<crate::mutex::Throughput<crate::sharing::Shared>>;
 #[cfg(loom)]
 type Gate = Robust;
 
-/// In a model whoever waits for a seat waits for the only one.
+/// In a model a lock has one seat, so a reader never looks for another.
 #[cfg(loom)]
 mod nap {
     use super::{Deadline, Patience};
@@ -120,16 +120,15 @@ mod nap {
     }
 }
 
-/// Data that many tasks may read at a time, or one may change, each of which may be killed at any
-/// instruction.
+/// Data that many tasks may read at a time, or one may change, each of which may be killed at any instruction.
 ///
-/// 64 bytes and 64 for each of at most `READERS` readers that are inside at a time, beside the data: one
-/// more waits for a seat. It must not move while it is in use, hence the pinned methods; see
-/// [`Robust`]. Processes share it, in a region or in the user's own mapping.
+/// 64 bytes, and 64 for each of at most `READERS` readers that are inside at a time, beside the data; one more
+/// reader waits. The lock must not move while it is in use, hence the pinned methods; see [`Robust`]. Processes
+/// share it in a region or in a mapping of their own.
 ///
-/// The death of a writer, or its panic, is told to the next task by [`LockError::OwnerDied`]; that of a
-/// reader is found by whoever waits for it, and nobody need be told. Data that nobody has repaired is
-/// not dropped with the lock.
+/// The death of a writer, or its panic, is reported to the next task by [`LockError::OwnerDied`]. That of a
+/// reader is detected by a task that waits for it, and needs no report. Data that no task has repaired is not
+/// dropped with the lock.
 ///
 /// ```
 /// use core::pin::Pin;
@@ -150,13 +149,13 @@ mod nap {
 #[repr(C)]
 pub struct RobustRwLock<T: ?Sized, const READERS: usize = 16> {
     raw: RawRobust<READERS>,
-    /// Dropped where it is whole.
+    /// Dropped if it is not torn.
     data: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: the lock gives the data to one task at a time, or a shared reference to several.
+// SAFETY: a writer has the data alone, and it may be on any thread: hence `T: Send`.
 unsafe impl<T: ?Sized + Send, const READERS: usize> Send for RobustRwLock<T, READERS> {}
-// SAFETY: as above.
+// SAFETY: readers on several threads share `&T` (`T: Sync`); a writer on any thread has `&mut T` (`T: Send`).
 unsafe impl<T: ?Sized + Send + Sync, const READERS: usize> Sync for RobustRwLock<T, READERS> {}
 
 /// The lock without data.
@@ -167,16 +166,16 @@ pub(crate) struct RawRobust<const READERS: usize> {
     seats: [Seat; READERS],
 }
 
-/// Where one reader sits, in a cache line of its own.
+/// The slot of one reader, in a cache line of its own.
 #[repr(C, align(64))]
 struct Seat(Robust);
 
-/// How a task that came to read got in.
+/// How a reader entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// In this seat.
+    /// With this seat.
     Reading(usize),
-    /// A writer died inside: with the lock held to write, and data that may be torn.
+    /// A writer died inside: the task holds the lock to write, and the data may be torn.
     Torn,
 }
 
@@ -187,7 +186,7 @@ impl Seat {
         }
     }
 
-    /// Takes the seat; its last owner's death changes nothing (invariant 3).
+    /// Acquires the seat; its last owner's death changes nothing (invariant 3).
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
@@ -199,12 +198,12 @@ impl Seat {
         Ok(())
     }
 
-    /// Waits until nobody sits here.
+    /// Waits until the seat is free.
     ///
     /// # Safety
     /// As for [`Robust::acquire`].
     unsafe fn see_free(&self, patience: Patience) -> Result<(), RawError> {
-        // SAFETY: by the caller's contract; taken just now.
+        // SAFETY: by the caller's contract; `take` has acquired the seat that `unlock_raw` releases.
         unsafe {
             self.take(patience)?;
             self.0.unlock_raw();
@@ -213,7 +212,7 @@ impl Seat {
     }
 }
 
-/// Whether a mutex is free and clean at this moment; then all is seen that its last owner did.
+/// Whether a mutex is free and clean at this moment; if so, all that its last owner did is visible.
 #[inline]
 fn is_free<P: RobustProtocol>(lock: &Robust<P>) -> bool {
     // Acquire: pairs with the Release of the last owner.
@@ -232,7 +231,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
-    /// Takes a seat past an open gate; which one, and the caller's ID. Anything else is for
+    /// Acquires a seat past an open gate; returns the seat and the caller's ID. All other cases are for
     /// [`Self::read`].
     ///
     /// # Safety
@@ -249,7 +248,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         if self.is_open_since() {
             return Some((index, owner));
         }
-        // SAFETY: taken just now.
+        // SAFETY: this task acquired the seat above.
         unsafe { seat.unlock_raw() };
         None
     }
@@ -257,14 +256,14 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// Whether a reader that has just taken a seat is inside.
     #[inline(always)]
     fn is_open_since(&self) -> bool {
-        // Pairs with the barrier in `write`.
+        // This fence pairs with the one in `write`.
         if unless_fault!(RobustRwLockReaderUnordered, true, false) {
             fence_after_update();
         }
         unless_fault!(RobustRwLockLooksOnce, is_free(&self.gate), true)
     }
 
-    /// Takes a seat that is free at this moment. Beyond the budget.
+    /// Acquires a seat that is free at this moment, also beyond the task's budget of robust locks.
     ///
     /// # Safety
     /// As for [`Self::read_free`].
@@ -281,7 +280,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         Err(RawError::WouldBlock)
     }
 
-    /// Takes a seat, or waits for one. With the gate in the hand, so that seats only get free.
+    /// Acquires a seat, or waits for one. The caller holds the gate, so no newcomer takes a seat meanwhile.
     ///
     /// # Safety
     /// As for [`Self::read_free`].
@@ -293,7 +292,7 @@ impl<const READERS: usize> RawRobust<READERS> {
                 Err(RawError::WouldBlock) if !patience.is_none() => {}
                 taken => return taken,
             }
-            // SAFETY: as above.
+            // SAFETY: by the caller's contract.
             match unsafe { self.seats[favourite].take(patience.at_most(nap::end())) } {
                 Err(RawError::TimedOut) if !nap::was_the_last(patience) => {}
                 taken => return taken.map(|()| favourite),
@@ -311,10 +310,10 @@ impl<const READERS: usize> RawRobust<READERS> {
         let mut polls = 0;
         loop {
             if is_free(&self.gate) {
-                // SAFETY: by the caller's contract; taken just now.
+                // SAFETY: by the caller's contract.
                 match unsafe { self.take_free_seat(me) } {
                     Ok(index) if self.is_open_since() => return Ok(Entered::Reading(index)),
-                    // SAFETY: as above.
+                    // SAFETY: this task acquired the seat just now.
                     Ok(index) => unsafe { self.seats[index].0.unlock_raw() },
                     Err(RawError::WouldBlock) => break,
                     Err(error) => return Err(error),
@@ -327,7 +326,7 @@ impl<const READERS: usize> RawRobust<READERS> {
             polls += 1;
         }
         self.may_wait(patience)?;
-        // SAFETY: by the caller's contract; what was taken is released.
+        // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
             if self.take_gate(self.gate.acquire(patience)?) {
                 return Ok(Entered::Torn);
@@ -338,10 +337,10 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
-    /// What a gate that was taken just now means: whether a writer died inside.
+    /// Evaluates a gate that this task has just acquired: whether a writer died inside.
     fn take_gate(&self, taken: Acquired) -> bool {
         if taken == Acquired::OwnerDied {
-            // Relaxed: changed by holders of the gate only.
+            // Relaxed: only owners of the gate change it.
             let writing = self.writing.load(Ordering::Relaxed);
             let told = unless_fault!(RobustRwLockTellsAllDeaths, writing, 1);
             if unless_fault!(RobustRwLockHidesDeath, told, 0) != 0 {
@@ -352,8 +351,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         false
     }
 
-    /// In front of each wait: the calling task does not wait for others while it sits in a seat, for
-    /// they may wait for that one.
+    /// Before each wait: a task that has a seat must not wait for others, since they may wait for that seat.
     #[cold]
     fn may_wait(&self, patience: Patience) -> Result<(), RawError> {
         if patience.is_none() {
@@ -371,7 +369,7 @@ impl<const READERS: usize> RawRobust<READERS> {
     /// As for [`Self::read_free`].
     #[inline]
     pub(crate) unsafe fn write(&self, patience: Patience) -> Result<Acquired, RawError> {
-        // SAFETY: by the caller's contract; what was taken is released.
+        // SAFETY: by the caller's contract; the gate is released after this task acquired it.
         unsafe {
             let taken = match self.gate.acquire_free() {
                 Some(_) => Acquired::Clean,
@@ -383,7 +381,7 @@ impl<const READERS: usize> RawRobust<READERS> {
             if self.take_gate(taken) {
                 return Ok(Acquired::OwnerDied);
             }
-            // Pairs with the barrier in `is_open_since`.
+            // This fence pairs with the one in `is_open_since`.
             if unless_fault!(RobustRwLockWriterUnordered, true, false) {
                 fence_after_update();
             }
@@ -404,34 +402,34 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     fn begin_writing(&self) {
         let writing = unless_fault!(RobustRwLockForgetsWriting, 1, 0);
-        // Relaxed: for whoever takes the gate after this task's death, which the kernel orders. The
-        // fence keeps the compiler from moving a change of the data ahead.
+        // Relaxed: it is for the task that acquires the gate after this task's death, which the kernel orders.
+        // The fence keeps the compiler from moving a change of the data ahead of the store.
         self.writing.store(writing, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
     fn end_writing(&self) {
-        // Release: no change of the data may move behind; see above.
+        // Release: no change of the data may move behind the store; see `begin_writing`.
         self.writing.store(0, Ordering::Release);
     }
 
     /// Releases a seat that `owner` took.
     ///
     /// # Safety
-    /// The guard of `owner` holds it, if it is used in the process that it was made in.
+    /// The guard of `owner` holds the seat, if the guard is used in the process that it was made in.
     #[inline(always)]
     pub(crate) unsafe fn unlock_read(&self, index: usize, owner: u32) {
         // SAFETY: by the caller's contract.
         unsafe { self.seats[index].0.release_guarded(owner) };
     }
 
-    /// Releases the gate: of data that is whole, unless a panic is under way.
+    /// Releases the gate and declares the data whole, unless a panic is under way.
     ///
     /// # Safety
     /// As for [`Self::unlock_read`], of a writer.
     #[inline]
     pub(crate) unsafe fn unlock_write(&self, owner: u32) {
-        // Before anything changes: in the child of a fork it is the parent who writes.
+        // Before any change: in the child of a fork the writer is the parent.
         owner_of_guard(owner);
         // SAFETY: by the caller's contract.
         unsafe {
@@ -444,13 +442,13 @@ impl<const READERS: usize> RawRobust<READERS> {
         }
     }
 
-    /// A writer goes on as a reader: which seat it has.
+    /// The writer becomes a reader; returns its seat.
     ///
     /// # Safety
     /// As for [`Self::unlock_write`].
     pub(crate) unsafe fn downgrade(&self, owner: u32) -> usize {
         let me = owner_of_guard(owner);
-        // SAFETY: as for the gate, which is held. Others leave the seats at once (invariant 2).
+        // SAFETY: as for the gate, which is held. Other tasks release the seats at once (invariant 2).
         unsafe {
             let Ok(index) = self.take_seat(me, Patience::ENDLESS) else {
                 crate::fatal(format_args!("a robust reader/writer lock lost its seats"))
@@ -463,7 +461,7 @@ impl<const READERS: usize> RawRobust<READERS> {
 
     /// Whether a writer died inside, or the lock was given up.
     fn is_torn(&mut self) -> bool {
-        // Relaxed: nobody else has access, here and below.
+        // Relaxed: `&mut self` excludes other tasks, here and below.
         self.writing.load(Ordering::Relaxed) != 0
     }
 
@@ -473,7 +471,7 @@ impl<const READERS: usize> RawRobust<READERS> {
         self.writing.store(0, Ordering::Relaxed);
     }
 
-    /// The gate, for what only its holder may do with it.
+    /// The gate, for operations that only its owner may do.
     pub(crate) fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -481,9 +479,9 @@ impl<const READERS: usize> RawRobust<READERS> {
 
 impl<T, const READERS: usize> RobustRwLock<T, READERS> {
     const_unless_loom! {
-        /// An unlocked one, for threads and processes alike.
+        /// An unlocked lock, for threads and processes alike.
         ///
-        /// Without room for readers it does not compile.
+        /// A lock without seats (`READERS == 0`) does not compile.
         #[must_use]
         pub fn new(value: T) -> Self {
             Self { raw: RawRobust::new(), data: UnsafeCell::new(ManuallyDrop::new(value)) }
@@ -494,7 +492,7 @@ impl<T, const READERS: usize> RobustRwLock<T, READERS> {
 impl<T: ?Sized, const READERS: usize> Drop for RobustRwLock<T, READERS> {
     fn drop(&mut self) {
         if !self.raw.is_torn() {
-            // SAFETY: the data is whole, and gone after this.
+            // SAFETY: the data is not torn, and is not used after this.
             unsafe { ManuallyDrop::drop(self.data.get_mut()) };
         }
     }
@@ -514,7 +512,7 @@ impl<T: ?Sized, const READERS: usize> fmt::Debug for RobustRwLock<T, READERS> {
 /// Without guards: see [`foreign`](crate::foreign).
 #[cfg(all(feature = "foreign", not(loom)))]
 impl<const READERS: usize> RobustRwLock<(), READERS> {
-    /// 0, or `EOWNERDEAD`: taken, to write.
+    /// Returns 0, or `EOWNERDEAD`, with the lock acquired to write.
     ///
     /// # Safety
     /// The lock is pinned.
@@ -537,16 +535,16 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
         Ok(if torn { libc::EOWNERDEAD } else { 0 })
     }
 
-    /// Releases what the calling task has of it; whether it has anything. A lock that is torn is given
-    /// up.
+    /// Releases whatever the calling task holds of the lock; returns whether it held anything. A torn lock is
+    /// given up.
     pub(crate) fn leave(&self) -> bool {
-        // Known from now on, if it was taken through another copy of this library.
+        // `Me::get` registers the thread here, if it acquired the lock through another copy of this library.
         let Ok(me) = Me::get().map(Me::tid) else {
             return false;
         };
         let is_mine = |owner| owner == Some(me);
         if is_mine(self.raw.gate.owner()) {
-            // SAFETY: the gate is this task's.
+            // SAFETY: the calling task owns the gate.
             unsafe {
                 if self.raw.gate.is_told_of_a_death() {
                     self.raw.gate.release_as_lost();
@@ -562,30 +560,31 @@ impl<const READERS: usize> RobustRwLock<(), READERS> {
             .iter()
             .position(|seat| is_mine(seat.0.owner()));
         if let Some(index) = seat {
-            // SAFETY: the seat is this task's.
+            // SAFETY: the calling task owns the seat.
             unsafe { self.raw.unlock_read(index, me) };
         }
         seat.is_some()
     }
 
-    /// Releases what the calling task has written, with its data in an unknown state; false unless it is the writer.
+    /// Releases the lock with its data in an unknown state; returns false unless the calling task is the
+    /// writer.
     pub(crate) fn leave_inconsistent(&self) -> bool {
         let gate = &self.raw.gate;
         let is_mine = Me::get().is_ok_and(|me| gate.owner() == Some(me.tid()));
         if is_mine {
-            // SAFETY: the gate is this task's. `writing` stays.
+            // SAFETY: the calling task owns the gate. `writing` stays 1.
             unsafe { gate.unlock_inconsistent() };
         }
         is_mine
     }
 
-    /// Declares the data whole; false unless the calling task was told that it is not.
+    /// Declares the data whole; returns false unless the calling task holds the lock with a death reported.
     pub(crate) fn declare_whole(&self) -> bool {
         let gate = &self.raw.gate;
         let told =
             Me::get().is_ok_and(|me| gate.owner() == Some(me.tid())) && gate.is_told_of_a_death();
         if told {
-            // `writing` stays.
+            // `writing` stays 1.
             gate.mark_consistent();
         }
         told

@@ -1,4 +1,4 @@
-//! The reader/writer lock through [`lock_api`], so that other crates take it.
+//! The reader/writer lock behind the traits of [`lock_api`], for other crates.
 #![allow(unsafe_code)]
 
 use super::{Preference, RawRwLock};
@@ -7,7 +7,7 @@ use crate::sharing::Sharing;
 use crate::time::Deadline;
 use core::time::Duration;
 
-// SAFETY: one writer, or readers only, between entering and leaving; see `raw.rs`.
+// SAFETY: a writer is alone, or only readers hold the lock, between entering and leaving; see `raw.rs`.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
     #[allow(
         clippy::declare_interior_mutable_const,
@@ -28,7 +28,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: by the caller's contract, which is the same.
+        // SAFETY: the caller holds the lock as a reader, as `unlock_read` requires.
         unsafe { self.unlock_read() }
     }
 
@@ -44,7 +44,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: by the caller's contract, which is the same.
+        // SAFETY: the caller holds the lock as a writer, as `unlock_write` requires.
         unsafe { self.unlock_write() }
     }
 
@@ -57,7 +57,7 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLock for RawRwLock<S, P> {
     }
 }
 
-// SAFETY: a timed lock that succeeds is a lock.
+// SAFETY: the timed calls return true only after a successful `read` or `write`.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S, P> {
     type Duration = Duration;
     type Instant = Deadline;
@@ -83,10 +83,10 @@ unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockTimed for RawRwLock<S,
     }
 }
 
-// SAFETY: the writer becomes a reader without a moment in between.
+// SAFETY: the writer becomes a reader in one step, so no writer comes in between.
 unsafe impl<S: Sharing, P: Preference> lock_api::RawRwLockDowngrade for RawRwLock<S, P> {
     unsafe fn downgrade(&self) {
-        // SAFETY: by the caller's contract; the inherent method.
+        // SAFETY: the caller holds the lock as a writer, as the inherent method requires.
         unsafe { Self::downgrade(self) }
     }
 }

@@ -1,4 +1,4 @@
-//! The word of the reader/writer lock, and all that may become of it; see the [parent](super).
+//! The word of the reader/writer lock, and all its transitions; see the [parent](super).
 
 use crate::atomic::unless_fault;
 use crate::rwlock::Preference;
@@ -19,23 +19,23 @@ pub(super) const VACANT_TO_STARVING: u64 = 1 << 61;
 pub(super) const CALL_WRITER: u64 = 1 << 62;
 pub(super) const CALL_READERS: u64 = 1 << 63;
 
-/// The groups of sleepers.
+/// The groups of sleepers, as futex bit masks.
 pub(super) const SLEEPING_READERS: u32 = 1;
 pub(super) const SLEEPING_WRITERS: u32 = 2;
 pub(super) const STARVING_READERS: u32 = 4;
 pub(super) const STARVING_WRITERS: u32 = 8;
 pub(super) const NOBODY: u32 = 0;
 
-/// The word, as it was or shall be.
+/// A value of the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct State(pub(super) u64);
 
-/// A task that did not get in at once.
+/// A task that did not enter at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiter {
-    /// What it has added to the word: itself as waiting, as starving.
+    /// What it has added to the word: `ONE_WAITING`, `ONE_STARVING`.
     pub(super) counted: u64,
-    /// It has been woken. A group of readers that was woken enters, although writers wait.
+    /// It has been woken. A woken group of readers enters even if writers wait.
     pub(super) called: bool,
 }
 
@@ -49,7 +49,7 @@ impl Waiter {
         self.counted & STARVING != 0
     }
 
-    /// The group that it sleeps in.
+    /// The group in which it sleeps.
     pub(super) fn group<const WRITES: bool>(self) -> u32 {
         match (WRITES, self.starves()) {
             (false, false) => SLEEPING_READERS,
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// After a waiter has entered.
+    /// The state after a waiter has entered.
     pub(super) fn entered<const WRITES: bool>(self, waiter: Waiter) -> Self {
         let state = State((self.0 & !(OPEN | VACANT_TO_ANY | VACANT_TO_STARVING)) - waiter.counted);
         if WRITES {
@@ -105,13 +105,14 @@ impl State {
         }
     }
 
-    /// After a waiter has been counted in, and has asked to be called; and what it has added by now.
+    /// The state after a waiter has been counted and has asked for a wake-up, and what the waiter has added so
+    /// far.
     pub(super) fn asked<const WRITES: bool>(self, waiter: Waiter, starves: bool) -> (Self, u64) {
         let mut counted = waiter.counted;
         if WRITES {
             counted |= ONE_WAITING;
         }
-        // Where there is no room, it goes on as it is.
+        // If the count is full, the task goes on waiting without starving.
         if starves && self.0 & STARVING != STARVING {
             counted |= ONE_STARVING;
         }
@@ -119,7 +120,7 @@ impl State {
         (Self((self.0 + (counted - waiter.counted)) | call), counted)
     }
 
-    /// After a writer has left their number, who may have been called.
+    /// The state after a writer, possibly a woken one, no longer waits: the writers left ask for a wake-up.
     pub(super) fn with_the_others_called(self) -> Self {
         Self(if self.has(WAITING) {
             self.0 | unless_fault!(RwLockWriterForgetsOthers, CALL_WRITER, 0)
@@ -128,7 +129,7 @@ impl State {
         })
     }
 
-    /// After a waiter has given up; or, since the lock is free, entered.
+    /// The state after a waiter has given up; or, since the lock is free, entered.
     pub(super) fn left<const WRITES: bool>(self, waiter: Waiter) -> Self {
         if self.is_free() {
             return self.entered::<WRITES>(waiter);
@@ -139,7 +140,7 @@ impl State {
         } else {
             state
         };
-        // 0 would be free, and it is not: the last reader is about to release it.
+        // 0 would mean free, but the lock is not: the last reader is about to release it.
         if state.0 == 0 {
             Self(CALL_READERS)
         } else {
@@ -147,13 +148,13 @@ impl State {
         }
     }
 
-    /// After the writer inside has become a reader.
+    /// The state after the writer inside has become a reader.
     pub(super) fn downgraded(self) -> Self {
         Self(self.0 - WRITER + ONE_READER)
     }
 
-    /// After the readers that may join those inside have been called, if there are any. All are to be
-    /// woken, for the call is one for all; who may not enter lies down again.
+    /// The state after a call for the readers that may join those inside, if there are any. The call wakes all
+    /// readers, since one bit stands for all; a reader that may not enter sleeps again.
     pub(super) fn with_readers_called<P: Preference>(self) -> Option<Self> {
         let admits = |counted| {
             self.admits::<P, false>(Waiter {
@@ -169,15 +170,15 @@ impl State {
         (who && self.has(CALL_READERS)).then_some(Self(self.0 & !CALL_READERS))
     }
 
-    /// After a release, and whom it wakes: one writer, or all readers, of the first group; if there is
-    /// none, of the second one.
+    /// The state after a release, and the groups that it wakes: one writer, or all readers, of the first group;
+    /// if that has no sleeper, of the second one.
     pub(super) fn released<P: Preference>(self, wrote: bool) -> (Self, [u32; 2]) {
         let rest = self.0 & !WRITER;
         if rest == 0 {
             return (Self(0), [NOBODY; 2]);
         }
-        // Shown where the wake-up may go to either kind: one of the other kind that is on its way to
-        // sleep must not.
+        // `VACANT_…` is set where the wake-up may go to either kind: it keeps a task of the other kind from
+        // going to sleep.
         if self.has(STARVING) {
             let groups = if wrote {
                 [STARVING_READERS, STARVING_WRITERS]

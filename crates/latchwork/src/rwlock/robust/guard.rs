@@ -1,12 +1,12 @@
-//! The typed face of the robust reader/writer lock: lock calls, guards, and what they may find.
+//! The typed interface of the robust reader/writer lock: lock calls, guards, and errors.
 //!
 //! Invariants
-//! 1. A guard is made from a pinned lock, by the task that took it; a [`RobustReadGuard`] and a
-//!    [`RobustWriteGuard`] see whole data.
-//! 2. Data that a writer left torn is reached through an [`OwnerDied`] only, which holds the lock to
-//!    write.
+//! 1. A guard is made from a pinned lock, by the task that acquired it; a [`RobustReadGuard`] and a
+//!    [`RobustWriteGuard`] give access to whole data only.
+//! 2. Data that a writer left torn is accessible through an [`OwnerDied`] only, which holds the lock to write.
 //!
-//! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
+//! A guard records which task acquired its lock. In the child of a fork, which holds nothing, dropping it
+//! aborts.
 #![allow(unsafe_code)]
 
 use super::{Entered, RobustRwLock, owner_of_guard};
@@ -21,25 +21,24 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 
-/// Why a robust reader/writer lock was not simply taken.
+/// Why a robust reader/writer lock was not acquired in the ordinary way.
 ///
-/// It may hold the lock. By `?` it becomes a [`LockFailure`], or a `Box<dyn Error>`, which do not.
+/// The error may hold the lock. Converted by `?` to a [`LockFailure`] or a `Box<dyn Error>`, it does not.
 #[non_exhaustive]
 pub enum LockError<'a, T: ?Sized, const READERS: usize = 16> {
-    /// A writer died, or panicked, inside. The lock is taken *to write*, also by a call that was to
-    /// read: repair the data and call [`OwnerDied::make_consistent`], or drop the guard to give the lock
-    /// up for good.
+    /// A writer died, or panicked, inside. The lock is held *to write*, even if the call was to read: repair
+    /// the data and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for ever.
     OwnerDied(OwnerDied<'a, T, READERS>),
-    /// A writer died and its successor gave the lock up. Nobody can take it any more.
+    /// A writer died and its successor gave the lock up. No task can acquire it any more.
     NotRecoverable,
-    /// Others hold it, or are just entering (`try_read`, `try_write`).
+    /// Other tasks hold it, or are just entering (`try_read`, `try_write`).
     WouldBlock,
     /// The deadline passed.
     TimedOut,
     /// A signal handler ran (`read_interruptible`, `write_interruptible`).
     Interrupted,
-    /// The calling task holds it already, and would wait for itself, or might: a task that reads is not
-    /// let in a second time while others are entering or waiting, or all seats are taken.
+    /// The calling task holds the lock already and would wait for itself, or might: a task that reads is
+    /// refused a second read lock while others are entering or waiting, or all seats are taken.
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
     TooManyHeld,
@@ -109,7 +108,7 @@ pub(super) type WriteResult<'a, T, const READERS: usize> =
     Result<RobustWriteGuard<'a, T, READERS>, LockError<'a, T, READERS>>;
 
 impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
-    /// Takes the lock to read, sleeping as long as a living writer has it or waits for it, or all seats
+    /// Acquires the lock to read. Sleeps while a living writer holds it or waits for it, and while all seats
     /// are taken.
     ///
     /// # Errors
@@ -119,7 +118,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_with(Patience::ENDLESS)
     }
 
-    /// Takes the lock to read, if that can be done at this moment.
+    /// Acquires the lock to read, if that is possible at this moment.
     ///
     /// # Errors
     /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
@@ -128,7 +127,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_with(Patience::NONE)
     }
 
-    /// Takes the lock to read, or fails once `deadline` has passed.
+    /// Acquires the lock to read, or fails once `deadline` has passed.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
@@ -137,7 +136,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_with(Patience::until(Some(deadline)))
     }
 
-    /// Takes the lock to read, or fails after `timeout`.
+    /// Acquires the lock to read, or fails after `timeout`.
     ///
     /// # Errors
     /// As for [`Self::read_until`].
@@ -146,8 +145,8 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_until(Deadline::after(timeout))
     }
 
-    /// Takes the lock to read, unless `deadline` passes, if there is one, or a signal handler runs in
-    /// this thread while it sleeps; see
+    /// Acquires the lock to read. Fails at `deadline`, if there is one, and when a signal handler runs in this
+    /// thread while it sleeps; see
     /// [`Mutex::lock_interruptible`](crate::mutex::Mutex#method.lock_interruptible).
     ///
     /// # Errors
@@ -160,7 +159,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.read_with(Patience::interruptible(deadline))
     }
 
-    /// Takes the lock to write, sleeping as long as another living task has it.
+    /// Acquires the lock to write. Sleeps while another living task holds it.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock`, `TimedOut` and `Interrupted` do not occur.
@@ -169,7 +168,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.write_with(Patience::ENDLESS)
     }
 
-    /// Takes the lock to write, if that can be done at this moment.
+    /// Acquires the lock to write, if that is possible at this moment.
     ///
     /// # Errors
     /// See [`LockError`]; `TimedOut` and `Interrupted` do not occur.
@@ -178,7 +177,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.write_with(Patience::NONE)
     }
 
-    /// Takes the lock to write, or fails once `deadline` has passed.
+    /// Acquires the lock to write, or fails once `deadline` has passed.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `Interrupted` do not occur.
@@ -187,7 +186,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.write_with(Patience::until(Some(deadline)))
     }
 
-    /// Takes the lock to write, or fails after `timeout`.
+    /// Acquires the lock to write, or fails after `timeout`.
     ///
     /// # Errors
     /// As for [`Self::write_until`].
@@ -199,10 +198,10 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.write_until(Deadline::after(timeout))
     }
 
-    /// Takes the lock to write, as [`Self::read_interruptible`].
+    /// Acquires the lock to write, as [`Self::read_interruptible`] does to read.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::read_interruptible`].
     #[inline]
     pub fn write_interruptible(
         self: Pin<&Self>,
@@ -211,8 +210,8 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         self.write_with(Patience::interruptible(deadline))
     }
 
-    /// Makes a lock whose writer died, or that was given up, usable again, with new data; torn data is
-    /// not dropped. An exclusive reference proves that nobody uses it.
+    /// Makes a lock whose writer died, or that was given up, usable again with new data; torn data is not
+    /// dropped. An exclusive reference proves that no task uses the lock.
     pub fn reset(self: Pin<&mut Self>, value: T)
     where
         T: Sized,
@@ -221,7 +220,8 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_torn() {
             let place: *mut T = &raw mut **this.data.get_mut();
-            // SAFETY: the place is ours; what was there may be no value of `T`.
+            // SAFETY: `&mut self` gives the place to this task; `write` does not drop the bytes there, which
+            // may be no value of `T`.
             unsafe { place.write(value) };
             this.raw.make_whole();
         } else {
@@ -231,7 +231,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
     #[inline(always)]
     fn read_with(self: Pin<&Self>, patience: Patience) -> ReadResult<'_, T, READERS> {
-        // SAFETY: pinned, and each `Robust` aborts if it is dropped while locked.
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw.read_free() } {
             Some((seat, owner)) => Ok(RobustReadGuard::new(self.get_ref(), seat, owner)),
             None => self.read_slowly(patience),
@@ -242,7 +242,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     #[inline(never)]
     fn read_slowly(self: Pin<&Self>, patience: Patience) -> ReadResult<'_, T, READERS> {
         let lock = self.get_ref();
-        // SAFETY: as in `read_with`.
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.read(patience) } {
             Ok(Entered::Reading(seat)) => Ok(RobustReadGuard::new(lock, seat, myself())),
             Ok(Entered::Torn) => Err(lock.owner_died()),
@@ -252,7 +252,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
 
     fn write_with(self: Pin<&Self>, patience: Patience) -> WriteResult<'_, T, READERS> {
         let lock = self.get_ref();
-        // SAFETY: as in `read_with`.
+        // SAFETY: the lock is pinned, and each `Robust` aborts if it is dropped while locked.
         match unsafe { lock.raw.write(patience) } {
             Ok(Acquired::Clean) => Ok(RobustWriteGuard::new(lock)),
             Ok(Acquired::OwnerDied) => Err(lock.owner_died()),
@@ -260,7 +260,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
         }
     }
 
-    /// Of a lock that the calling task holds to write.
+    /// The error for a lock that the calling task holds to write.
     fn owner_died(&self) -> LockError<'_, T, READERS> {
         task::after_owner_death(core::ptr::from_ref(self).cast::<u8>().addr());
         LockError::OwnerDied(OwnerDied {
@@ -269,7 +269,7 @@ impl<T: ?Sized, const READERS: usize> RobustRwLock<T, READERS> {
     }
 }
 
-/// The calling task's ID, after it has taken a lock.
+/// The calling task's ID, after it has acquired a lock.
 fn myself() -> u32 {
     Me::whoever().tid()
 }
@@ -290,33 +290,33 @@ impl<T: ?Sized, const READERS: usize> From<RawError> for LockError<'_, T, READER
 
 /// The right to read a robust lock's data; dropping it releases the lock.
 ///
-/// Forgetting it keeps writers out until the task ends. In the child of a fork it is the parent's:
+/// Forgetting it keeps writers out until the task ends. In the child of a fork the guard is the parent's:
 /// dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustReadGuard<'a, T: ?Sized, const READERS: usize = 16> {
     lock: &'a RobustRwLock<T, READERS>,
     seat: usize,
-    /// Who took the lock: another one after a fork.
+    /// The task that acquired the lock: after a fork another one than the calling task.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }
 
 /// The right to change a robust lock's data; dropping it releases the lock.
 ///
-/// If it is dropped while its thread panics, the next one gets [`LockError::OwnerDied`]. Forgetting it
-/// leaves the lock held until the task ends. In the child of a fork it is the parent's: dropping it
-/// there aborts.
+/// If it is dropped while its thread panics, the next task gets [`LockError::OwnerDied`]. Forgetting it leaves
+/// the lock held until the task ends. In the child of a fork the guard is the parent's: dropping it there
+/// aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustWriteGuard<'a, T: ?Sized, const READERS: usize = 16> {
     lock: &'a RobustRwLock<T, READERS>,
-    /// As above.
+    /// The task that acquired the lock: after a fork another one than the calling task.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }
 
 // SAFETY: a shared guard gives `&T` and nothing else.
 unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustReadGuard<'_, T, READERS> {}
-// SAFETY: as above.
+// SAFETY: a shared guard gives `&T` and nothing else.
 unsafe impl<T: ?Sized + Sync, const READERS: usize> Sync for RobustWriteGuard<'_, T, READERS> {}
 
 impl<'a, T: ?Sized, const READERS: usize> RobustReadGuard<'a, T, READERS> {
@@ -341,7 +341,7 @@ impl<'a, T: ?Sized, const READERS: usize> RobustWriteGuard<'a, T, READERS> {
         }
     }
 
-    /// Goes on as a reader. No writer comes in between.
+    /// Becomes a reader. No writer enters in between.
     pub fn downgrade(this: Self) -> RobustReadGuard<'a, T, READERS> {
         let this = ManuallyDrop::new(this);
         // SAFETY: the guard holds the lock to write, and is not dropped.
@@ -379,7 +379,7 @@ impl<T: ?Sized, const READERS: usize> DerefMut for RobustWriteGuard<'_, T, READE
 impl<T: ?Sized, const READERS: usize> Drop for RobustReadGuard<'_, T, READERS> {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the guard has the seat, and is gone after this.
+        // SAFETY: the guard owns the seat, and is not used after this.
         unsafe { self.lock.raw.unlock_read(self.seat, self.owner) };
     }
 }
@@ -387,7 +387,7 @@ impl<T: ?Sized, const READERS: usize> Drop for RobustReadGuard<'_, T, READERS> {
 impl<T: ?Sized, const READERS: usize> Drop for RobustWriteGuard<'_, T, READERS> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard holds the lock to write, and is gone after this.
+        // SAFETY: the guard holds the lock to write, and is not used after this.
         unsafe { self.lock.raw.unlock_write(self.owner) };
     }
 }
@@ -404,12 +404,12 @@ impl<T: ?Sized + fmt::Debug, const READERS: usize> fmt::Debug for RobustWriteGua
     }
 }
 
-/// A robust reader/writer lock taken from a dead writer, to write, with data that may be torn.
+/// A robust reader/writer lock acquired to write from a dead writer, with data that may be torn.
 ///
-/// As [`OwnerDied`](crate::mutex::OwnerDied) of a mutex: data that is
-/// [`TornSafe`](crate::torn_safe::TornSafe) can be read as it is and repaired; any other must be
-/// [replaced](Self::replace) whole, or vouched for. Dropping this guard gives the lock up: from then on
-/// it is `NotRecoverable`. (Dropped by a panic, it is inconsistent still, and the next one may try.)
+/// As with [`OwnerDied`](crate::mutex::OwnerDied) of a mutex, [`TornSafe`](crate::torn_safe::TornSafe) data can be
+/// read as it is and repaired; any other data must be [replaced](Self::replace) whole, or vouched for. Dropping
+/// this guard gives the lock up: from then on every call returns `NotRecoverable`. (If a panic drops it, the
+/// lock stays inconsistent, and the next task gets `OwnerDied`.)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
 pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16> {
     guard: ManuallyDrop<RobustWriteGuard<'a, T, READERS>>,
@@ -417,7 +417,7 @@ pub struct OwnerDied<'a, T: ?Sized, const READERS: usize = 16> {
 
 impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
     fn into_guard(self) -> RobustWriteGuard<'a, T, READERS> {
-        // In the child of a fork it is the parent's.
+        // In the child of a fork the guard is the parent's.
         owner_of_guard(self.guard.owner);
         let mut this = ManuallyDrop::new(self);
         this.guard.lock.raw.gate().mark_consistent();
@@ -425,15 +425,15 @@ impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
         unsafe { ManuallyDrop::take(&mut this.guard) }
     }
 
-    /// Releases the lock with the data as it is: the next one gets [`LockError::OwnerDied`], too.
+    /// Releases the lock with the data as it is: the next task gets [`LockError::OwnerDied`], too.
     pub fn pass_on(self) {
         let this = ManuallyDrop::new(self);
         owner_of_guard(this.guard.owner);
-        // SAFETY: this guard holds the gate, and neither it nor the inner one is dropped. `writing` stays.
+        // SAFETY: this guard owns the gate, and neither it nor the inner guard is dropped. `writing` stays 1.
         unsafe { this.guard.lock.raw.gate().unlock_inconsistent() }
     }
 
-    /// Declares the data whole and goes on as a writer, whatever the type.
+    /// Declares the data whole and becomes an ordinary writer, for any type.
     ///
     /// # Safety
     /// The data is a valid value of `T`, although its last writer stopped between two instructions.
@@ -445,32 +445,33 @@ impl<'a, T: ?Sized, const READERS: usize> OwnerDied<'a, T, READERS> {
 impl<'a, T, const READERS: usize> OwnerDied<'a, T, READERS> {
     /// The data as bytes that may or may not be a value.
     pub fn as_uninit(&self) -> &MaybeUninit<T> {
-        // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
+        // SAFETY: the guard holds the lock, and `MaybeUninit` allows any content.
         unsafe { &*self.guard.lock.data.get().cast() }
     }
 
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), all that is put there is a valid value
-    /// of its place: safe code can read it from then on.
+    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), every byte written is part of a valid value of
+    /// its place: safe code can read it from then on.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: the guard holds the lock, is borrowed exclusively, and `MaybeUninit` allows any content.
         unsafe { &mut *self.guard.lock.data.get().cast() }
     }
 
-    /// Puts a new value in place of the torn one, which is not dropped, and goes on as a writer.
+    /// Replaces the torn data, which is not dropped, and becomes an ordinary writer.
     pub fn replace(self, value: T) -> RobustWriteGuard<'a, T, READERS> {
         owner_of_guard(self.guard.owner);
         let place: *mut T = self.guard.lock.data.get().cast();
-        // SAFETY: the guard holds the lock; what is there may be no value of `T`.
+        // SAFETY: the guard holds the lock; `write` does not drop the bytes there, which may be no value of
+        // `T`.
         unsafe { place.write(value) };
         self.into_guard()
     }
 }
 
 impl<'a, T: ?Sized + TornSafe, const READERS: usize> OwnerDied<'a, T, READERS> {
-    /// Declares the data repaired and goes on as a writer.
+    /// Declares the data repaired and becomes an ordinary writer.
     pub fn make_consistent(self) -> RobustWriteGuard<'a, T, READERS> {
         self.into_guard()
     }
@@ -499,8 +500,7 @@ impl<T: ?Sized, const READERS: usize> Drop for OwnerDied<'_, T, READERS> {
     fn drop(&mut self) {
         owner_of_guard(self.guard.owner);
         let gate = self.guard.lock.raw.gate();
-        // SAFETY: this guard holds the gate, and the inner guard is never dropped itself. `writing`
-        // stays.
+        // SAFETY: this guard owns the gate, and the inner guard is never dropped itself. `writing` stays 1.
         unsafe {
             if std::thread::panicking() {
                 gate.unlock_inconsistent();

@@ -1,4 +1,4 @@
-//! What the compiler says to whoever uses a robust reader/writer lock through a plain reference: see
+//! The compiler's message for a robust reader/writer lock that is used through a plain reference: see
 //! [`Pinned`](crate::mutex::Pinned).
 
 use super::RobustRwLock;

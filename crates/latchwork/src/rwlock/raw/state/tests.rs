@@ -1,13 +1,14 @@
-//! Every interleaving of a few tasks, step by step, as `raw.rs` makes its steps of the transitions here.
+//! Every interleaving of a few tasks, step by step, with the transitions of this module in the order in which
+//! `raw.rs` uses them.
 //!
-//! A step is a compare-and-swap, the kernel's look at the high half before a sleep, or a wake-up. What
-//! the models of `tests/loom_rwlock.rs` can look at within a bound on preemptions only, this one looks
-//! at without; but it repeats `raw.rs` instead of running it, and orders everything. Sleeps end at any
-//! moment without cause, and whoever sleeps starves at any moment, or nobody ever does.
+//! A step is a compare-and-swap, the kernel's comparison of the high half before a sleep, or a wake-up. The
+//! models of `tests/loom_rwlock.rs` bound the number of preemptions; this exploration does not. But it repeats
+//! the code of `raw.rs` instead of running it, and assumes sequential consistency. Sleeps may end spuriously at
+//! any moment, and a sleeper may begin to starve at any moment, or no task ever starves.
 //!
-//! Properties: a writer is alone; when nobody is on its way, somebody is inside, or all are done and the
-//! word is 0; and whoever sleeps then has to, or somebody sleeps who will starve. The last two have
-//! negative twins, as the first one has among the models.
+//! Properties: (1) a writer is alone; (2) when no task is on its way, a task is inside, or all are done and the
+//! word is 0; (3) a task that sleeps then has to sleep, or some sleeper will still starve. The last two have
+//! negative twins here; the first has its twin among the models.
 
 use super::*;
 use crate::rwlock::{ReadersFirst, WritersFirst};
@@ -15,7 +16,7 @@ use std::collections::{HashMap, VecDeque};
 
 const TASKS: usize = 3;
 
-/// What a task does with the lock, once.
+/// One use of the lock by a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Section {
     Reads,
@@ -39,26 +40,26 @@ impl Section {
     }
 }
 
-/// Where a task stands, before its next step.
+/// The position of a task, before its next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum At {
-    /// Looks whether it may enter; if not, asks to be called.
+    /// Checks whether it may enter; if not, asks for a wake-up.
     Door,
-    /// Goes to sleep, if the high half is still this one.
+    /// Goes to sleep, if the high half still has this value.
     Bed(u32),
     /// Sleeps in a group.
     Asleep(u32),
-    /// Its time is over.
+    /// Its deadline has passed.
     GivingUp,
-    /// Wakes the readers, as a reader that is inside, or as a task that has given up.
+    /// Wakes the readers, either as a reader inside or as a task that has given up.
     Calling {
         inside: bool,
     },
     Reading,
     Writing,
-    /// The last reader, in between its two steps.
+    /// The last reader, between its two steps.
     Leaving,
-    /// Wakes the first of the groups in which somebody sleeps.
+    /// Wakes the first of the groups that has a sleeper.
     Waking([u32; 2]),
     Done,
 }
@@ -77,14 +78,14 @@ struct World {
     tasks: [Task; TASKS],
 }
 
-/// A mistake that must be found.
+/// A fault that the exploration must detect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mistake {
-    /// A release shows a vacancy in one way, whomever it is for.
+    /// A release sets the same `VACANT_…` bit for both cases.
     OneVacancy,
-    /// A vacancy is not shown at all.
+    /// A release sets no `VACANT_…` bit.
     NoVacancy,
-    /// A reader that enters leaves those asleep who might join it.
+    /// A reader that enters leaves readers asleep that might join it.
     EntrantForgetsReaders,
 }
 
@@ -94,7 +95,7 @@ struct Scene<'a> {
     mistake: Option<Mistake>,
 }
 
-/// A call with `$kind` for `WRITES`.
+/// Makes a call with the constant `$kind` in place of `WRITES`.
 macro_rules! of_kind {
     ($writes:expr, $kind:ident => $call:expr) => {
         if $writes {
@@ -108,13 +109,13 @@ macro_rules! of_kind {
 }
 
 impl World {
-    /// What comes after one step of the task.
+    /// The world after one step of the task.
     fn after(mut self, index: usize, change: impl FnOnce(&mut State, &mut Task)) -> Self {
         change(&mut self.word, &mut self.tasks[index]);
         self
     }
 
-    /// After a wake-up, in the kernel's choice; and whether it found anybody.
+    /// The worlds after a wake-up, one for each choice of the kernel, and whether the wake-up found a sleeper.
     fn woken(self, group: u32) -> Vec<(Self, bool)> {
         let sleepers = (0..TASKS)
             .filter(|at| matches!(self.tasks[*at].at, At::Asleep(other) if other & group != 0));
@@ -162,7 +163,7 @@ impl Task {
 }
 
 impl Scene<'_> {
-    /// All that may happen next.
+    /// All worlds that may come next.
     fn next<P: Preference>(&self, world: World) -> Vec<World> {
         let mut next = Vec::new();
         for (index, task) in world.tasks.iter().enumerate() {
@@ -316,7 +317,7 @@ impl Scene<'_> {
         }
     }
 
-    /// A released word as the mistake shows it.
+    /// A released word as the injected fault leaves it.
     fn shown(&self, State(word): State) -> State {
         const VACANT: u64 = VACANT_TO_ANY | VACANT_TO_STARVING;
         State(match self.mistake {
@@ -326,7 +327,7 @@ impl Scene<'_> {
         })
     }
 
-    /// What is wrong here.
+    /// The property that this world violates, if any.
     fn fault<P: Preference>(&self, world: &World) -> Option<&'static str> {
         let writers = world.count(|at| at == At::Writing);
         let readers = world.count(|at| matches!(at, At::Reading | At::Calling { inside: true }));
@@ -347,20 +348,20 @@ impl Scene<'_> {
         };
         let may_enter = sleepers().any(|(index, task)| {
             let writes = self.programs[index][task.section].writes();
-            // Called in vain, it may pass writers, but need not.
+            // A reader called in vain may pass writers, but need not.
             let waiter = Waiter {
                 called: false,
                 ..task.waiter
             };
             of_kind!(writes, W => world.word.admits::<P, W>(waiter))
         });
-        // It will enter, then, and call the others.
+        // A sleeper that will starve enters then, and calls the others.
         let somebody_will_starve =
             self.starving && sleepers().any(|(_, task)| !task.waiter.starves());
         (may_enter && !somebody_will_starve).then_some("somebody sleeps who may enter")
     }
 
-    /// Goes everywhere; how many places there are, or the way to one where something is wrong.
+    /// Explores all worlds; returns their number, or the path to one that violates a property.
     fn explore<P: Preference>(&self) -> Result<usize, String> {
         let mut came_from = HashMap::from([(self.start(), None)]);
         let mut to_visit = VecDeque::from([self.start()]);
@@ -398,7 +399,7 @@ fn programs(of: &[Section], sections: usize) -> Vec<Vec<Section>> {
         .collect()
 }
 
-/// These tasks, whether or not they starve; how many places there are.
+/// Explores these tasks with and without starvation; returns the number of worlds.
 fn explore(programs: [&[Section]; TASKS]) -> usize {
     let explore_one = |starving| {
         let scene = Scene {
@@ -417,7 +418,7 @@ fn explore(programs: [&[Section]; TASKS]) -> usize {
     [false, true].map(explore_one).iter().flatten().sum()
 }
 
-/// Tasks with any of these programs.
+/// Explores all triples of these programs.
 fn explore_all(programs: &[Vec<Section>]) {
     let mut places = 0;
     for (first, one) in programs.iter().enumerate() {
@@ -444,8 +445,8 @@ fn two_tasks_that_come_twice_lose_no_wake_up() {
     }
 }
 
-/// A writer lies down on a free lock, and the half that it has seen there is left once more by a release
-/// whose readers have given up.
+/// A writer goes to sleep having seen a free lock; the high half that it saw recurs through a release whose
+/// readers have given up.
 const THE_SAME_HALF: [&[Section]; TASKS] =
     [&[Writes], &[Reads, ReadsSoon], &[WritesAndReads, Writes]];
 
