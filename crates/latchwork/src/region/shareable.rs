@@ -1,4 +1,4 @@
-//! What may live in a region.
+//! The types whose values may be placed in a region.
 #![allow(unsafe_code)]
 
 use crate::mutex::{
@@ -9,15 +9,17 @@ use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 use core::sync::atomic as core_atomic;
 
-/// A type whose values mean the same in every process that maps them at the same address.
+/// A type whose values have the same meaning in every process that maps them at the same address.
 ///
-/// Numbers, characters, arrays, `Option`s and tuples (of up to eight parts) of such types are, and this
-/// crate's locks and containers. Builds by different compilers do not share an object with an `Option` in
-/// it: [`ObjectError::OtherType`](super::ObjectError::OtherType). What is ruled out is what refers to one process: references to its stack or heap, file descriptors,
-/// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
-/// function pointers. Derive it. The programs that use an object take its type from one crate: a type is known by its
-/// crate, module and name, with its parameters, since what another type of the same fields allows may differ. (Programs
-/// that include one source file instead name the type, see the [derive](derive@super::Shareable).)
+/// Shareable are numbers and characters; arrays, `Option`s and tuples (of up to eight parts) of shareable types; and
+/// this crate's locks and containers. Builds by different compilers cannot share an object that contains an `Option`:
+/// [`ObjectError::OtherType`](super::ObjectError::OtherType). Not shareable are values that refer to one process:
+/// references to its stack or heap, file descriptors, `Rc`, `Box`, `String`, the locks of std and of parking_lot,
+/// private locks of this crate, function pointers.
+///
+/// Derive the trait. The programs that use an object must take its type from one crate: a type is identified by its
+/// crate, module and name, with its parameters, since another type with the same fields may allow other operations.
+/// (Programs that include one source file instead name the type, see the [derive](derive@super::Shareable).)
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -38,35 +40,34 @@ use core::sync::atomic as core_atomic;
 /// ```
 ///
 /// # Safety
-/// A value that one process wrote is a valid value of the type in every other process that maps
-/// the same memory at the same address; the layout is the same in every build with the same
-/// `FINGERPRINT`; and the type may be used by several tasks at a time through `&T`.
+/// A value that one process wrote is a valid value of the type in every other process that maps the same memory at
+/// the same address. The layout is the same in every build with the same `FINGERPRINT`. Several tasks may use the
+/// type at a time through `&T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be placed in a region",
     label = "not `Shareable`",
     note = "a region is shared between processes: use `Mutex<_, Robust>` and the containers of `latchwork::region`, and #[derive(Shareable)] for your own types"
 )]
 pub unsafe trait Shareable: Send + Sync + 'static {
-    /// Identifies the layout: two builds that agree on it can read each other's values.
+    /// Identifies the layout: two builds with the same fingerprint can read each other's values.
     const FINGERPRINT: u64;
 }
 
 /// A type that stays valid when its writer stops between any two instructions.
 ///
-/// A robust mutex hands such data to the successor of a dead owner as it is. The value may be half
-/// updated, but reading it is no undefined behaviour, so it can be looked at and repaired. Numbers
-/// and structs of numbers qualify, and this crate's containers, which commit each change by one
-/// store. Derive it for structs of such fields.
+/// A robust mutex passes such data unchanged to the successor of a dead owner. The value may be partly updated, but
+/// reading it is not undefined behaviour, so the successor can check and repair it. Numbers, structs of numbers and
+/// this crate's containers, which commit each change by one store, qualify. Derive the trait for structs of such
+/// fields.
 ///
-/// A container is `TornSafe` as long as it is changed by its own methods. Safe code can also copy a
-/// container as a whole, by an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that
-/// may leave two owners of the same memory, or none. In data that is to survive a kill, change what
-/// containers hold, and leave them where they are. (No type could prevent it without refusing the
-/// `&mut` that a guard gives.)
+/// A container is `TornSafe` as long as only its own methods change it. Safe code can also copy a whole container, by
+/// an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that may leave two owners of the same
+/// memory, or none. In data that must survive a kill, change the contents of containers, and leave the containers
+/// where they are. (A type could prevent this only by refusing the `&mut` that a guard gives.)
 ///
 /// # Safety
-/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
-/// valid value; for containers, every one that their own methods can leave.
+/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a valid value. For a
+/// container: every combination that its own methods can leave.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may be invalid when its owner died in the middle of a change",
     label = "not `TornSafe`",
@@ -89,13 +90,13 @@ pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) 
     hash.0
 }
 
-/// What a type is called in every program, for the derive macro: its package, with what of the version changes when
-/// types may, the kind of program, the module, and the name of the type.
+/// The identity of a type across programs, for the derive macro: its package with the semantically significant part
+/// of the version, the kind of program, the module, and the name of the type.
 #[doc(hidden)]
 #[must_use]
 pub const fn type_path(package: [Option<&str>; 4], module: &str, name: &str) -> u64 {
     let [package, major, minor, program] = package;
-    // By semantic versioning, before 1.0.
+    // Before 1.0, semantic versioning allows incompatible changes in minor versions.
     let minor = match major {
         Some(major) if matches!(major.as_bytes(), b"0") => minor,
         _ => None,
@@ -110,7 +111,7 @@ pub const fn type_path(package: [Option<&str>; 4], module: &str, name: &str) -> 
         .0
 }
 
-/// FNV-1a, since it can run at compile time.
+/// FNV-1a, which can run at compile time.
 struct Fnv(u64);
 
 impl Fnv {
@@ -131,7 +132,7 @@ impl Fnv {
         self
     }
 
-    /// A text that may be missing, apart from what follows.
+    /// Hashes a text that may be missing, followed by its length, which separates it from the next one.
     const fn text(self, text: Option<&str>) -> Self {
         match text {
             Some(text) => self.bytes(text.as_bytes()).number(text.len() as u64),
@@ -192,24 +193,24 @@ torn_safe!(
     core_atomic::AtomicIsize,
 );
 
-// SAFETY: as its elements.
+// SAFETY: an array is Shareable if its elements are.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
     const FINGERPRINT: u64 = fingerprint(
         "array",
         size_of::<Self>(),
         align_of::<Self>(),
-        // The size does not say how many there are of a type without bytes, which may prove something.
+        // The size does not give the number of elements of a zero-sized type, and such elements may serve as proofs.
         &[T::FINGERPRINT, N as u64],
     );
 }
-// SAFETY: as its elements.
+// SAFETY: an array is TornSafe if its elements are.
 unsafe impl<T: TornSafe, const N: usize> TornSafe for [T; N] {}
 
-/// The compiler that lays out types whose layout is not fixed.
+/// The compiler, which chooses the layout of types whose layout is not fixed.
 const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
 
-// SAFETY: as its content; builds by different compilers, which may say `None` in different ways, differ in the
-// fingerprint.
+// SAFETY: the content is Shareable; different compilers may encode `None` in different ways, but have different
+// fingerprints.
 unsafe impl<T: Shareable> Shareable for Option<T> {
     const FINGERPRINT: u64 = fingerprint(
         "Option",
@@ -221,7 +222,7 @@ unsafe impl<T: Shareable> Shareable for Option<T> {
 
 macro_rules! tuples {
     ($($name:ident $index:tt),*) => {
-        // SAFETY: as its parts, wherever the fingerprint says that they lie.
+        // SAFETY: the parts are Shareable, and the fingerprint contains their offsets.
         unsafe impl<$($name: Shareable),*> Shareable for ($($name,)*) {
             const FINGERPRINT: u64 = fingerprint(
                 "tuple",
@@ -243,7 +244,7 @@ tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-// SAFETY: as its content, of which nothing is promised.
+// SAFETY: the content is Shareable, and need not be valid.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
     const FINGERPRINT: u64 = fingerprint(
         "MaybeUninit",
@@ -252,27 +253,27 @@ unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
         &[T::FINGERPRINT],
     );
 }
-// SAFETY: no byte has a meaning.
+// SAFETY: every byte string is a valid value.
 unsafe impl<T> TornSafe for MaybeUninit<T> {}
 
-// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+// SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
 }
 macro_rules! kernel_words {
     ($($lock:ident),*) => {$(
-        // SAFETY: as above.
+        // SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
         unsafe impl Shareable for $lock<Shared> {
             const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
         }
     )*};
 }
 kernel_words!(Inherit, InheritPlain, Throughput);
-// SAFETY: as above, and a number.
+// SAFETY: a shared lock word, whose futex key is the memory itself, and a number.
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
 }
-// SAFETY: as above, with numbers and text in front.
+// SAFETY: a shared lock, with numbers and text in front.
 unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
     const FINGERPRINT: u64 = fingerprint(
         "Checked",
@@ -281,7 +282,7 @@ unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> 
         &[P::FINGERPRINT],
     );
 }
-// SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
+// SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint(
         "Robust",
@@ -292,7 +293,7 @@ unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
 }
 macro_rules! shared_primitives {
     ($($ty:ty),* $(,)?) => {$(
-        // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
+        // SAFETY: atomics; a shared futex key is the memory itself, whichever process maps it.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
         }
@@ -306,7 +307,7 @@ shared_primitives!(
     crate::spin::Spin,
 );
 
-// SAFETY: the lock gives the data to one task at a time, of whatever process.
+// SAFETY: the lock gives access to the data to one task at a time, of any process.
 unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint(
         "Mutex",
@@ -316,19 +317,18 @@ unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
     );
 }
 
-// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+// SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
 unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
     const FINGERPRINT: u64 = fingerprint(
         "RawRwLock",
         size_of::<Self>(),
         align_of::<Self>(),
-        // Tasks that see different rules would starve each other.
+        // Tasks with different rules could starve each other.
         &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
     );
 }
 
-// SAFETY: the lock gives the data to one task at a time, or a shared reference to several, of whatever
-// process.
+// SAFETY: the lock gives access to the data to one task at a time, or shared access to several, of any process.
 unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
     const FINGERPRINT: u64 = fingerprint(
         "RwLock",
@@ -338,7 +338,7 @@ unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
     );
 }
 
-// SAFETY: as above; made of robust mutexes and a number.
+// SAFETY: as for the other read-write lock; it consists of robust mutexes and a number.
 unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, READERS> {
     const FINGERPRINT: u64 = fingerprint(
         "RobustRwLock",
