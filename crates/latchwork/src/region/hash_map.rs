@@ -309,8 +309,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 TOMBSTONE => {}
                 address => {
                     let node = ground::pointer::<Node<K, V>>(address)?;
-                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits to
-                    // a node that was never published.
+                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
+                    // to a node that was never published.
                     let found = unsafe { node.as_ref() };
                     // SAFETY: a node in a slot has its key.
                     if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
