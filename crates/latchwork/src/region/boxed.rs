@@ -1,8 +1,8 @@
 //! A task's owning handle on one value in a region.
 //!
 //! *Commit points.* The block stays private to the task until it is freed or leaked, and nothing else refers to it.
-//!  So a kill at any instruction leaves a block that the sweep frees (or keeps; see
-//!  [`Region::on_death`](super::Region::on_death)). [`Box::leak`] shares it, by one store.
+//! So a kill at any instruction leaves a block that the sweep frees (or keeps; see
+//! [`Region::on_death`](super::Region::on_death)). [`Box::leak`] shares it, by one store.
 #![allow(unsafe_code)]
 
 use super::ground::{self, PushError, StorageError};
@@ -33,7 +33,7 @@ use core::ptr::NonNull;
 /// *Cost.* Two words, and a block of the heap.
 ///
 /// *Owner death.* If the task dies, its block is freed without dropping the value: what the value owns in the region
-///  is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
+/// is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
 pub struct Box<'r, T: ?Sized> {
     value: NonNull<T>,
     region: &'r Inner,

@@ -73,11 +73,11 @@ use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for,
 /// look-ups fail.
 ///
 /// *Cost.* Two words; a slot of 8 bytes and a block for each entry. A look-up takes one probe on average, and follows
-///  one pointer.
+/// one pointer.
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A key or value on the dead task's stack, on its
-///  way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
-///  key in place.) For assigning whole maps see [`Vec`](super::Vec).
+/// way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
+/// key in place.) For assigning whole maps see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct HashMap<K, V> {
     home: usize,

@@ -54,8 +54,8 @@ use core::ptr::NonNull;
 /// *Cost.* Two words; for each element a block of 24 bytes plus the element.
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each element). A value
-///  on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
-///  For assigning whole lists see [`Vec`](super::Vec).
+/// on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
+/// For assigning whole lists see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct List<T> {
     home: usize,

@@ -11,12 +11,12 @@
 //! | 4 `MOVING` | its object is being taken from the spares, or put there | taking a spare for a name; ending the object |
 //!
 //! *Spares.* The memory of some kinds of objects is never used for anything else: other tasks may read it after the
-//!  object's end, and detect that it has ended. The object's name is free at once; its memory goes to a list for its
-//!  kind, in the region's header, to be used by the next object. A move has four steps: the state; two stores that
-//!  change the object's link and the list (or the entry and the list); the state. A task killed between them leaves
-//!  `MOVING`. The next holder of the lock then checks whether the object is in the list, and puts it there if not;
-//!  the entry becomes free, and nothing is lost. If a task is killed after an object has ended and before its name is
-//!  free, the next task that creates an object of the kind detects this.
+//! object's end, and detect that it has ended. The object's name is free at once; its memory goes to a list for its
+//! kind, in the region's header, to be used by the next object. A move has four steps: the state; two stores that
+//! change the object's link and the list (or the entry and the list); the state. A task killed between them leaves
+//! `MOVING`. The next holder of the lock then checks whether the object is in the list, and puts it there if not;
+//! the entry becomes free, and nothing is lost. If a task is killed after an object has ended and before its name is
+//! free, the next task that creates an object of the kind detects this.
 //!
 //! A kill during an insert leaves `CLAIMED`, which the next holder of the lock frees: the name is not poisoned, and
 //! the sweep frees the value's block, which is still private to the dead task. The block becomes shared in the step

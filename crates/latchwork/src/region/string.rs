@@ -1,7 +1,7 @@
 //! A growable UTF-8 string in a region: a [`Vec`] of bytes that are valid UTF-8 at every instruction.
 //!
 //! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
-//!  contains part of a character. Truncating is one store.
+//! contains part of a character. Truncating is one store.
 
 use super::ground::StorageError;
 use super::{Region, Shareable, TornSafe, Vec, fingerprint};

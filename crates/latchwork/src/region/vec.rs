@@ -54,9 +54,9 @@ use core::slice;
 /// *Cost.* Two words; the buffer has two more. A push is a branch and two stores, amortised O(1).
 ///
 /// *Owner death.* Each method takes effect as a whole or not at all. A value on the dead task's stack, on its way in
-///  or out, is lost together with the blocks that it owns: they are leaked. Assigning or swapping whole containers
-///  (`a = b`, `mem::swap`) in shared memory copies several words, which no container can do in one step: avoid it
-///  where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
+/// or out, is lost together with the blocks that it owns: they are leaked. Assigning or swapping whole containers
+/// (`a = b`, `mem::swap`) in shared memory copies several words, which no container can do in one step: avoid it
+/// where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
     home: usize,

@@ -1,14 +1,14 @@
 //! The heap of a region: it survives a kill of any task at any instruction.
 //!
 //! **What it is.** An allocator in memory that many tasks (threads and processes) map at one address. A block is
-//!  *private* to the task that allocated it, and treated as [`OnDeath`] says when that task dies, until it is
-//!  *shared*: linked into a structure that outlives the task. The heap does not protect against hostile tasks, and is
-//!  not async-signal-safe: a signal handler must not call it (see [`TaskRef::new`]). Blocks are not zeroed.
+//! *private* to the task that allocated it, and treated as [`OnDeath`] says when that task dies, until it is
+//! *shared*: linked into a structure that outlives the task. The heap does not protect against hostile tasks, and is
+//! not async-signal-safe: a signal handler must not call it (see [`TaskRef::new`]). Blocks are not zeroed.
 //!
 //! **Structure.** The data area is an array of 64 KiB *spans*. A table outside it has one state word for each span
-//!  (`state`: the table of states, and of the tasks that make each transition). A small span holds blocks of one size
-//!  class and belongs to one task; a large block is a run of spans. Three bitmaps give the state of a small span's
-//!  blocks:
+//! (`state`: the table of states, and of the tasks that make each transition). A small span holds blocks of one size
+//! class and belongs to one task; a large block is a run of spans. Three bitmaps give the state of a small span's
+//! blocks:
 //!
 //! | alloc | shared | remote | the block is                                   | who sets and clears the bit |
 //! | ----- | ------ | ------ | ---------------------------------------------- | -------------------- |
@@ -30,19 +30,19 @@
 //!    frees it, so that "has it been freed?" has an answer at any time (`intent`).
 //!
 //! **Kills.** SIGKILL takes effect between two instructions and every earlier store remains, so only the compiler's
-//!  order matters: `step!` stands between stores whose order recovery relies on. Between living tasks the usual
-//!  acquire and release orderings apply; each operation states them.
+//! order matters: `step!` stands between stores whose order recovery relies on. Between living tasks the usual
+//! acquire and release orderings apply; each operation states them.
 //!
 //! **Cost.** Allocating a small block, and freeing one of the task's own: no lock, no atomic read-modify-write, no
-//!  division. Freeing another task's block: one read-modify-write on the bitmap, and at most one on the owner's hint.
+//! division. Freeing another task's block: one read-modify-write on the bitmap, and at most one on the owner's hint.
 //!
 //! **Progress.** No operation waits for another task. A killed task can lose only hints: a span whose hint is lost is
-//!  found when its owner frees into it, when memory runs out, or when its owner dies.
+//! found when its owner frees into it, when memory runs out, or when its owner dies.
 //!
 //! **Fork.** A child has no `TaskRef` until it has a slot of its own.
 //!
 //! **Checked by.** `tests`: every operation, and recovery, is killed at each point between two shared stores and then
-//!  recovered; random histories run against a model.
+//! recovered; random histories run against a model.
 
 #![allow(unsafe_code)]
 
