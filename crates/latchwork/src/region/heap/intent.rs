@@ -285,7 +285,7 @@ impl Heap {
     /// Finishes or undoes the step that `dead` was making. Can be repeated.
     pub(super) fn finish_intent(&self, dead: Owner, heap: &TaskHeap) {
         let intent = &heap.intent;
-        // SYNC intent: Acquire pairs with the store of `flags` in `exchange`.
+        // SYNC intent: Acquire pairs with the store of `flags` in `step`.
         let flags = intent.flags.load(Acquire);
         let mut owner = None;
         if flags & ACTIVE != 0 {
