@@ -384,9 +384,9 @@ pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
     if !still_ours(memory::file_status(&fresh)) {
         return;
     }
-    // This process drops its references to the old description, the mapping and the descriptor. The lock goes with
-    // the last process that has the description: a fork that has the region mapped. (Unlocking it would unlock it for
-    // all of them.)
+    // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
+    // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
+    // (An explicit unlock would release it for all of them.)
     let alone = inner.mapping.renew(&fresh).is_ok()
         && memory::replace(&inner.file, &fresh).is_ok()
         && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
@@ -397,7 +397,7 @@ pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
     {
         let _ = memory::unlink(path);
     }
-    // The file may stay open for long, if containers keep the mapping, and attaching does not wait for the lock: so
-    // release it.
+    // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
+    // this lock.
     let _ = memory::release(&fresh);
 }

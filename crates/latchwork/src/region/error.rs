@@ -149,7 +149,7 @@ pub enum AttachError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to {max} bytes, without '/', NUL or a leading '.'")]
 pub struct NameError {
-    /// The most bytes.
+    /// The maximum length in bytes.
     pub max: usize,
 }
 

@@ -181,7 +181,7 @@ impl State {
         Self { pending, ..self }
     }
 
-    /// The state without a condition and given events.
+    /// The state without its condition and its given events.
     fn ended(self) -> Self {
         Self {
             sleeps: false,

@@ -206,7 +206,8 @@ impl Ground<'_> {
     }
 }
 
-/// A store whose place in program order a kill must respect: earlier stores are done by then, later ones are not.
+/// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
+/// comes before it, no later store is.
 #[inline]
 pub(super) fn commit(word: &AtomicUsize, value: usize) {
     compiler_fence(Ordering::SeqCst);

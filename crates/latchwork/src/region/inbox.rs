@@ -16,7 +16,6 @@
 //! slot's next task passes through the lock of the queue that its dead predecessor waited at before it settles in,
 //! and no other task empties a dead task's inbox. A task that has not settled in yet does not wait, whatever the
 //! inbox contains.
-//! a dead task's inbox. Until it has settled in it waits nowhere, whatever the inbox says.
 #![allow(unsafe_code)]
 
 use super::Inner;

@@ -470,12 +470,13 @@ pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
 
 /// A type for which every string of bytes is a value.
 ///
+/// # Safety
 /// It consists of integers, atomic or not, and padding, and no method that is used on a copy follows pointers in it.
 pub(crate) unsafe trait AnyBytes {}
 
-// SAFETY: numbers, counters and the nodes of locks, whose links nobody follows here.
+// SAFETY: numbers, counters and the nodes of locks, whose links are not followed here.
 unsafe impl AnyBytes for Header {}
-// SAFETY: as above.
+// SAFETY: numbers, counters and the nodes of locks, whose links are not followed here.
 unsafe impl AnyBytes for Slot {}
 // SAFETY: numbers; the length of the name is bounded by the reader.
 unsafe impl AnyBytes for Entry {}

@@ -152,8 +152,8 @@ pub(crate) fn check_records(
         .map(|slot| &slot.check)
 }
 
-/// Makes the calling thread a task of the region that contains an address, if there is one and it is not a task of it
-/// yet.
+/// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
+/// is not yet a task of it.
 #[inline]
 pub(crate) fn join_at(address: usize) {
     let is_here =
@@ -397,7 +397,7 @@ impl Region {
         self.inner.base().as_ptr()
     }
 
-    /// The most bytes that the heap can grow to.
+    /// The maximum size of the heap in bytes.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.inner.identity.max_bytes
@@ -501,13 +501,14 @@ impl Region {
         Ok(self.inner.heap.alloc(&task.heap_task(), layout)?)
     }
 
-    /// Frees a block, whichever task allocated it. Aborts with one line of text if no block starts there.
+    /// Frees a block, whichever task allocated it. Aborts the process, with one line on standard error, if `block` is
+    /// not the address of an allocated block.
     ///
     /// # Safety
     /// The block is not used any more.
     ///
     /// # Errors
-    /// Fails if the thread cannot become a task.
+    /// If the thread cannot become a task.
     #[inline]
     pub unsafe fn deallocate(&self, block: NonNull<u8>) -> Result<(), AttachError> {
         crate::hook::freed(|| self.inner.heap.addresses_of(block));

@@ -121,7 +121,8 @@ impl Entry {
         self.set(&self.state, MOVING);
     }
 
-    /// A store whose place in program order a kill must respect: earlier stores are done by then, later ones are not.
+    /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
+    /// comes before it, no later store is.
     fn set(&self, word: &AtomicU32, value: u32) {
         compiler_fence(Ordering::SeqCst);
         word.store(value, Ordering::Release);
@@ -250,8 +251,8 @@ fn store(word: &AtomicUsize, value: usize) {
 }
 
 /// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
-/// complete but for its state; an object whose removal began is freed with `retire`, which receives its address and
-/// the location that names it.
+/// complete except for its state. An object whose removal began is freed with `retire`, which receives its address
+/// and the location that names it.
 pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
     for entry in entries {
         match (entry.state.load(Ordering::Relaxed), entry.object()) {

@@ -136,8 +136,8 @@ impl Region {
         typed(object, bytes)
     }
 
-    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are released all
-    /// the same.
+    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still
+    /// released.
     ///
     /// # Safety
     /// No task uses the object any more, nor keeps a reference to it.

@@ -52,8 +52,8 @@ impl Region {
     /// their slots. Returns their names.
     ///
     /// The library does this by itself whenever a thread waits for a dead task, acquires a dead task's lock, attaches
-    /// the region or joins it; call this to have it done at once. A robust mutex reports the owner death of its own
-    /// accord, and messages that a dead task was receiving are delivered again.
+    /// the region or joins it; call this to have it done at once. The robust mutexes that a dead task held report the
+    /// owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
     /// If the calling thread cannot own robust locks.

@@ -86,7 +86,8 @@ impl Inner {
         Some(self.task_of(&attachment))
     }
 
-    /// The fast path of [`Self::task`], with one comparison: `None` if that does not suffice.
+    /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
+    /// region.
     #[inline(always)]
     pub(crate) fn task_at_hand(&self) -> Option<Task<'_>> {
         let attachment = Me::whoever().first_attachment()?;

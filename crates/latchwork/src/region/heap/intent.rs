@@ -190,7 +190,7 @@ impl Heap {
             step!();
         }
         let flags = ACTIVE | if was_private { WAS_PRIVATE } else { 0 };
-        // SYNC intent: pairs with the acquires in `held` and `finish_intent`.
+        // SYNC intent: pairs with the acquires in `each_retired` and `finish_intent`.
         intent.flags.store(flags, Release);
         step!();
         if was_private {
@@ -202,7 +202,7 @@ impl Heap {
         step!();
         settle(self);
         step!();
-        // SYNC intent: pairs with the acquire in `held`.
+        // SYNC intent: pairs with the acquire in `each_retired`.
         intent.flags.store(0, Release);
         step!();
         if named {

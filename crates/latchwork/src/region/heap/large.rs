@@ -225,8 +225,8 @@ impl Heap {
     }
 
     pub(super) fn set_large_shared(&self, head: u32, shared: bool) {
-        // Release: orders the change after the intent that it belongs to. Only the block's owner can change in
-        // between, since the caller holds the block.
+        // Release: orders the change after the intent that it belongs to. In between, recovery may change the owner
+        // field, and nothing else can change, since the caller holds the block.
         let _ = self.entry(head).fetch_update(Release, Relaxed, |entry| {
             let state = State(entry);
             (state.kind() == Some(Kind::Head)).then(|| state.with_shared(shared).0)

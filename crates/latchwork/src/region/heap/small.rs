@@ -198,8 +198,8 @@ impl Heap {
         Ok(span)
     }
 
-    /// The fast path of freeing: a private block in a span of the task's own that stays in its list. In all other
-    /// cases it returns `false` and has changed nothing.
+    /// The fast path of freeing: a private block of the task's own, whose span keeps its place. In all other cases it
+    /// returns `false` and has freed nothing (but may have moved the cursor, which is a cache).
     ///
     /// # Safety
     ///

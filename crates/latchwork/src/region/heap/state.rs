@@ -14,13 +14,15 @@
 //! | ---------------- | ------------------ | --------------------- |
 //! | FREE → INIT      | any task           | CAS                   |
 //! | INIT → SMALL     | its owner          | store (commit)        |
+//! | INIT → FREE      | the recoverer of its owner | store         |
 //! | SMALL → FREE     | its owner, when no block is allocated | store |
-//! | SMALL own → orphan or adopter | the recoverer of its owner | swap |
+//! | SMALL own → orphan or adopter | the recoverer of its owner | store |
 //! | SMALL orphan → own | any task, the recoverer | CAS            |
 //! | FREE → HEAD      | any task, runs of one span | CAS (commit)  |
 //! | FREE → TRANSIT   | any task, longer runs | CAS                |
 //! | FREE → PART      | owner of the TRANSIT head that it names | CAS |
 //! | TRANSIT → HEAD   | its owner          | store (commit)        |
+//! | HEAD → HEAD, other owner or shared flag | the recoverer; a task that links, keeps or takes the block | CAS |
 //! | HEAD → TRANSIT   | the task that frees it | CAS (commit)      |
 //! | PART → FREE      | owner of the TRANSIT head that it names | store |
 //! | TRANSIT → FREE   | its owner, when no PART names it | store   |
