@@ -1,4 +1,9 @@
 //! Creating regions, and the options for creating and attaching them.
+//!
+//! A creation takes these steps: a file without a name (`memfd_create`, `O_TMPFILE`); memory for header and tables;
+//! the shared file lock that marks the file as in use; the mapping, at a free address; the header; an entry in the
+//! registry. A named region is then published by one `linkat`. A kill before that leaves nothing, since the kernel
+//! frees a file without a name together with its last descriptor and mapping.
 #![allow(unsafe_code)]
 
 use super::attach::attach;

@@ -51,9 +51,9 @@ impl Region {
     /// Detects the tasks that died and cleans up after them: blocks that only they knew, incomplete heap operations,
     /// their slots. Returns their names.
     ///
-    /// The library does this by itself whenever a thread waits for a dead task, acquires a dead task's lock, attaches
-    /// the region or joins it; call this to have it done at once. The robust mutexes that a dead task held report the
-    /// owner death themselves, and messages that it was receiving are delivered again.
+    /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
+    /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
+    /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
     /// If the calling thread cannot own robust locks.

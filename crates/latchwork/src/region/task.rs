@@ -1,4 +1,10 @@
 //! The calling thread as a task of a region: it becomes one at its first use, and leaves when it ends.
+//!
+//! To attach, the thread sweeps the region, occupies a free slot (which puts the slot's life-word and tail on its
+//! robust list), initialises the slot, and records the attachment. The slot's wait record and inbox are reused only
+//! after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
+//! heap, forgets the attachment, and vacates the slot. A thread that still has obligations, such as a robust lock,
+//! leaves its life-word to the kernel instead: its end counts as its death.
 #![allow(unsafe_code)]
 
 use super::heap::{Owner, TaskRef};
