@@ -1,8 +1,8 @@
 //! The derive macros of [latchwork](https://docs.rs/latchwork): `Shareable`, `TornSafe` and `PinnedFields`.
 //!
-//! Use them through `latchwork::region`, which re-exports them beside their traits. What they write is
-//! `unsafe` without an `allow`: the lint `unsafe_code` does not look into macros of other crates,
-//! and a crate that forbids it must be able to use them.
+//! Use them through `latchwork::region`, which re-exports them beside their traits. The generated code is `unsafe`
+//! without an `allow`: the lint `unsafe_code` does not apply to code from macros of other crates, and a crate that
+//! forbids unsafe code must be able to use them.
 
 mod pinned;
 
@@ -14,17 +14,17 @@ use syn::{
     TypeParamBound, parse_macro_input, parse_quote,
 };
 
-/// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum
-/// with a fixed representation, all of whose fields are `Shareable`.
+/// Derives `latchwork::region::Shareable` for a `repr(C)` or `repr(transparent)` struct, or an enum with a fixed
+/// representation, all of whose fields are `Shareable`.
 ///
-/// The fingerprint covers names, representation, size and alignment, the fields' names, fingerprints
-/// and (in a struct) offsets, and the variants' names and discriminants. It covers the package and its major version
-/// (while that is 0, the minor one too), the module, and the parameters: two types that look alike may promise different
-/// things. So a type parameter has to be `Shareable`.
+/// The fingerprint covers names, representation, size and alignment, the fields' names, fingerprints and (in a
+/// struct) offsets, and the variants' names and discriminants. It also covers the package and its major version (the
+/// minor version, too, if the major one is 0), the module, and the parameters: two types with the same layout may
+/// make different promises. So a type parameter must be `Shareable`.
 ///
-/// Programs that share a type take it from one crate, then. Where each includes the same source file instead, or where a
-/// parameter is not `Shareable`, the type is given a name, which stands for package, module, its own name and its type
-/// parameters:
+/// Programs that share a type should take it from one crate. If instead each program includes the same source file,
+/// or if a parameter is not `Shareable`, give the type a name, which replaces the package, the module, its own name
+/// and its type parameters:
 ///
 /// ```ignore
 /// #[derive(Shareable)]
@@ -34,8 +34,9 @@ use syn::{
 /// ```
 ///
 /// # Safety of a name
-/// A value of one type with this name and layout is a valid value of each other one, with all that the modules of both
-/// rely on. It is best to have a domain in it, and a number that changes when the type means something else.
+/// A value of one type with this name and layout is a valid value of every other type with this name and layout, in
+/// everything that the modules of both rely on. The name should contain a domain, and a number that changes when the
+/// type's meaning changes.
 #[proc_macro_derive(Shareable, attributes(shareable))]
 pub fn derive_shareable(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -53,15 +54,15 @@ pub fn derive_torn_safe(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Gives a struct a method for each field that is marked `#[pin]`, of the same name and visibility, which
-/// leads from the pinned struct to the pinned field: how to use a robust lock that is a field.
+/// Generates a method for each field that is marked `#[pin]`, with the field's name and visibility, which leads from
+/// the pinned struct to the pinned field: how to use a robust lock that is a field.
 ///
-/// For a field that is a struct with such fields, `bank.inner().log()`; for one that is an array of locks,
-/// `latchwork::region::each_pinned(bank.locks())`.
+/// For a field that is itself a struct with such fields, use `bank.inner().log()`; for a field that is an array of
+/// locks, `latchwork::region::each_pinned(bank.locks())`.
 ///
-/// It works for any struct with named fields, in a region or not. The struct is `Unpin` only if its pinned
-/// fields are, which nobody can change, and it cannot have a `Drop` of its own: either could move a lock
-/// that is held.
+/// The macro works for any struct with named fields, in a region or not. The struct is `Unpin` only if its pinned
+/// fields are, which other code cannot change, and it cannot have a `Drop` of its own: either could move a lock that
+/// is held.
 #[proc_macro_derive(PinnedFields, attributes(pin))]
 pub fn derive_pinned_fields(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -70,14 +71,14 @@ pub fn derive_pinned_fields(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// What `#[repr(…)]` says.
+/// The contents of `#[repr(…)]`.
 #[derive(Default)]
 struct Representation {
-    /// In words, for the fingerprint.
+    /// Its words, for the fingerprint.
     text: String,
-    /// Two builds that agree on it can read each other's memory.
+    /// Whether two builds with this representation can read each other's memory.
     is_fixed: bool,
-    /// The type of an enum's discriminants, if it is named.
+    /// The type of an enum's discriminants, if it is given.
     integer: Option<Ident>,
 }
 
@@ -111,7 +112,7 @@ impl Representation {
     }
 }
 
-/// What `#[shareable(unsafe(name = "…"))]` says.
+/// The name in `#[shareable(unsafe(name = "…"))]`.
 fn given_name(input: &DeriveInput) -> Result<Option<LitStr>> {
     let mut name = None;
     for attribute in &input.attrs {
@@ -153,8 +154,8 @@ fn discriminants(data: &DataEnum, integer: Option<Ident>) -> Vec<Tokens> {
     data.variants.iter().map(value).collect()
 }
 
-/// How `offset_of!` names the fields of a struct; it does not know those of an enum, which follow from
-/// the representation.
+/// The fields of a struct, as `offset_of!` names them. It does not support the fields of an enum, whose offsets
+/// follow from the representation.
 fn members(data: &Data) -> Vec<Tokens> {
     let Data::Struct(data) = data else {
         return Vec::new();
@@ -240,7 +241,7 @@ fn shareable(mut input: DeriveInput) -> Result<Tokens> {
         clause.predicates.push(parse_quote!(#parameter: #bound));
     }
     if given.is_some() {
-        // The name stands for them.
+        // The name replaces the type parameters.
         parameters.clear();
     }
     for (field, _) in &fields {

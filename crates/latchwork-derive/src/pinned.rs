@@ -1,11 +1,11 @@
-//! Accessors that lead from a pinned struct to its pinned fields. Why they are sound stands in the library, in
-//! `region/pinned.rs`.
+//! Accessors that lead from a pinned struct to its pinned fields. The library's `region/pinned.rs` explains why they
+//! are sound.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, Error, Field, Fields, Lifetime, Result, parse_quote};
 
-/// The fields that are marked, of a struct whose fields have names.
+/// The marked fields of a struct whose fields have names.
 fn marked(input: &DeriveInput) -> Result<Vec<&Field>> {
     let Data::Struct(data) = &input.data else {
         return Err(Error::new_spanned(

@@ -5,20 +5,19 @@ use core::mem::MaybeUninit;
 
 /// A type that stays valid when its writer stops between any two instructions.
 ///
-/// A robust mutex hands such data to the successor of a dead owner as it is. The value may be half
-/// updated, but reading it is no undefined behaviour, so it can be looked at and repaired. Numbers
-/// and structs of numbers qualify, and this crate's containers, which commit each change by one
-/// store. Derive it for structs of such fields.
+/// A robust mutex passes such data unchanged to the successor of a dead owner. The value may be partly updated, but
+/// reading it is not undefined behaviour, so the successor can check and repair it. Numbers, structs of numbers and
+/// this crate's containers, which commit each change by one store, qualify. Derive the trait for structs of such
+/// fields.
 ///
-/// A container is `TornSafe` as long as it is changed by its own methods. Safe code can also copy a
-/// container as a whole, by an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that
-/// may leave two owners of the same memory, or none. In data that is to survive a kill, change what
-/// containers hold, and leave them where they are. (No type could prevent it without refusing the
-/// `&mut` that a guard gives.)
+/// A container is `TornSafe` as long as only its own methods change it. Safe code can also copy a whole container, by
+/// an assignment, `mem::swap` or `mem::replace`: a kill in the middle of that may leave two owners of the same
+/// memory, or none. In data that must survive a kill, change the contents of containers, and leave the containers
+/// where they are. (A type could prevent this only by refusing the `&mut` that a guard gives.)
 ///
 /// # Safety
-/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a
-/// valid value; for containers, every one that their own methods can leave.
+/// Every combination of old and new bytes that an interrupted sequence of stores can leave is a valid value. For a
+/// container: every combination that its own methods can leave.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` may be invalid when its owner died in the middle of a change",
     label = "not `TornSafe`",

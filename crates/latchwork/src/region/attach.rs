@@ -1,15 +1,15 @@
-//! Attaching a region: what is looked at before anything of it is used.
+//! Attaching a region: the checks before any of its contents is used.
 //!
-//! Nothing in a file is believed before it was checked. The identity is read, not mapped, and kept as
-//! it was read. What the tables say is bounded when they are mapped. Where this process is the only
-//! one that has the file, nothing in it can change any more, and it is looked at closely: no task
-//! may be alive, no lock held, what dead tasks left must be such that this library can have left it,
-//! and once it is settled, nothing may belong to anybody, and the heap must be sound.
+//! Nothing in a file is trusted before it was checked. The identity is read with `pread`, not through a mapping, and
+//! the copy is kept. The sizes in the tables are checked against their bounds when they are mapped. If this process
+//! is the only one that has the file, its contents can change no more, and they are validated closely: no task may be
+//! alive; no lock may be held; the state left by dead tasks must be one that this library can have left; and after
+//! the sweep, no block may belong to a task, and the heap must be sound.
 //!
-//! A file that others have cannot be looked at like that, for it changes all the time. It need not be,
-//! either: whoever may write it could as well do so after the look. That is why it must belong to
-//! the user that this process acts for (see [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner)): the kernel says so,
-//! and no hand but that user's, or root's, or one that its mode lets in, has been on it.
+//! A file that other processes have cannot be validated like that, since it changes all the time. Nor would it help:
+//! a process that may write it can do so after the validation. The file must therefore belong to this process's
+//! effective user (see [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner)): the kernel then
+//! guarantees that only that user, root, and users admitted by its mode have written it.
 #![allow(unsafe_code)]
 
 use super::error::WAITV;
@@ -28,7 +28,7 @@ fn system(call: &'static str) -> impl Fn(Errno) -> AttachError {
     move |error| AttachError::System { call, error }
 }
 
-/// Attaches the region in a file that was opened for this alone.
+/// Attaches the region in a file that was opened for this purpose only.
 pub(super) fn attach(
     file: OwnedFd,
     path: Option<PathBuf>,
@@ -37,8 +37,8 @@ pub(super) fn attach(
     if !crate::sys::futex::has_wait_many() {
         return Err(AttachError::Kernel(WAITV));
     }
-    // First of all: from here on `gc` leaves the file alone. Who gets the exclusive lock is the
-    // only process that has the region, and can look at it more closely.
+    // This comes first: from here on `gc` leaves the file alone. A process that gets the exclusive lock is the only
+    // one that has the region, and can validate it closely.
     let alone = memory::lock_unused(&file).map_err(system("flock"))? == FileLock::Taken;
     if !alone {
         memory::lock_in_use(&file).map_err(system("flock"))?;
@@ -46,7 +46,8 @@ pub(super) fn attach(
     let candidate = Candidate { file, path, alone };
     let (identity, status) = candidate.identity(trusts_any_owner)?;
     Gate::prepare().map_err(system("mmap"))?;
-    // After the file lock: whoever has one waits for the gate at most, never the other way round.
+    // The gate, the mutex of the registry, comes after the file lock: the holder of a file lock may wait for the
+    // gate, never the other way round.
     let gate = Gate::enter();
     match candidate.known(&identity, &status)? {
         Some(region) => Ok(region),
@@ -65,7 +66,7 @@ struct Candidate {
 impl Candidate {
     fn status(&self) -> Result<FileStatus, AttachError> {
         let status = memory::file_status(&self.file).map_err(system("fstat"))?;
-        // It was unlinked between our opening it and locking it.
+        // The file was unlinked after we opened it and before we locked it.
         if self.path.is_some() && status.links == 0 {
             return Err(AttachError::NotFound);
         }
@@ -96,7 +97,7 @@ impl Candidate {
         Ok((identity, status))
     }
 
-    /// Another handle on the mapping, if this process has the region.
+    /// Another handle on the existing mapping, if this process has the region.
     fn known(
         &self,
         identity: &Identity,
@@ -109,7 +110,7 @@ impl Candidate {
         if !there.is_same_file(status) {
             return Ok(None);
         }
-        // It may have been given up, if containers kept the mapping after its last use.
+        // Its lock may have been released, if containers kept the mapping after its last use.
         memory::lock_in_use(&self.file).map_err(system("flock"))?;
         memory::lock_in_use(&inner.file).map_err(system("flock"))?;
         self.status()?;
@@ -137,7 +138,7 @@ impl Candidate {
         let inner = Inner::new(self.file, mapping, identity, layout, self.path);
         let spans = inner.heap.committed();
         let committed = layout.heap as u64 + u64::from(spans) * SPAN_BYTES as u64;
-        // The size after that look: meanwhile another task may have made the file grow.
+        // The size is read after `committed`: another task may have grown the file meanwhile.
         let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
         if spans > layout.heap_layout.max_spans || committed > status.bytes {
             return Err(AttachError::Truncated {
@@ -155,8 +156,7 @@ impl Candidate {
         if self.alone {
             inner.validate()?;
             memory::lock_in_use(&inner.file).map_err(system("flock"))?;
-            // The kernel gives up one lock before it takes the other: in between the name may have
-            // gone.
+            // The kernel releases one lock before it takes the other: in between the name may have been removed.
             let status = memory::file_status(&inner.file).map_err(system("fstat"))?;
             if named && status.links == 0 {
                 return Err(AttachError::NotFound);
@@ -167,7 +167,7 @@ impl Candidate {
 }
 
 impl Inner {
-    /// Looks closely at a region that nobody else has.
+    /// Closely validates a region that no other process has.
     fn validate(&self) -> Result<(), AttachError> {
         let damaged = |what| Err(AttachError::Damaged(what));
         let header = self.header();
@@ -182,12 +182,12 @@ impl Inner {
             return damaged("a lock is held although no process has the region");
         }
         for slot in self.slots() {
-            // Whoever had it is gone for good.
+            // The slot's thread no longer exists.
             slot.tail.word.store(0, Ordering::Relaxed);
             slot.wait.forget();
             slot.inbox.reset();
             if slot.life() == Life::Free {
-                // A cache, which its next task would believe.
+                // The record is a cache, which the slot's next task would trust.
                 slot.heap.reset();
             }
             if !self.heap.is_plausible(&slot.heap) {
@@ -204,8 +204,8 @@ impl Inner {
         if self.entries().iter().any(lost) {
             return damaged("a name leads to no object");
         }
-        // What objects derive is made anew at the next death. Not the next number: a hostile hand could have
-        // written that it was settled already.
+        // Objects recompute their derived state at the next death. The number is not simply the next one: an attacker
+        // could have written that it was settled already.
         let deaths = crate::sys::clock::since_boot() as u32 | 1;
         header.deaths.fetch_add(deaths, Ordering::Release);
         Ok(())

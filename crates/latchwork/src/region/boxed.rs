@@ -1,9 +1,8 @@
-//! A task's own handle on one value in a region.
+//! A task's owning handle on one value in a region.
 //!
-//! *Commit points.* The block is private to the task from allocation to the end, so a kill at any
-//! instruction leaves a block that the sweep frees (or keeps; see
-//! [`Region::on_death`](super::Region::on_death)). Nothing else refers to it. [`Box::leak`] shares
-//! it, by one store.
+//! *Commit points.* The block stays private to the task until it is freed or leaked, and nothing else refers to it.
+//! So a kill at any instruction leaves a block that the sweep frees (or keeps; see
+//! [`Region::on_death`](super::Region::on_death)). [`Box::leak`] shares it, by one store.
 #![allow(unsafe_code)]
 
 use super::ground::{self, PushError, StorageError};
@@ -16,10 +15,10 @@ use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 use core::ptr::NonNull;
 
-/// A value in a region that belongs to this handle.
+/// A value in a region, owned by this handle.
 ///
-/// The handle itself is the task's; it cannot be placed in a region. To hand the value over, send
-/// the address of [`Self::leak`]'s or [`Self::into_raw`]'s result.
+/// The handle belongs to the task; it cannot be placed in a region. To pass the value to another task, send the
+/// address of [`Self::leak`]'s or [`Self::into_raw`]'s result.
 ///
 /// ```
 /// use latchwork::region::{Box, RegionOptions};
@@ -33,31 +32,31 @@ use core::ptr::NonNull;
 ///
 /// *Cost.* Two words, and a block of the heap.
 ///
-/// *Owner death.* If the task dies, its block is freed without dropping the value: what the value
-/// owns in the region is leaked. In the child of a fork the box is the parent's: forget it there.
+/// *Owner death.* If the task dies, its block is freed without dropping the value: what the value owns in the region
+/// is leaked. In the child of a fork the box still belongs to the parent: the child must forget it.
 pub struct Box<'r, T: ?Sized> {
     value: NonNull<T>,
     region: &'r Inner,
     owns: PhantomData<T>,
 }
 
-// SAFETY: it owns its value; any task may free the block.
+// SAFETY: the box owns its value, and any task may free the block.
 unsafe impl<T: Send + ?Sized> Send for Box<'_, T> {}
-// SAFETY: as its value.
+// SAFETY: a shared box gives only shared references to the value.
 unsafe impl<T: Sync + ?Sized> Sync for Box<'_, T> {}
 
 impl<'r, T: Shareable> Box<'r, T> {
     /// Moves a value into a block of the region.
     ///
     /// # Errors
-    /// With the value, if the region has no room or the thread cannot become a task of it.
+    /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn new_in(value: T, region: &'r Region) -> Result<Self, PushError<T>> {
         let block = ground::at(region.inner().home, |ground| {
             ground.alloc(Layout::new::<T>())
         });
         match block {
             Ok(block) => {
-                // SAFETY: a block of the right layout that nobody else knows.
+                // SAFETY: a block of the right layout that no other task knows.
                 unsafe { block.cast::<T>().write(value) };
                 Ok(Self {
                     value: block.cast(),
@@ -69,10 +68,10 @@ impl<'r, T: Shareable> Box<'r, T> {
         }
     }
 
-    /// The box of a value that [`Self::into_raw`] gave away.
+    /// Makes a box again of a value that [`Self::into_raw`] returned.
     ///
     /// # Safety
-    /// The value came from `into_raw` of a box in this region, and nobody else uses it.
+    /// The value came from `into_raw` of a box in this region, and nothing else uses it.
     #[must_use]
     pub unsafe fn from_raw(value: NonNull<T>, region: &'r Region) -> Self {
         Self {
@@ -84,7 +83,7 @@ impl<'r, T: Shareable> Box<'r, T> {
 }
 
 impl<'r> Box<'r, [u8]> {
-    /// A block of so many zero bytes.
+    /// A block of `bytes` zero bytes.
     ///
     /// # Errors
     /// If the region has no room or the thread cannot become a task of it.
@@ -94,16 +93,16 @@ impl<'r> Box<'r, [u8]> {
         Ok(block)
     }
 
-    /// A block of so many bytes, which hold whatever was there before: zeros, or what some task of the
-    /// region has freed. For who is going to write them.
+    /// A block of `bytes` bytes with arbitrary initial content: zeros, or bytes that a task of the region has freed.
+    /// For callers that overwrite them.
     ///
     /// # Errors
     /// As for [`Self::zeroed_in`].
     pub fn unfilled_in(bytes: usize, region: &'r Region) -> Result<Self, StorageError> {
         let layout = Layout::array::<u8>(bytes).map_err(|_| StorageError::TooLong)?;
         let block = ground::at(region.inner().home, |ground| ground.alloc(layout))?;
-        // SAFETY: a block of that many bytes that nobody else knows. They were zero when the region was
-        // made, and hold what somebody has written since.
+        // SAFETY: a block of that many bytes that no other task knows. They are initialised: zero since the region
+        // was made, or written by a task since.
         unsafe { Ok(Self::of_block(block, bytes, region.inner())) }
     }
 
@@ -118,7 +117,7 @@ impl<'r> Box<'r, [u8]> {
     }
 
     /// # Safety
-    /// The block is in the region, has so many initialised bytes, and belongs to the caller.
+    /// The block is in the region, has that many initialised bytes, and belongs to the caller.
     pub(crate) unsafe fn of_block(block: NonNull<u8>, bytes: usize, region: &'r Inner) -> Self {
         Self {
             value: NonNull::slice_from_raw_parts(block, bytes),
@@ -127,7 +126,7 @@ impl<'r> Box<'r, [u8]> {
         }
     }
 
-    /// Where the bytes are.
+    /// The address and length of the bytes.
     pub(super) fn as_raw(&self) -> NonNull<[u8]> {
         self.value
     }
@@ -139,14 +138,14 @@ impl<'r> Box<'r, [u8]> {
 }
 
 impl<'r, T> Box<'r, T> {
-    /// Gives the value away, with its block, which stays private to the task that allocated it.
-    /// [`Self::from_raw`] takes it back.
+    /// Releases the value with its block, which stays private to the task that allocated it. [`Self::from_raw`] takes
+    /// it back.
     #[must_use = "the value is leaked when nobody takes it back"]
     pub fn into_raw(self) -> NonNull<T> {
         ManuallyDrop::new(self).value
     }
 
-    /// Takes the value out of the region.
+    /// Moves the value out of the region.
     #[must_use]
     pub fn into_inner(self) -> T
     where
@@ -163,22 +162,21 @@ impl<'r, T> Box<'r, T> {
 }
 
 impl<'r, T: ?Sized> Box<'r, T> {
-    /// Gives the value to the region: it outlives the box and the task, and is neither dropped nor
-    /// moved.
+    /// Gives the value to the region: it outlives the box and the task, and is neither dropped nor moved.
     pub fn leak(self) -> Pin<&'r T> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the box owns the block, and never frees it after this.
+        // SAFETY: the box owns the block, and `ManuallyDrop` keeps it from freeing the block.
         unsafe {
             this.region.heap.keep(this.value.cast());
             Pin::new_unchecked(this.value.as_ref())
         }
     }
 
-    /// The value, pinned: it does not move before it is dropped. Its robust locks can be used.
+    /// The value, pinned: it does not move before it is dropped, so its robust locks can be used.
     #[must_use]
     pub fn as_pin(&self) -> Pin<&T> {
-        // SAFETY: the value stays in its block until it is dropped; `&mut T` is given out, and the
-        // value taken, only for an `Unpin` one.
+        // SAFETY: the value stays in its block until it is dropped; `&mut T` is lent, and the value moved out, only
+        // if it is `Unpin`.
         unsafe { Pin::new_unchecked(self) }
     }
 
@@ -187,7 +185,7 @@ impl<'r, T: ?Sized> Box<'r, T> {
     unsafe fn free(&self) {
         // A thread that cannot become a task of the region leaks the block.
         let _: Result<(), StorageError> = ground::at(self.region.home, |ground| {
-            // SAFETY: by the caller's contract, and the box owns the block.
+            // SAFETY: the caller guarantees that the value is not used any more, and the box owns the block.
             unsafe { ground.free(self.value.cast()) };
             Ok(())
         });
@@ -206,14 +204,14 @@ impl<T: ?Sized> Deref for Box<'_, T> {
 impl<T: Unpin + ?Sized> DerefMut for Box<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`, and the box is borrowed exclusively.
+        // SAFETY: the box owns the value, the region outlives it, and the box is borrowed exclusively.
         unsafe { self.value.as_mut() }
     }
 }
 
 impl<T: ?Sized> Drop for Box<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the box owns the value and goes.
+        // SAFETY: the box owns the value, and is not used after this.
         unsafe {
             self.value.drop_in_place();
             self.free();

@@ -1,4 +1,9 @@
-//! Making regions, and the options for making and attaching them.
+//! Creating regions, and the options for creating and attaching them.
+//!
+//! A creation takes these steps: a file without a name (`memfd_create`, `O_TMPFILE`); memory for header and tables;
+//! the shared file lock that marks the file as in use; the mapping, at a free address; the header; an entry in the
+//! registry. A named region is then published by one `linkat`. A kill before that leaves nothing, since the kernel
+//! frees a file without a name together with its last descriptor and mapping.
 #![allow(unsafe_code)]
 
 use super::attach::attach;
@@ -14,13 +19,13 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// Where named regions live.
+/// The directory of named regions' files.
 pub(super) const DIRECTORY: &str = "/dev/shm";
-/// What the files of named regions begin with.
+/// The prefix of named regions' file names.
 pub(super) const PREFIX: &str = "latchwork-";
 const ADDRESS_STEP: usize = 4 << 30;
 
-/// How a region is to be made or attached.
+/// Options for creating or attaching a region.
 ///
 /// ```
 /// use latchwork::region::RegionOptions;
@@ -49,7 +54,7 @@ impl Default for RegionOptions {
 }
 
 impl RegionOptions {
-    /// 256 MiB at most, 256 tasks, 1024 names, accessible to this user only.
+    /// The defaults: at most 256 MiB, 256 tasks and 1024 names; accessible to this user only.
     pub fn new() -> Self {
         Self {
             max_bytes: 256 << 20,
@@ -63,69 +68,68 @@ impl RegionOptions {
         }
     }
 
-    /// The most bytes that the heap can grow to, 1 MiB to 1 TiB. Only address space and about
-    /// 0.2 % for tables are taken at once; memory follows as the heap grows.
+    /// The maximum size of the heap in bytes, 1 MiB to 1 TiB. Only address space, and memory of about 0.2 % for
+    /// tables, are taken at once; the heap takes further memory as it grows.
     ///
-    /// Against an `RLIMIT_AS` the whole maximum counts.
+    /// The whole maximum counts against `RLIMIT_AS`.
     pub fn max_bytes(mut self, bytes: u64) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// The most tasks (threads of all processes together) at a time, 1 to 4096.
+    /// The maximum number of tasks (threads of all processes together) at a time, 1 to 4096.
     pub fn max_tasks(mut self, tasks: u16) -> Self {
         self.max_tasks = tasks;
         self
     }
 
-    /// The most named objects, 1 to 65,536.
+    /// The maximum number of named objects, 1 to 65,536.
     pub fn max_names(mut self, names: u32) -> Self {
         self.max_names = names;
         self
     }
 
-    /// Permission bits of a named region's file; the default is 0600. Whom they let in must
-    /// [trust its owner](Self::trust_any_owner) explicitly.
+    /// Permission bits of a named region's file; the default is 0600. Other users whom they admit must [trust its
+    /// owner](Self::trust_any_owner) explicitly.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// What `latchwork ps` calls an anonymous region. At most 63 bytes are kept, in whole characters.
+    /// The name that `latchwork ps` shows for an anonymous region. At most 63 bytes are kept, in whole characters.
     pub fn label(mut self, label: &str) -> Self {
         whole_characters(label, header::LABEL_BYTES - 1).clone_into(&mut self.label);
         self
     }
 
-    /// The base address, a multiple of 64 KiB. By default a free one is chosen.
+    /// The base address, a multiple of 64 KiB. By default a free address is chosen.
     pub fn address(mut self, address: usize) -> Self {
         self.address = Some(address);
         self
     }
 
-    /// Removes a named region's name when the last process that has it mapped detaches or dies in
-    /// good order (after a kill, `latchwork gc` does). Forks and coprocs that were made meanwhile have
-    /// it mapped, too, whether they use it or not, and so has a runtime's server process. By default
-    /// the name stays.
+    /// Removes a named region's name when the last process that has it mapped detaches or exits in an orderly way
+    /// (after a kill, `latchwork gc` does). Forks and coprocs made in the meantime also have the region mapped,
+    /// whether they use it or not, and so does a runtime's server process. By default the name stays.
     pub fn unlink_at_last_detach(mut self, unlink: bool) -> Self {
         self.unlink_at_last_detach = unlink;
         self
     }
 
-    /// Attaches also what another user owns. By default that is refused, to root as well.
+    /// Also attaches regions that another user owns. By default that is refused, to root as well.
     ///
     /// # Safety
-    /// Whatever is attached with these options was made by this library, for somebody whom you would let run code as you,
-    /// and nothing else has written it or will, as long as it is attached. A region holds pointers, and whoever owns its
-    /// file can put any there. (A name in `/dev/shm` is free for anybody to take first.) See [what safety rests
-    /// on](super#what-safety-rests-on).
+    /// Every region attached with these options was made by this library on behalf of somebody who may run code as
+    /// the calling user, and only this library writes it as long as it is attached. A region holds pointers, and the
+    /// owner of its file can store any pointer there. (Anybody can be the first to create a given name in
+    /// `/dev/shm`.) See [what safety rests on](super#what-safety-rests-on).
     pub unsafe fn trust_any_owner(mut self, trust: bool) -> Self {
         self.trust_any_owner = trust;
         self
     }
 
-    /// Makes a region without a name, for this process, its coprocs and forks, and whoever is
-    /// passed its [file](Region::file).
+    /// Creates a region without a name, for this process, its coprocs and forks, and processes that are passed its
+    /// [file](Region::file).
     ///
     /// # Errors
     /// See [`CreateError`].
@@ -142,8 +146,8 @@ impl RegionOptions {
         Ok(region)
     }
 
-    /// Makes a region that unrelated programs find by its name. The name appears in one step, when
-    /// the region is complete: nobody ever finds half of it, even after a kill.
+    /// Creates a region that unrelated programs find by its name. The name appears in one step, when the region is
+    /// complete: no process can find an incomplete region, even after a kill.
     ///
     /// # Errors
     /// [`CreateError::Exists`] if the name is taken; see [`CreateError`].
@@ -164,16 +168,16 @@ impl RegionOptions {
 
     /// Attaches a named region, at the address that its creator chose.
     ///
-    /// The file is one that this library made, and nothing else writes it: see [what safety rests
+    /// The file must have been made by this library, and only this library may write it: see [what safety rests
     /// on](super#what-safety-rests-on).
     ///
     /// # Errors
-    /// See [`AttachError`]: the file is validated before anything of it is used.
+    /// See [`AttachError`]: the file is validated before any of its contents is used.
     pub fn attach(&self, name: &str) -> Result<Region, AttachError> {
         self.attach_path(&path_of(name)?)
     }
 
-    /// Attaches the region of this name, or makes it if there is none.
+    /// Attaches the region of this name, or creates it if there is none.
     ///
     /// # Errors
     /// As for [`Self::attach`] and [`Self::create_named`].
@@ -193,12 +197,12 @@ impl RegionOptions {
 
     /// Attaches a region by its memory file, as passed from another process.
     ///
-    /// The file is one that this library made, and nothing else writes it: see [what safety rests
+    /// The file must have been made by this library, and only this library may write it: see [what safety rests
     /// on](super#what-safety-rests-on).
     ///
-    /// The file is opened once more, through `/proc`, for which this process needs permission: what
-    /// tells others that a region is in use is a lock that belongs to an opening, and that of the
-    /// descriptor that was passed is the sender's.
+    /// The file is opened once more, through `/proc`, for which this process needs permission: a file lock marks the
+    /// region as in use, and such a lock belongs to an open file description. That of the passed descriptor is the
+    /// sender's.
     ///
     /// # Errors
     /// See [`AttachError`].
@@ -286,8 +290,8 @@ impl RegionOptions {
             label: stored,
             number: memory::random_number(),
         };
-        // SAFETY: the first pages are committed, writable, zero, and nobody else knows them yet.
-        // Zero is right for all the tables; only the robust nodes of the header are more.
+        // SAFETY: the first pages are committed, writable and zero, and no other process knows them yet. Zero is the
+        // valid initial state of all tables; only the robust nodes of the header need initialisation.
         unsafe {
             let header = base.cast::<Header>().as_ptr();
             (&raw mut (*header).identity).write(identity);
@@ -323,7 +327,7 @@ impl RegionOptions {
         }
         let window = memory::address_window();
         let places = (window.end - window.start) / ADDRESS_STEP;
-        // Different regions want different addresses, so that one process can have many of them.
+        // The address is random, so that one process can have many regions mapped.
         let mut seed =
             crate::sys::clock::since_boot() ^ (u64::from(crate::sys::thread::process_id()) << 32);
         for _ in 0..64 {
@@ -361,7 +365,7 @@ fn system(call: &'static str) -> impl Fn(Errno) -> CreateError {
     move |error| CreateError::System { call, error }
 }
 
-/// The file of a named region.
+/// The path of a named region's file.
 pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
     let max = header::LABEL_BYTES - 1;
     if name.is_empty() || name.len() > max || name.starts_with('.') || name.contains(['/', '\0']) {
@@ -370,9 +374,9 @@ pub(super) fn path_of(name: &str) -> Result<PathBuf, NameError> {
     Ok(Path::new(DIRECTORY).join(format!("{PREFIX}{name}")))
 }
 
-/// Removes the name of a region, which this process uses no longer, unless another has it mapped.
+/// Removes the name of a region that this process uses no longer, unless another process has the region mapped.
 pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
-    // A fresh opening: a lock of ours would not conflict with that of forks, which share it.
+    // A fresh open file description: our own lock would not conflict with that of forks, which share the description.
     let Ok(fresh) = memory::open_file(path, true) else {
         return;
     };
@@ -385,18 +389,20 @@ pub(super) fn unlink_if_unused(inner: &Inner, path: &Path) {
     if !still_ours(memory::file_status(&fresh)) {
         return;
     }
-    // What this process has of the old opening goes, mapping and descriptor, and the lock with the
-    // last one who has it: a fork that has the region mapped. (Releasing it would be for all.)
+    // This process drops its references to the old description, the mapping and the descriptor. The kernel releases
+    // the old lock when no process has the old description any more; a fork that has the region mapped still has it.
+    // (An explicit unlock would release it for all of them.)
     let alone = inner.mapping.renew(&fresh).is_ok()
         && memory::replace(&inner.file, &fresh).is_ok()
         && memory::lock_unused(&fresh) == Ok(FileLock::Taken);
-    // Under the exclusive lock the name is compared once more: until then `gc` could have removed
-    // it, and somebody made a new region under it.
+    // Under the exclusive lock the name is compared once more: `gc` could have removed it meanwhile, and another
+    // process made a new region under it.
     if alone
         && still_ours(memory::open_file(path, false).and_then(|file| memory::file_status(&file)))
     {
         let _ = memory::unlink(path);
     }
-    // It may stay open for long, if containers keep the mapping; and who attaches waits for no lock.
+    // Unlock explicitly: the file may stay open for long, if containers keep the mapping, and no attach must wait for
+    // this lock.
     let _ = memory::release(&fresh);
 }

@@ -1,45 +1,45 @@
-//! What can go wrong with a region, by operation.
+//! The errors of regions, by operation.
 
 use super::Region;
 use super::heap::AllocError;
 use crate::task::TaskError;
 use rustix::io::Errno;
 
-/// Without it nobody in a region could sleep.
+/// The kernel feature that every wait in a region needs.
 pub(super) const WAITV: &str = "futex_waitv (Linux 5.16)";
 
 /// Why a region could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// The kernel lacks something without which nothing works.
+    /// The kernel lacks a feature that regions need.
     #[error("this kernel lacks {0}")]
     Kernel(&'static str),
     /// A capacity is out of its range.
     #[error("{what} is {given}, but must be from {min} to {max}")]
     Capacity {
-        /// The option.
+        /// The name of the option.
         what: &'static str,
-        /// Its value.
+        /// The given value.
         given: u64,
-        /// The least value.
+        /// The smallest value.
         min: u64,
         /// The greatest value.
         max: u64,
     },
-    /// A name that cannot be a region's.
+    /// The name cannot be a region's.
     #[error(transparent)]
     Name(#[from] NameError),
     /// A region of this name exists.
     #[error("a region of this name exists")]
     Exists,
-    /// Something is mapped at the address.
+    /// Something else is mapped at the address.
     #[error("the address {0:#x} is taken")]
     AddressTaken(usize),
     /// No free address was found in the window for regions.
     #[error("no free address range of {0} bytes was found")]
     NoAddress(usize),
-    /// This process has as many regions mapped as it can have at a time: 4096.
+    /// This process has the maximum of 4096 regions mapped.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
     /// The system has no memory for the tables.
@@ -48,31 +48,31 @@ pub enum CreateError {
     /// A system call failed.
     #[error("{call} failed: {error}")]
     System {
-        /// What was tried.
+        /// The call.
         call: &'static str,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         error: Errno,
     },
 }
 
-/// Why a region could not be attached, or a thread not become a task of it.
+/// Why a region could not be attached, or a thread could not become a task of it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The kernel lacks something without which nothing works.
+    /// The kernel lacks a feature that regions need.
     #[error("this kernel lacks {0}")]
     Kernel(&'static str),
-    /// A name that cannot be a region's.
+    /// The name cannot be a region's.
     #[error(transparent)]
     Name(#[from] NameError),
     /// There is no such region.
     #[error("there is no such region")]
     NotFound,
-    /// The file's permissions forbid it, or it is another user's: see
+    /// The file's permissions forbid it, or another user owns it: see
     /// [`RegionOptions::trust_any_owner`](super::RegionOptions::trust_any_owner).
     #[error("the region belongs to another user, or its mode forbids access")]
     Permission,
-    /// The file is something else.
+    /// The file is not a region.
     #[error("the file is not a latchwork region")]
     NotARegion,
     /// The file was made by a build with another layout.
@@ -90,10 +90,10 @@ pub enum AttachError {
     Truncated {
         /// Size of the file.
         bytes: u64,
-        /// What the header promises.
+        /// Size that the header claims.
         needed: u64,
     },
-    /// The header contradicts itself.
+    /// The contents of the file are inconsistent.
     #[error("the region's file is damaged: {0}")]
     Damaged(&'static str),
     /// Something else is mapped where the region must be.
@@ -102,7 +102,7 @@ pub enum AttachError {
         /// The region's base address.
         base: usize,
     },
-    /// Thread IDs mean something else here.
+    /// The region belongs to another PID namespace, in which thread IDs mean other threads.
     #[error(
         "the region belongs to PID namespace {region}, this process runs in {here}: thread IDs, by which robust locks name their owner, would be confused"
     )]
@@ -112,23 +112,24 @@ pub enum AttachError {
         /// This process's.
         here: u64,
     },
-    /// This process has as many regions mapped as it can have at a time: 4096.
+    /// This process has the maximum of 4096 regions mapped.
     #[error("this process has 4096 regions mapped, as many as it can have")]
     TooManyRegions,
-    /// The thread is a task of as many regions as it can be at a time: 128, or from 16 on as many as its robust
-    /// list has room for beside the locks that it holds. It can leave one by [`Region::detach`].
+    /// The thread is a task of the maximum number of regions: 128, or, from 16 on, as many as its robust list has
+    /// room for beside the locks that it holds. It can leave one by [`Region::detach`].
     #[error(
         "the calling thread is a task of too many regions at a time (128, fewer with many robust locks)"
     )]
     TooManyAttachments,
-    /// The region has as many tasks as it was made for.
+    /// All task slots of the region are in use.
     #[error("all {tasks} task slots of the region are taken")]
     TaskTableFull {
         /// Slots in the table.
         tasks: usize,
     },
-    /// The thread runs its last destructors, those of `pthread_key_create`, after that in which it left its regions: it
-    /// would end like a killed one, and what it allocated would be freed. (Those of thread-locals come before.)
+    /// The thread runs its last destructors, those of `pthread_key_create`, after the one in which it left its
+    /// regions. It would end like a killed task, and what it allocated would be freed. (Destructors of thread-locals
+    /// run earlier.)
     #[error("the calling thread is ending")]
     ThreadEnding,
     /// The thread cannot own robust locks.
@@ -137,9 +138,9 @@ pub enum AttachError {
     /// A system call failed.
     #[error("{call} failed: {error}")]
     System {
-        /// What was tried.
+        /// The call.
         call: &'static str,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         error: Errno,
     },
 }
@@ -148,7 +149,7 @@ pub enum AttachError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a name has 1 to {max} bytes, without '/', NUL or a leading '.'")]
 pub struct NameError {
-    /// The most bytes.
+    /// The maximum length in bytes.
     pub max: usize,
 }
 
@@ -159,13 +160,13 @@ pub enum ObjectError {
     /// The thread cannot become a task of the region.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// There is no room.
+    /// The region or the system has no room.
     #[error(transparent)]
     Alloc(#[from] AllocError),
-    /// A name that cannot be an object's.
+    /// The name cannot be an object's.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// The region has as many names as it was made for.
+    /// All entries of the region's directory are in use.
     #[error("all {names} names of the region are taken")]
     DirectoryFull {
         /// Entries in the directory.
@@ -174,11 +175,11 @@ pub enum ObjectError {
     /// There is no object of this name.
     #[error("the region has no object of this name")]
     NotFound,
-    /// The object is of another type, or the same type of another layout. A type that two programs include by source is
-    /// two types, unless it has a [name](derive@super::Shareable).
+    /// The object has another type, or the same type with another layout. A type that two programs include by source
+    /// is two types, unless it has a [name](derive@super::Shareable).
     #[error("the object of this name is of another type, or laid out by another build")]
     OtherType,
-    /// The directory names a place where no object can be.
+    /// The directory names an address at which no object can be.
     #[error("the region's directory is damaged: the name leads to no object")]
     Damaged,
     /// The directory's lock is unusable.
@@ -190,16 +191,16 @@ pub enum ObjectError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachError {
-    /// It holds locks or semaphores that live there, or has messages in flight.
+    /// The thread holds locks or semaphores of the region, or has messages in flight.
     #[error(
         "the thread holds {locks} robust locks and semaphores of the region, and has {messages} messages in flight"
     )]
     Holding {
-        /// How many robust locks, and semaphores that it owns.
+        /// The number of robust locks that the thread holds, and semaphores that it owns.
         locks: usize,
-        /// How many messages that it received and neither finished nor gave back.
+        /// The number of messages that it received and neither finished nor returned.
         messages: usize,
-        /// The handle, given back.
+        /// The handle.
         region: Region,
     },
     /// The thread's own record cannot be made.

@@ -1,71 +1,71 @@
-//! A task's events: what is pending, what the task waits for, and what it was given.
+//! A task's events: the pending events, the condition that the task waits for, and the events that it was given.
 //!
-//! A set of 32 events, each pending or not: what is sent again while it is pending is received once.
-//! Source of the semantics: RTEMS's event manager. Anybody sends; only the task whose set it is
-//! receives. A send that satisfies the task takes the wanted events at that moment, whenever the task
-//! runs: what is sent later stays pending, the same events too.
+//! A set has 32 events, each pending or not: an event that is sent again while it is pending is received once. The
+//! semantics are those of RTEMS's event manager. Any task sends; only the task that owns the set receives. A send
+//! that satisfies the task takes the wanted events at that moment, whenever the task runs: later events stay pending,
+//! even the same ones.
 //!
 //! The set is one value of 128 bits, which changes by compare-and-swap (`atomic/pair.rs`).
 //!
 //! | part | bits | meaning | changed by |
 //! | --- | --- | --- | --- |
-//! | `generation` | 30 | of the task whose set it is | the task, as it comes |
-//! | `all`, `wanted` | 33 | the condition on which the task waits; `wanted` is 0 if it does not | the task |
+//! | `generation` | 30 | that of the task that owns the set | the task, when it begins |
+//! | `all`, `wanted` | 33 | the condition that the task waits for; `wanted` is 0 if it does not wait | the task |
 //! | `sleeps` | 1 | the task sleeps, or is about to | the task |
-//! | `pending` | 32 | the events that are pending | + senders, − the task, − the sender that satisfies it |
-//! | `given` | 32 | what a send has satisfied the task with; what the task sleeps on | + that sender, − the task |
+//! | `pending` | 32 | the pending events | + senders, − the task, − the sender that satisfies it |
+//! | `given` | 32 | the events with which a send has satisfied the task; the task sleeps on this part | + that sender, − the task |
 //!
 //! | `wanted` | `given` | who acts next |
 //! | --- | --- | --- |
-//! | 0 | 0 | nobody: a send adds to what is pending |
-//! | a condition | 0 | a sender: what is pending does not meet the condition |
-//! | a condition | not 0 | the task, which takes what it was given. A send adds to what is pending |
+//! | 0 | 0 | no task: a send adds to the pending events |
+//! | a condition | 0 | a sender: the pending events do not meet the condition |
+//! | a condition | not 0 | the task, which takes the given events. A send adds to the pending events |
 //!
 //! Invariants
-//! 1. All changes but the task's first are by compare-and-swap, and a sender's succeeds only on the
-//!    generation and the condition that it has seen. An event never reaches a successor in the slot (until 2³⁰
-//!    have had it), and is sent completely or not at all, wherever the sender is killed.
-//! 2. While a condition is published and nothing is given, what is pending does not meet it: the task
-//!    publishes it in the step that finds that, and the send that would meet it gives instead.
-//! 3. What is given meets the condition, and one send gave it; nothing is added to it.
-//! 4. Events leave the set by the task's hand only: all and only those that a receive returns.
+//! 1. All changes but the task's first are by compare-and-swap, and a sender's succeeds only on the generation and
+//!    the condition that it has read. An event never reaches a successor in the slot (within 2³⁰ successors), and is
+//!    sent completely or not at all, wherever the sender is killed.
+//! 2. While a condition is published and nothing is given, the pending events do not meet it: the task publishes it
+//!    in the same step that finds this, and the send that would meet it gives the events instead.
+//! 3. The given events meet the condition, and one send gave all of them; nothing is added to them.
+//! 4. Only the task removes events from the set: exactly those that a receive returns.
 //! 5. The task sleeps only while `sleeps` is set and nothing is given.
 //!
-//! *No wake-up is lost.* The task sleeps on `given`, which the kernel compares with 0. The one send that gives
-//! makes it something else, and wakes the task if `sleeps` was set in the same step. If it was not, the task's
-//! own step that would set it fails, and it finds what it was given. A sender that is killed between its
-//! send and the wake is covered if it is a task of the region: who sleeps there watches all life-words (`park.rs`).
+//! *No wake-up is lost.* The task sleeps on `given`, which the kernel compares with 0. The one send that gives makes
+//! it nonzero, and wakes the task if `sleeps` was set in the state that it replaced. If `sleeps` was not set, the
+//! task's own step that would set it fails, and the task reads the given events. If a sender that is a task of the
+//! region is killed between its send and the wake, the sleeper still wakes: it watches all life-words (`park.rs`).
 //!
-//! *A deadline* that passes, or another end of the sleep: the task withdraws its condition by a
-//! compare-and-swap, which returns what it was given by then. So a receive times out, or has its events, never both.
+//! *A deadline* that passes, or another end of the sleep: the task withdraws its condition by a compare-and-swap,
+//! which returns the events that were given before it. So a receive either times out or has its events, never both.
 //!
 //! *Torn loads:* the two words are loaded one after the other. A compare-and-swap that expects a mixture of two
-//! states fails. What the task decides without one, that a condition is not met, it decides by the second
-//! word alone: the first one is its own.
+//! states fails. The one decision that the task makes without a compare-and-swap, that a condition is not met,
+//! depends only on the second word: only the task changes the first one.
 //!
-//! *Orderings:* a send is a Release, a receive an Acquire: what the sender wrote before, the receiver
-//! sees. What one send published is not hidden by another, for all are read-modify-writes.
+//! *Orderings:* a send is a Release, a receive an Acquire: the receiver sees the sender's earlier stores. One send
+//! does not hide the stores that another one published, since all are read-modify-writes.
 //!
-//! *Progress:* a send is lock-free: its compare-and-swap fails only if another step has succeeded. No
-//! sender waits, allocates, or uses anything of its thread's.
+//! *Progress:* a send is lock-free: its compare-and-swap fails only if another step has succeeded. A sender neither
+//! waits nor allocates, and uses no thread-local data.
 //!
-//! *Hostile events:* EINTR re-waits. A signal handler may send, also to the task that it interrupts
-//! (which finds itself given something before it sleeps, or as the sleep is interrupted), and may receive
-//! without waiting, of what is pending; it must not wait, for that would replace the condition. What a
-//! receive was given that never returned (a handler has jumped out of it) is pending again for the next one. The
-//! task's death is found by its generation and life-word. The child of a fork is another task.
+//! *Signals, death, fork:* the task waits again after EINTR. A signal handler may send, also to the task that it
+//! interrupts (which sees the given events before it sleeps, or when the sleep is interrupted). A handler may receive
+//! pending events without waiting; it must not wait, since that would replace the condition. If a receive was given
+//! events and never returned (a handler jumped out of it), the next receive finds them pending again. A sender
+//! detects the task's death by the generation and the life-word. The child of a fork is another task.
 //!
-//! *Cost:* one compare-and-swap each for a send and for a receive that finds its events; a receive that
-//! waits takes two, and one more if it sleeps. All lies on one cache line.
+//! *Cost:* one compare-and-swap each for a send and for a receive that finds its events; a receive that waits takes
+//! two, and one more if it sleeps. The whole set lies on one cache line.
 //!
-//! *Checked by:* `tests/loom_event.rs` (one task, one and two senders, any and all, deadlines, spurious
-//! wake-ups, a stale sender, repeated events), each with a negative twin; deaths by `tests/kill_event.rs`.
+//! *Checked by:* `tests/loom_event.rs` (one task, one and two senders, any and all, deadlines, spurious wake-ups, a
+//! stale sender, repeated events), each with a negative twin; owner deaths by `tests/kill_event.rs`.
 
 use crate::atomic::{AtomicPair, AtomicU64, Ordering, spin_hint, unless_fault};
 use crate::backoff::EVENTS;
 use crate::sys::futex::{self, Sharing};
 
-/// What a task waits for.
+/// The condition that a task waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct Condition {
     events: u32,
@@ -73,12 +73,12 @@ pub(crate) struct Condition {
 }
 
 impl Condition {
-    /// One of `events` at least.
+    /// At least one of `events`.
     pub(crate) fn any(events: u32) -> Self {
         Self { events, all: false }
     }
 
-    /// Every one of `events`.
+    /// All of `events`.
     pub(crate) fn all(events: u32) -> Self {
         Self { events, all: true }
     }
@@ -97,7 +97,7 @@ impl Condition {
     }
 }
 
-/// What a set holds at one moment.
+/// The contents of a set at one moment.
 #[derive(Clone, Copy)]
 struct State {
     generation: u32,
@@ -113,7 +113,7 @@ const NO_CONDITION: Condition = Condition {
 };
 const ALL: u64 = 1;
 const SLEEPS: u64 = 2;
-/// Where the generation begins, and its bits.
+/// The shift of the generation, and its mask.
 const FLAGS: u32 = 2;
 const GENERATION: u32 = u32::MAX >> FLAGS;
 
@@ -153,7 +153,7 @@ impl State {
         ]
     }
 
-    /// With these events sent.
+    /// The state after these events were sent.
     #[inline]
     fn with(self, events: u32) -> Self {
         let pending = self.pending | events;
@@ -181,7 +181,7 @@ impl State {
         Self { pending, ..self }
     }
 
-    /// Without a condition, and what the task was given.
+    /// The state without its condition and its given events.
     fn ended(self) -> Self {
         Self {
             sleeps: false,
@@ -192,12 +192,12 @@ impl State {
     }
 }
 
-/// The events that are pending, in the second word.
+/// The pending events, from the second word.
 fn pending(second: u64) -> u32 {
     second as u32
 }
 
-/// Those that the task was given.
+/// The given events, from the second word.
 fn given(second: u64) -> u32 {
     (second >> 32) as u32
 }
@@ -217,7 +217,7 @@ impl Default for Set {
     }
 }
 
-/// A wake-up that is due.
+/// A wake-up that the sender must carry out.
 #[must_use]
 pub(crate) struct Wake<'a>(Option<&'a AtomicU64>);
 
@@ -227,7 +227,7 @@ impl Wake<'_> {
         self.0.is_some()
     }
 
-    /// Makes the system call, if one is needed. Leaves `errno` alone.
+    /// Makes the system call, if one is needed. Preserves `errno`.
     pub(crate) fn carry_out(self) {
         if let Some(word) = self.0 {
             futex::wake_high(word, 1, u32::MAX, Sharing::Shared);
@@ -236,10 +236,10 @@ impl Wake<'_> {
 }
 
 impl Set {
-    /// Empties the set for a new task, whose first use of it this is.
+    /// Empties the set for a new task, before its first use.
     pub(crate) fn begin(&self, generation: u32) {
-        // Who sends to the task has its generation from it, and so comes after. The generation goes first: a sender
-        // to the task before finds it changed, or its events are stored over.
+        // A sender to this task got its generation from the task, and so comes later. The generation is stored first:
+        // a sender to the previous task finds it changed, or its events are overwritten.
         self.words.store(State::empty(generation).pack());
     }
 
@@ -254,7 +254,7 @@ impl Set {
         self.words.compare_exchange(from.pack(), to.pack(), order)
     }
 
-    /// The same for the task, which receives.
+    /// The same for the owning task, which receives.
     #[inline]
     fn take_step(&self, from: State, to: State) -> bool {
         #[cfg(loom)]
@@ -266,11 +266,11 @@ impl Set {
         self.change(from, to, Ordering::Acquire)
     }
 
-    /// Adds events to those of the task of this generation; `None` if it is gone.
+    /// Adds events to those of the task of this generation; `None` if that task is gone.
     #[inline]
     pub(crate) fn send(&self, to: u32, events: u32) -> Option<Wake<'_>> {
         loop {
-            // By the way that the generation came, it was set before.
+            // The generation was set before the sender got it.
             let before = self.look();
             if unless_fault!(EventIgnoresGeneration, before.generation, to & GENERATION)
                 != to & GENERATION
@@ -287,14 +287,14 @@ impl Set {
         }
     }
 
-    /// The events that are pending. For the task.
+    /// The pending events. For the owning task.
     pub(crate) fn pending(&self) -> u32 {
         // Acquire: pairs with the Release in `send`.
         pending(self.words.load_second(Ordering::Acquire))
     }
 
-    /// Takes the wanted events if they meet the condition; else returns those of them that are pending. For the
-    /// task.
+    /// Takes the wanted events if they meet the condition; otherwise returns those of them that are pending. For the
+    /// owning task.
     #[inline]
     pub(crate) fn take(&self, condition: Condition) -> Result<u32, u32> {
         loop {
@@ -310,8 +310,8 @@ impl Set {
         }
     }
 
-    /// Takes the wanted events as soon as they meet the condition. `sleep` sleeps while the high half of
-    /// the word is as given, or gives up. For the task.
+    /// Takes the wanted events as soon as they meet the condition. `sleep` sleeps while the high half of the word has
+    /// the given value, or returns an error to end the wait. For the owning task.
     #[inline]
     pub(crate) fn receive<E>(
         &self,
@@ -347,8 +347,8 @@ impl Set {
         self.receive_given(sleep)
     }
 
-    /// Which events the task waits for, whether for all of them, and which of them are pending; `None` if it does
-    /// not wait. For who looks at a copy.
+    /// The events that the task waits for, whether for all of them, and which of them are pending; `None` if it does
+    /// not wait. For inspection of a copy.
     #[cfg(not(loom))]
     pub(super) fn wanted(&self) -> Option<(u32, bool, u32)> {
         let now = self.look();
@@ -363,12 +363,12 @@ impl Set {
         now.condition.events != 0 && now.given == 0
     }
 
-    /// Waits until a send has met the condition that was published.
+    /// Waits until a send has met the published condition.
     fn receive_given<E>(
         &self,
         mut sleep: impl FnMut(&AtomicU64, u64) -> Result<(), E>,
     ) -> Result<u32, E> {
-        // Relaxed: `end_wait` looks again.
+        // Relaxed: `end_wait` reads the state again.
         let has_some = || given(self.words.load_second(Ordering::Relaxed)) != 0;
         for _ in 0..EVENTS {
             if has_some() {
@@ -393,7 +393,7 @@ impl Set {
                 self.words.sleep_word(),
                 AtomicPair::asleep_value(seen.pack()),
             ) {
-                // What came in time is no failure.
+                // Events that came in time take precedence over the error.
                 let given = self.end_wait();
                 return if given == 0 { Err(error) } else { Ok(given) };
             }
@@ -402,7 +402,7 @@ impl Set {
         Ok(self.end_wait())
     }
 
-    /// Withdraws the condition, and takes what met it, if anything has.
+    /// Withdraws the condition, and takes the events that met it, if any.
     fn end_wait(&self) -> u32 {
         loop {
             let now = self.look();
@@ -413,18 +413,18 @@ impl Set {
     }
 }
 
-/// Both sets of a task, on a cache line that nothing else is on.
+/// Both sets of a task, on a cache line of their own.
 #[repr(C, align(64))]
 pub(crate) struct EventSets {
-    /// The application's.
+    /// The application's events.
     pub(crate) user: Set,
-    /// Those of the layers below it.
+    /// System events, of the layers below the application.
     pub(crate) system: Set,
 }
 
 #[cfg(not(loom))]
 impl EventSets {
-    /// A new task has none.
+    /// Empties both sets for a new task.
     pub(super) fn begin(&self, generation: u32) {
         self.user.begin(generation);
         self.system.begin(generation);

@@ -1,21 +1,20 @@
-//! What containers stand on: the heap of the region that they were made for.
+//! The ground that containers stand on: the heap of the region that they were made for.
 //!
-//! A container knows its region's *home* (see [`homes`]) and nothing else; a handle would mean nothing
-//! to another process. So each operation that needs the heap finds the calling thread's attachment
-//! by that, which is a comparison for a thread that uses one region.
+//! A container contains its region's *home* (see [`homes`]) and no handle, which would mean nothing to another
+//! process. So each operation that needs the heap finds the calling thread's attachment by the home; that is one
+//! comparison for a thread that uses one region.
 //!
-//! **Blocks and links.** A block is private to the task that allocated it, and freed if the task
-//! dies, until it is linked. Where the word that links it lies in the region, the heap's intent
-//! record makes linking and sharing one step. Where it lies elsewhere (in a container that is still
-//! on a task's stack), nobody could look at the word after the task's death: the block is shared
-//! first, and a kill before the container has reached the region leaks it. It cannot be otherwise:
-//! a container moves into the region by a plain copy, of which the heap learns nothing, so
-//! its blocks must be safe to find at any moment.
+//! **Blocks and links.** Until a block is linked, it is private to the task that allocated it, and freed if the task
+//! dies. If the word that links it lies in the region, the heap's intent record makes linking and sharing one step.
+//! If the word lies elsewhere (in a container that is still on a task's stack), no task could read it after the
+//! task's death: then the block is shared first, and a kill before the container has reached the region leaks it.
+//! This is unavoidable: a container moves into the region by a plain copy, of which the heap is not informed, so its
+//! blocks must be safe to find at any moment.
 //!
-//! **Outside.** By the same plain copy a container can get onto a stack, or into another region than its
-//! own, and its region may go before it. So each method *holds* the region first ([`hold`]), which takes
-//! nothing if the container lies in it, and what lends a reference *lends* the container's block ([`lend`]),
-//! which keeps the region mapped until the block goes. Where the region is not mapped, both panic.
+//! **Outside.** By such a plain copy a container can also get onto a stack, or into another region than its own, and
+//! its region may be unmapped first. So each method *holds* the region first ([`hold`]), which costs nothing if the
+//! container lies in it, and a method that lends a reference *lends* the container's block ([`lend`]), which keeps
+//! the region mapped until the block is freed. If the region is not mapped, both panic.
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Heap, TaskRef};
@@ -27,29 +26,29 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Why a container could not get memory.
+/// Why a container could not allocate memory.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
     /// The thread cannot become a task of the container's region.
     #[error(transparent)]
     Attach(#[from] AttachError),
-    /// The region has no room.
+    /// The region or the system has no room.
     #[error(transparent)]
     Alloc(#[from] AllocError),
     /// More elements than a container can count (2³² − 2).
     #[error("a container has at most 2^32 - 2 elements")]
     TooLong,
-    /// The container is outside of its region, which this process has not attached, or no longer.
+    /// The container is outside its region, which this process has not attached, or not any more.
     #[error("the container's region is not mapped in this process")]
     NotMapped,
 }
 
-/// What a container had no room for, given back.
+/// The value for which a container had no room, and the reason.
 pub struct PushError<T> {
-    /// What was to go in.
+    /// The value.
     pub value: T,
-    /// Why it did not.
+    /// The reason.
     pub error: StorageError,
 }
 
@@ -81,7 +80,7 @@ impl<T> From<PushError<T>> for StorageError {
     }
 }
 
-/// How a container names its region.
+/// The number by which a container names its region.
 pub(super) fn home(region: &Region) -> usize {
     region.inner.home
 }
@@ -92,8 +91,8 @@ pub(super) struct Ground<'r> {
     task: TaskRef<'r>,
 }
 
-/// Runs `step` on the ground of the region at `home`. It must not run code of the user's, which
-/// could end the thread's part in the region.
+/// Runs `step` on the ground of the region of `home`. `step` must not run the user's code, which could end the
+/// thread's attachment to the region.
 #[inline]
 pub(super) fn at<R>(
     home: usize,
@@ -104,7 +103,7 @@ pub(super) fn at<R>(
     let Some(attachment) = me.attachments().find(|attachment| attachment.base == base) else {
         return at_first_use(home, me, step);
     };
-    // SAFETY: an attachment's context is its region, which it keeps; `step` does not detach.
+    // SAFETY: an attachment's context is its region, which it keeps mapped; `step` does not detach.
     let region: &Inner = unsafe { attachment.context.cast().as_ref() };
     if region.home != home {
         return Err(StorageError::NotMapped);
@@ -139,7 +138,7 @@ impl Ground<'_> {
         &self.region.heap
     }
 
-    /// A block that is private to the calling task.
+    /// Allocates a block that is private to the calling task.
     pub(super) fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, StorageError> {
         Ok(self.region.heap.alloc(&self.task, layout)?)
     }
@@ -147,20 +146,20 @@ impl Ground<'_> {
     /// Frees a block that no word leads to.
     ///
     /// # Safety
-    /// It belongs to the caller, and nobody uses it any more.
+    /// The block belongs to the caller, and is not used any more.
     pub(super) unsafe fn free(&self, block: NonNull<u8>) {
         crate::hook::freed(|| self.region.heap.addresses_of(block));
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block belongs to it and is not used any more.
         unsafe { self.region.heap.free(&self.task, block) };
         homes::freed(self.region.home, block.addr().get());
     }
 
-    /// Stores `value` in `location`, by which `new` becomes reachable (and is shared from then on)
-    /// and `old` ceases to be (and is freed), as if in one step.
+    /// Stores `value` in `location`, which makes `new` reachable (and shared from then on) and `old` unreachable (and
+    /// frees it), as if in one step.
     ///
     /// # Safety
-    /// Only the calling task stores to `location` meanwhile, by its own right or by that of a robust
-    /// lock; both blocks belong to the container of `location`, and nobody uses `old` afterwards.
+    /// Only the calling task stores to `location` meanwhile, since it owns `location` or holds the robust lock that
+    /// protects it; both blocks belong to the container of `location`, and `old` is not used afterwards.
     pub(super) unsafe fn link(
         &self,
         location: &AtomicUsize,
@@ -177,7 +176,8 @@ impl Ground<'_> {
             .addresses()
             .contains(&ptr::from_ref(location).addr())
         {
-            // SAFETY: by the caller's contract. See the module comment for the order.
+            // SAFETY: the caller guarantees that both blocks are the container's, and that `old` is not used
+            // afterwards. The module's documentation explains the order.
             unsafe {
                 if let Some(new) = new {
                     heap.keep(new);
@@ -190,8 +190,8 @@ impl Ground<'_> {
             }
             return;
         }
-        // SAFETY: by the caller's contract; a robust lock of this region settles the heap of a
-        // dead holder before it passes on.
+        // SAFETY: the caller guarantees that only this task stores to `location`; a robust lock of this region
+        // settles the heap of a dead holder before it passes on.
         unsafe {
             match (new, old) {
                 (Some(new), Some(old)) => heap.replace(&self.task, old, new, location, value),
@@ -206,33 +206,34 @@ impl Ground<'_> {
     }
 }
 
-/// A store that a kill must find after all that precedes it, and before all that follows.
+/// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
+/// comes before it, no later store is.
 #[inline]
 pub(super) fn commit(word: &AtomicUsize, value: usize) {
     compiler_fence(Ordering::SeqCst);
-    // Relaxed: other tasks see it through the lock that gives them the container.
+    // Relaxed: other tasks see it through the lock that protects the container.
     word.store(value, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
 }
 
-/// A word of a container. Relaxed: the lock that gives the container orders it.
+/// Reads a word of a container. Relaxed: the lock that protects the container orders it.
 #[inline]
 pub(super) fn read(word: &AtomicUsize) -> usize {
     word.load(Ordering::Relaxed)
 }
 
-/// What a word of a container leads to.
+/// The target of a word of a container.
 #[inline]
 pub(super) fn pointer<T>(address: usize) -> Option<NonNull<T>> {
     NonNull::new(ptr::with_exposed_provenance_mut(address))
 }
 
-/// What a word of the region itself leads to, within it.
+/// The target of a word of the region itself, inside the region.
 pub(super) fn reach_within(word: &AtomicUsize) -> Option<NonNull<u8>> {
     pointer(read(word))
 }
 
-/// Keeps the region of a container mapped while one of its methods runs, the user's code included.
+/// Keeps the region of a container mapped while one of its methods runs, including the user's code that it calls.
 ///
 /// # Panics
 /// If the container has a block, and this process has not mapped its region.
@@ -244,7 +245,7 @@ pub(super) fn hold(home: usize, word: &AtomicUsize) -> Hold {
     try_hold(home, word).unwrap_or_else(|| not_here(home))
 }
 
-/// As [`hold`]; `None` if the container has a block that is not mapped here: it can only be leaked.
+/// Like [`hold`]; `None` if the container has a block that is not mapped here: such a container can only be leaked.
 #[inline(never)]
 pub(super) fn try_hold(home: usize, word: &AtomicUsize) -> Option<Hold> {
     if homes::is_inside(home, ptr::from_ref(word).addr()) {
@@ -254,13 +255,13 @@ pub(super) fn try_hold(home: usize, word: &AtomicUsize) -> Option<Hold> {
     (region.is_some() || read(word) == 0).then_some(Hold(region))
 }
 
-/// A region that stays mapped.
+/// A region that stays mapped while this exists.
 #[must_use]
 pub(super) struct Hold(
     #[expect(dead_code, reason = "what counts is that it is there")] Option<Arc<Inner>>,
 );
 
-/// Keeps the region of a container mapped for as long as anybody can borrow from it.
+/// Keeps the region of a container mapped for as long as the container can be borrowed.
 ///
 /// # Panics
 /// As for [`hold`].
@@ -279,7 +280,7 @@ pub(super) fn lend(home: usize, word: &AtomicUsize) {
 #[inline(never)]
 fn lend_from_outside(home: usize, word: &AtomicUsize, block: usize) {
     match homes::find(home) {
-        // It is inside, and there was no room to note where the region is.
+        // The container is inside, but its region did not fit in the table of homes.
         Some(region) if region.addresses().contains(&ptr::from_ref(word).addr()) => {}
         Some(region) => homes::lend(region, block),
         None => not_here(home),
@@ -299,12 +300,11 @@ pub(super) fn address<T>(block: NonNull<T>) -> usize {
     block.as_ptr().expose_provenance()
 }
 
-/// Drops a value in place and says so in `stage`, even if the drop panics: the bits of `part` are
-/// cleared once the value is gone. Killed in between, the drop is repeated, which `TornSafe` allows:
-/// an interrupted drop leaves a valid value.
+/// Drops a value in place and clears the bits of `part` in `stage` afterwards, even if the drop panics. After a kill
+/// in between, the drop is repeated, which `TornSafe` allows: an interrupted drop leaves a valid value.
 ///
 /// # Safety
-/// `stage` says whether the value at `place` is there; nobody else uses it.
+/// `stage` says whether there is a value at `place`; no other task uses it.
 pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut T) {
     struct Gone<'a>(&'a AtomicUsize, usize);
     impl Drop for Gone<'_> {
@@ -314,7 +314,7 @@ pub(super) unsafe fn drop_part<T>(stage: &AtomicUsize, part: usize, place: *mut 
     }
     if read(stage) & part != 0 {
         let _gone = Gone(stage, part);
-        // SAFETY: by the caller's contract.
+        // SAFETY: `stage` says that there is a value, and the caller guarantees that no other task uses it.
         unsafe { place.drop_in_place() };
     }
 }

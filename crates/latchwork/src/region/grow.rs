@@ -1,4 +1,4 @@
-//! What a process has of a region that it has mapped, and how the region grows and gives memory back.
+//! A process's view of a region that it has mapped, and how the region grows and returns memory.
 #![allow(unsafe_code)]
 
 use super::header::{Header, Identity, Layout};
@@ -15,11 +15,11 @@ use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Bytes by which a region grows at least, and the step that it is committed in.
+/// The minimum growth of a region in bytes.
 const GROW_BYTES: usize = 1 << 20;
 
 impl Inner {
-    /// Takes over a mapping with a region in it.
+    /// Takes over a mapping that contains a region.
     pub(super) fn new(
         file: OwnedFd,
         mapping: Mapping,
@@ -41,8 +41,8 @@ impl Inner {
             descriptor: file.as_raw_fd(),
             layout,
         };
-        // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at
-        // creation; the mapping outlives the heap, which `Inner` holds beside it.
+        // SAFETY: tables and data lie in the mapping as the layout says; the tables were zero at creation; the
+        // mapping outlives the heap, since `Inner` contains both.
         let heap = unsafe {
             Heap::from_raw(
                 base.add(layout.heap_tables),
@@ -72,7 +72,7 @@ impl Inner {
 }
 
 impl Inner {
-    /// Makes sure that there is memory behind all spans but those that were trimmed.
+    /// Ensures that all committed spans except trimmed ones have memory.
     pub(super) fn fill_used(&self) -> Result<(), Errno> {
         let mut span = 0;
         while span < self.heap.committed() {
@@ -89,17 +89,16 @@ impl Inner {
 }
 
 impl Region {
-    /// Gives the memory of the heap's free spans (of 64 KiB) back to the system. Says how many bytes.
+    /// Returns the memory of the heap's free spans (of 64 KiB) to the system. Returns the number of bytes.
     ///
-    /// The heap keeps what was freed for later allocations, of all tasks. That is in order until a peak has
-    /// passed: call this then, or now and then. First shrink what is to be shrunk
-    /// ([`Vec::shrink_to_fit`](super::Vec::shrink_to_fit)). Spans that another task keeps at hand, for small
-    /// blocks, stay; so does a span with a single block.
+    /// The heap keeps freed memory for later allocations by all tasks. That is appropriate until a peak has passed:
+    /// call this then, or periodically. Shrink containers first ([`Vec::shrink_to_fit`](super::Vec::shrink_to_fit)).
+    /// Spans that another task has as its current ones for small blocks stay; so does a span with a single block.
     ///
-    /// Others may allocate and free meanwhile. A task that is killed in it leaves free spans, with or without memory.
-    /// What is allocated later in trimmed spans asks the system for memory again, and fails if there is none.
+    /// Other tasks may allocate and free meanwhile. A task that is killed in it leaves free spans, with or without
+    /// memory. A later allocation in trimmed spans asks the system for memory again, and fails if there is none.
     ///
-    /// *Cost:* a look at each span, and a system call for each 4 MiB and each gap.
+    /// *Cost:* a read for each span, and a system call for each 4 MiB and each gap.
     ///
     /// ```
     /// use latchwork::region::{Box, RegionOptions};
@@ -119,7 +118,7 @@ impl Region {
     }
 }
 
-/// Where the heap gets its memory.
+/// The source of the heap's memory.
 struct Grower {
     base: NonNull<u8>,
     descriptor: i32,
@@ -128,14 +127,14 @@ struct Grower {
 
 // SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
 unsafe impl Send for Grower {}
-// SAFETY: as above.
+// SAFETY: the base is only used as the address of the header, which consists of atomics and locks.
 unsafe impl Sync for Grower {}
 
 impl Backing for Grower {
     /// Commits memory for `spans` more spans, under the region's lock.
     ///
-    /// A kill leaves at most memory that is committed and not yet counted; the next growth counts
-    /// it (`fallocate` over committed memory does nothing).
+    /// A kill leaves at most memory that is committed and not yet counted; the next growth counts it (`fallocate` on
+    /// committed memory does nothing).
     fn grow(&self, heap: &Heap, spans: u32) -> Result<(), GrowError> {
         // SAFETY: the mapping begins with the header.
         let header: &Header = unsafe { self.base.cast().as_ref() };
@@ -152,13 +151,13 @@ impl Backing for Grower {
         let step = spans.max((GROW_BYTES / SPAN_BYTES) as u32).max(before / 4);
         let wanted = before.saturating_add(step).min(max);
         let result = self.commit(header, before, wanted).or_else(|_| {
-            // Not for the growth that was wished for, perhaps for what is needed.
+            // There may not be enough memory for the desired growth, but enough for the requested one.
             self.commit(header, before, before.saturating_add(spans).min(max))
         });
         if let Ok(committed) = result {
             heap.publish_committed(committed);
         }
-        // SAFETY: locked above.
+        // SAFETY: this thread locked it above.
         unsafe { header.grow_lock.unlock_raw() };
         result.map(|_| ()).map_err(|_| GrowError)
     }
@@ -176,11 +175,11 @@ impl Backing for Grower {
 
 impl Grower {
     fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is the region's file, which `Inner` keeps open beside this heap.
+        // SAFETY: the descriptor is the region's file, which `Inner` keeps open as long as this heap exists.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
     }
 
-    /// Where spans lie in the file.
+    /// The offset and length of spans in the file, in bytes.
     fn range(&self, first: u32, spans: u32) -> (u64, u64) {
         let bytes = |spans: u32| u64::from(spans) * SPAN_BYTES as u64;
         (self.layout.heap as u64 + bytes(first), bytes(spans))
@@ -191,7 +190,7 @@ impl Grower {
         if bytes > 0 {
             memory::allocate(self.file(), offset, bytes)?;
         }
-        // Relaxed: for the inspector.
+        // Relaxed: only the inspector reads it.
         header.committed.store(offset + bytes, Ordering::Relaxed);
         Ok(after)
     }

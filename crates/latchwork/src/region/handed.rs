@@ -1,7 +1,7 @@
-//! Blocks of the heap that pass from task to task through a word of the region.
+//! Heap blocks that pass from task to task through a word of the region.
 //!
-//! The word is protected by a robust lock, so that a dead holder's heap is settled before the next one
-//! looks at the word: each step here is done or not, whenever its task is killed.
+//! A robust lock protects the word, so that a dead holder's heap is settled before the next holder reads the word:
+//! whenever a task is killed, each step here has happened or has not.
 #![allow(unsafe_code)]
 
 use super::heap::{AllocError, Owner};
@@ -12,42 +12,44 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 
 impl Inner {
-    /// Stores the address of a private block in `word`; it is shared from then on.
+    /// Stores the address of a private block in `word`; the block is shared from then on.
     ///
     /// # Safety
-    /// The word lies in the region, and is protected by a robust lock that `task` holds; the block
-    /// belongs to the caller.
+    /// The word lies in the region, and is protected by a robust lock that `task` holds; the block belongs to the
+    /// caller.
     pub(crate) unsafe fn hand_in(&self, task: Task<'_>, block: NonNull<u8>, word: &AtomicUsize) {
         let address = block.as_ptr().expose_provenance();
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees the contract of `publish`: a protected word, and a block of its own.
         unsafe { self.heap.publish(&task.heap_task(), block, word, address) };
     }
 
     /// Frees the block at the address in `word`, and stores 0 there.
     ///
     /// # Safety
-    /// As for [`Self::hand_in`], which stored the address; nobody uses the block any more.
+    /// As for [`Self::hand_in`], which stored the address; and the block is not used any more.
     pub(crate) unsafe fn discard(&self, task: Task<'_>, word: &AtomicUsize) {
         if let Some(block) = super::ground::reach_within(word) {
             crate::hook::freed(|| self.heap.addresses_of(block));
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees the contract of `retire`: a protected word, and a block that is not used
+            // any more.
             unsafe { self.heap.retire(&task.heap_task(), block, word, 0) };
         }
     }
 
-    /// Makes the block at the address in `word` private to `task`, and stores 0 there; `false`, and
-    /// nothing changed, if it cannot be made so: a small one of another task's span.
+    /// Makes the block at the address in `word` private to `task`, and stores 0 there. Returns `false`, and changes
+    /// nothing, if that is impossible: for a small block in another task's span.
     ///
     /// # Safety
     /// As for [`Self::discard`].
     pub(crate) unsafe fn take_over(&self, task: Task<'_>, word: &AtomicUsize) -> bool {
         super::ground::reach_within(word).is_some_and(|block| {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller guarantees the contract of `take`: a protected word, and a block that only the task
+            // will use.
             unsafe { self.heap.take(&task.heap_task(), block, word, 0) }
         })
     }
 
-    /// A block that is private to the task.
+    /// Allocates a block that is private to the task.
     pub(crate) fn alloc_block(
         &self,
         task: Task<'_>,
@@ -59,19 +61,19 @@ impl Inner {
     /// Frees a block.
     ///
     /// # Safety
-    /// It belongs to the caller.
+    /// The block belongs to the caller.
     pub(crate) unsafe fn free_block(&self, task: Task<'_>, block: NonNull<u8>) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block belongs to it.
         unsafe { self.heap.free(&task.heap_task(), block) };
     }
 
-    /// Whether a block of at least so many bytes lies at this address.
+    /// Whether there is a block of at least `bytes` bytes at this address.
     pub(crate) fn has_block_at(&self, address: usize, bytes: usize) -> bool {
         let block = NonNull::new(core::ptr::with_exposed_provenance_mut(address));
         self.has_block(block, bytes)
     }
 
-    /// The block of a box of bytes of this region, which gives it up.
+    /// Releases the block of a box of bytes of this region. Returns its address and length.
     pub(crate) fn block_of(&self, bytes: Box<'_, [u8]>) -> (NonNull<u8>, usize) {
         let bytes = ManuallyDrop::new(bytes).as_raw();
         (bytes.cast(), bytes.len())
@@ -80,7 +82,7 @@ impl Inner {
     /// The task of this slot and generation.
     ///
     /// # Safety
-    /// It is the calling thread.
+    /// The task is the calling thread.
     pub(crate) unsafe fn task_named(&self, owner: Owner) -> Task<'_> {
         Task::new(&self.slots()[usize::from(owner.slot())], owner)
     }

@@ -1,36 +1,35 @@
 //! A hash table in a region, with real pointers.
 //!
-//! The map has one word, the address of its *table*: a block with a few words and an array of
-//! slots, probed linearly. A slot is 0 (never used), 1 (a *tombstone*: its node was removed) or
-//! the address of a node, which holds the hash, the key and the value.
+//! The map is one word, the address of its *table*: a block with a few words and an array of slots, probed linearly.
+//! A slot is 0 (never used), 1 (a *tombstone*: its node was removed) or the address of a node, which holds the hash,
+//! the key and the value.
 //!
 //! | word | where | meaning |
 //! | --- | --- | --- |
 //! | `table` | map | address of the table, 0 for none |
-//! | slot | table | see above: this is the truth |
-//! | `pending` | table | the node that an operation is building, replacing or taking apart, or 0 |
-//! | `len`, `used` | table | nodes, and slots that are not 0: derived from the slots |
-//! | `stage` | node | which of key and value are there |
+//! | slot | table | see above: the authoritative state |
+//! | `pending` | table | the node that an operation is building, replacing or dismantling, or 0 |
+//! | `len`, `used` | table | the number of nodes, and of slots that are not 0: derived from the slots |
+//! | `stage` | node | whether the node has its key and its value |
 //!
 //! Invariants
-//! 1. Every node is in one slot, or is `pending`, or both. (A node that is private to its task is
-//!    neither: it goes with the task.)
-//! 2. Between a node's first slot by its hash and its slot no slot is 0.
+//! 1. Every node is in one slot, or is `pending`, or both. (A node that is still private to its task is neither: it
+//!    is freed if the task dies.)
+//! 2. No slot between the first slot for a node's hash and the node's own slot is 0.
 //! 3. While `pending` is 0, every node has its key and its value, and `len` and `used` are right.
 //!
 //! *Commit points, and a kill between any two stores.*
-//! - *Insert:* the node becomes `pending` in the step that shares it; key, value, then its slot,
-//!   one store: inserted; then `len`, `pending` to 0.
-//! - *Replace a value:* the old node becomes `pending` and gives up its key to a new node, which is
-//!   private until the heap publishes it in the slot: replaced.
-//! - *Remove:* the node becomes `pending`, its slot a tombstone: removed. Value and key go, then the
-//!   heap sets `pending` to 0 and frees the node in one step.
-//! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it.
+//! - *Insert:* the node becomes `pending` in the step that shares it; key and value; then one store to its slot
+//!   inserts it; then `len`, and `pending` to 0.
+//! - *Replace a value:* the old node becomes `pending` and gives its key to a new node, which is private until the
+//!   heap publishes it in the slot: that replaces the value.
+//! - *Remove:* the node becomes `pending`; making its slot a tombstone removes it. Value and key are dropped or
+//!   taken, then the heap sets `pending` to 0 and frees the node in one step.
+//! - *Grow, shrink:* a complete table is built, private to the task; the heap replaces the old one by it in one step.
 //!
-//! Whoever finds `pending` set looks for it in the slots: if it is there, it is whole; if not, it is
-//! taken apart as far as it has been built, or has not been taken apart yet. Either way nothing
-//! leaks. Then `len` and `used` are counted anew. Every method that changes the map does this
-//! first; so does `repair`.
+//! A task that finds `pending` set searches the slots for that node. If the node is in a slot, it is complete. If
+//! not, the task dismantles whatever parts of it exist. Either way nothing leaks. Then it recounts `len` and `used`.
+//! Every method that changes the map does this first; so does `repair`.
 #![allow(unsafe_code)]
 
 mod hasher;
@@ -68,18 +67,17 @@ use table::{KEY, Node, TOMBSTONE, Table, VALUE, View, WHOLE, hash_of, table_for,
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The hash is the same in every process, and keyed with a number that the map draws when it takes
-/// its first memory. It spreads well, but is no defence against somebody who chooses keys knowing
-/// that number. Two programs that share a map must be built with compilers that hash the key type
-/// alike: of a mismatch only failed look-ups come.
+/// The hash is the same in every process, and keyed with a number that the map draws when it first allocates memory.
+/// It distributes keys well, but is no defence against an attacker who chooses keys and knows that number. Two
+/// programs that share a map must be built with compilers that hash the key type alike: a mismatch only makes
+/// look-ups fail.
 ///
-/// *Cost.* Two words; a slot of 8 bytes and a block for each entry. Look-up: one probe on average,
-/// and one pointer to follow.
+/// *Cost.* Two words; a slot of 8 bytes and a block for each entry. A look-up takes one probe on average, and follows
+/// one pointer.
 ///
-/// *Owner death.* Each method takes effect as a whole or not at all. A key or value that was on the
-/// dead task's stack, on its way in or out, takes the blocks that it owns with it: they are leaked.
-/// ([`Self::insert_str`] builds its key in place.) For assigning whole maps see
-/// [`Vec`](super::Vec).
+/// *Owner death.* Each method takes effect as a whole or not at all. A key or value on the dead task's stack, on its
+/// way in or out, is lost together with the blocks that it owns: they are leaked. ([`Self::insert_str`] builds its
+/// key in place.) For assigning whole maps see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct HashMap<K, V> {
     home: usize,
@@ -103,7 +101,7 @@ unsafe impl<K: Shareable, V: Shareable> Shareable for HashMap<K, V> {
         ],
     );
 }
-// SAFETY: every change is one store (see the module comment), and keys and values are TornSafe.
+// SAFETY: every change is one store (see the module's documentation), and keys and values are TornSafe.
 unsafe impl<K: TornSafe, V: TornSafe> TornSafe for HashMap<K, V> {}
 
 impl<K, V> HashMap<K, V> {
@@ -113,18 +111,18 @@ impl<K, V> HashMap<K, V> {
         ground::hold(self.home, &self.table)
     }
 
-    /// Keeps it mapped for as long as the map can be borrowed.
+    /// Keeps the region mapped for as long as the map can be borrowed.
     #[inline]
     fn lend(&self) {
         ground::lend(self.home, &self.table);
     }
 
-    /// The region is held, or has lent the table.
+    /// The caller holds the region, or the region has lent the table.
     #[inline]
     fn view(&self) -> Option<View<'_>> {
         let table = ground::pointer::<Table>(read(&self.table))?;
-        // SAFETY: the table begins with its head, which tells how many slots follow, and lives
-        // until `table` changes, which takes `&mut self`.
+        // SAFETY: the table begins with its head, which contains the number of slots that follow, and exists until
+        // `table` changes, which takes `&mut self`.
         unsafe {
             let head = &*table.as_ptr();
             let slots = table.add(1).cast().as_ptr();
@@ -155,15 +153,15 @@ impl<K, V> HashMap<K, V> {
         self.len() == 0
     }
 
-    /// Finishes or undoes what a dead owner was doing, and counts the entries anew. Every method
-    /// that changes the map does this by itself; [`Self::len`] may be one off before.
+    /// Finishes or undoes the operation that a dead owner left unfinished, and recounts the entries. Every method
+    /// that changes the map does this by itself; before it, [`Self::len`] may be off by one.
     #[inline]
     pub fn repair(&mut self) {
         let _hold = self.hold();
         self.settle();
     }
 
-    // Private methods with `&self` change words, too: those with `&mut self` call them.
+    // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
     fn settle(&self) {
@@ -176,7 +174,7 @@ impl<K, V> HashMap<K, V> {
 
     #[cold]
     fn settle_pending(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
-        // SAFETY: invariant 1: a pending node is there.
+        // SAFETY: a pending node is allocated until the step that clears `pending`.
         let (hash, stage) = unsafe { (node.as_ref().hash, &node.as_ref().stage) };
         if view.has(hash, ground::address(node)) {
             commit(stage, WHOLE);
@@ -187,24 +185,24 @@ impl<K, V> HashMap<K, V> {
         view.recount();
     }
 
-    /// Drops what is there of a pending node that is in no slot, and frees it.
+    /// Drops the existing parts of a pending node that is in no slot, and frees it.
     fn take_apart(&self, view: View<'_>, node: NonNull<Node<K, V>>) {
         let node_pointer = node.as_ptr();
-        // SAFETY: `stage` says what is there; no slot leads to the node, so nobody else uses it.
+        // SAFETY: `stage` says which parts exist; no slot leads to the node, so no other task uses it.
         unsafe {
             let stage = &(*node_pointer).stage;
             ground::drop_part(stage, VALUE, (&raw mut (*node_pointer).value).cast::<V>());
             ground::drop_part(stage, KEY, (&raw mut (*node_pointer).key).cast::<K>());
         }
-        // If it fails, the node stays pending, for the next one that can become a task.
+        // On failure the node stays pending, until a thread that can become a task calls a method.
         let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller of a method with `&mut self`.
+            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
             unsafe { ground.link(&view.head.pending, 0, None, Some(node.cast())) };
             Ok(())
         });
     }
 
-    /// Takes the node out of its slot, and hands `take` its value before the node goes.
+    /// Removes a node from its slot, and passes it to `take` before it is freed.
     fn unlink<R>(
         &self,
         view: View<'_>,
@@ -220,20 +218,19 @@ impl<K, V> HashMap<K, V> {
         taken
     }
 
-    /// Frees the table, in which no node is left.
+    /// Frees the table, which contains no node any more.
     fn free_table(&mut self) -> Result<(), StorageError> {
         let Some(table) = ground::pointer(read(&self.table)) else {
             return Ok(());
         };
         ground::at(self.home, |ground| {
-            // SAFETY: `&mut self`, and no node is left.
+            // SAFETY: `&mut self` is exclusive, and no node is left.
             unsafe { ground.link(&self.table, 0, None, Some(table)) };
             Ok(())
         })
     }
 
-    /// Drops all entries. The table stays, as with all methods that take entries out: see
-    /// [`Self::shrink_to_fit`].
+    /// Drops all entries. The table stays, as with all methods that remove entries: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         let _hold = self.hold();
         self.settle();
@@ -270,7 +267,7 @@ impl<K, V> HashMap<K, V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The values, for change, in no particular order.
+    /// The values, mutable, in no particular order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V>
     where
         V: Unpin,
@@ -281,14 +278,14 @@ impl<K, V> HashMap<K, V> {
         slots.iter().filter_map(|slot| {
             let node =
                 ground::pointer::<Node<K, V>>(read(slot)).filter(|_| read(slot) > TOMBSTONE)?;
-            // SAFETY: a whole node, met once, of a map that is borrowed exclusively.
+            // SAFETY: a complete node, returned once, of a map that is borrowed exclusively.
             Some(unsafe { (*node.as_ptr()).value.assume_init_mut() })
         })
     }
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
-    /// An empty map for this region. Takes no memory before the first insert.
+    /// An empty map for this region. It takes no memory before the first insert.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
@@ -312,10 +309,10 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 TOMBSTONE => {}
                 address => {
                     let node = ground::pointer::<Node<K, V>>(address)?;
-                    // SAFETY: a node in a slot has its key (the value's bits may have been taken by
-                    // an interrupted replacement, which a key's have not).
+                    // SAFETY: a node in a slot has its key: an interrupted replacement has only copied the key's bits
+                    // to a node that was never published.
                     let found = unsafe { node.as_ref() };
-                    // SAFETY: as above.
+                    // SAFETY: a node in a slot has its key.
                     if found.hash == hash && unsafe { found.key.assume_init_ref() }.borrow() == key
                     {
                         return Some((index, node));
@@ -343,26 +340,26 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         Q: Hash + Eq + ?Sized,
     {
         self.lend();
-        // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
+        // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
         self.look_up(key)
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
 
-    /// The value of a key, pinned: it does not move before it is dropped, for a value that must not
-    /// move never leaves the map. Its robust locks can be used.
+    /// The value of a key, pinned: it does not move before it is dropped, since a value that is not `Unpin` never
+    /// leaves the map. Its robust locks can be used.
     #[must_use]
     pub fn get_pin<Q>(&self, key: &Q) -> Option<Pin<&V>>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ?Sized,
     {
-        // SAFETY: a node stays where it is until it is taken apart, and what gives a `&mut V`, or a
-        // value, is for `V: Unpin`.
+        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut V`, or a
+        // value, require `V: Unpin`.
         self.get(key)
             .map(|value| unsafe { Pin::new_unchecked(value) })
     }
 
-    /// The value of a key, for change.
+    /// The value of a key, mutable.
     #[must_use]
     pub fn get_mut<Q>(&mut self, key: &Q) -> Option<&mut V>
     where
@@ -372,12 +369,12 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     {
         self.lend();
         self.settle();
-        // SAFETY: as for `get`; and the map is borrowed exclusively.
+        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         self.look_up(key)
             .map(|mut node| unsafe { node.as_mut().value.assume_init_mut() })
     }
 
-    /// Whether there is an entry of this key.
+    /// Whether the map has an entry with this key.
     #[must_use]
     pub fn contains_key<Q>(&self, key: &Q) -> bool
     where
@@ -388,11 +385,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         self.look_up(key).is_some()
     }
 
-    /// Sets the value of a key, and returns the value before. A key that is there already stays,
-    /// and the new one is dropped.
+    /// Sets the value of a key, and returns the previous value. If the map has the key already, it keeps it and drops
+    /// the new one.
     ///
     /// # Errors
-    /// With key and value, if the region has no room or the thread cannot become a task of it.
+    /// If the region has no room or the thread cannot become a task of it; the error contains key and value.
     pub fn insert(&mut self, key: K, value: V) -> Result<Option<V>, PushError<(K, V)>>
     where
         V: Unpin,
@@ -432,7 +429,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// The value of a key, made by `make` if there is none yet.
     ///
     /// # Errors
-    /// As for [`Self::insert`], with the key; a value that was made is dropped.
+    /// As for [`Self::insert`]; the error contains the key, and the new value, if it was made, is dropped.
     pub fn get_or_insert_with(
         &mut self,
         key: K,
@@ -442,22 +439,22 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         V: Unpin,
     {
         let mut node = self.find_or_insert(key, make)?;
-        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         Ok(unsafe { node.as_mut().value.assume_init_mut() })
     }
 
-    /// As [`Self::get_or_insert_with`], for values that must not move, with robust locks in them:
-    /// see [`Self::get_pin`].
+    /// Like [`Self::get_or_insert_with`], for values that must not move, with robust locks in them: see
+    /// [`Self::get_pin`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::get_or_insert_with`].
     pub fn get_pin_or_insert_with(
         &mut self,
         key: K,
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&V>, PushError<K>> {
         let node = self.find_or_insert(key, make)?;
-        // SAFETY: as in `get_pin`; a node in a slot is whole.
+        // SAFETY: a node in a slot is complete, and its value does not move: see `get_pin`.
         Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
     }
 
@@ -505,7 +502,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         self.take_out(key, take_value)
     }
 
-    /// Removes a key, and drops its value where it is. Whether it was there.
+    /// Removes a key, and drops its value in place. Returns whether the map had the key.
     pub fn discard<Q>(&mut self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -529,7 +526,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     /// Makes room for `additional` more entries.
     ///
     /// # Errors
-    /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
+    /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
         let _hold = self.hold();
         self.make_room(additional).map(|_| ())
@@ -537,12 +534,12 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 }
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
-    /// Gives back the memory that the table does not need for its entries, in one step: all of it if there are
-    /// none. (Each entry's own block goes with the entry, anyhow. The heap keeps the memory for others;
-    /// [`Region::trim`] gives it back to the system.)
+    /// Returns the memory that the table does not need for its entries to the heap, in one step: all of it if there
+    /// are no entries. (An entry's own block is freed with the entry in any case. [`Region::trim`] returns the heap's
+    /// free memory to the system.)
     ///
     /// # Errors
-    /// If the region has no room for the smaller table beside the old one. Nothing has changed.
+    /// If the region has no room for the smaller table beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
         let _hold = self.hold();
         self.settle();
@@ -560,8 +557,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 }
 
 impl<K, V> Drop for HashMap<K, V> {
-    /// Drops the entries and frees the table. A thread that cannot become a task of the region
-    /// leaks them; so does a process that has not attached it.
+    /// Drops the entries and frees the table. A thread that cannot become a task of the region leaks them; so does a
+    /// process that has not attached it.
     fn drop(&mut self) {
         let Some(_hold) = ground::try_hold(self.home, &self.table) else {
             return;

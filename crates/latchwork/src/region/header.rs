@@ -1,8 +1,8 @@
-//! The first page of a region: what it is, and where everything lies.
+//! The first page of a region: its identity and its shared words.
 //!
-//! Nothing in the header is an offset that a reader would have to trust: the layout follows from
-//! the three capacities by [`Layout::new`], and the fingerprint says whether another build computes
-//! the same. A file that was cut, mutated or made by a hostile hand is refused before it is mapped.
+//! The header contains no offset that a reader would have to trust: the layout follows from the three capacities by
+//! [`Layout::new`], and the fingerprint says whether another build computes the same layout. A file that was
+//! truncated, corrupted or made by an attacker is refused before it is mapped.
 
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use crate::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use crate::mutex::Robust;
 
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"latchwrk");
-/// Changes with every change of what the bytes of a region mean that sizes do not show.
+/// To be incremented with every change of the meaning of a region's bytes that sizes do not show.
 pub(super) const VERSION: u32 = 7;
 pub(super) const LABEL_BYTES: usize = 64;
 
@@ -24,7 +24,7 @@ pub(super) const MAX_BYTES: u64 = 1 << 40;
 pub(super) const MAX_TASKS: u16 = 4096;
 pub(super) const MAX_NAMES: u32 = 1 << 16;
 
-/// Fixed at creation.
+/// The part that is fixed at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Identity {
@@ -39,33 +39,33 @@ pub(super) struct Identity {
     pub(super) max_names: u32,
     pub(super) creator: u32,
     pub(super) label: [u8; LABEL_BYTES],
-    /// Drawn at creation: no other region that was at this address has it.
+    /// A random number, drawn at creation: no other region that was at this address has it.
     pub(super) number: u64,
 }
 
-/// The name goes when the last process detaches.
+/// The name is removed when the last process detaches.
 pub(super) const FLAG_UNLINK_AT_LAST_DETACH: u16 = 1;
 
-/// What the tasks of a region share beside tables and heap.
+/// The shared words of a region, beside its tables and heap.
 #[repr(C)]
 pub(super) struct Header {
     pub(super) identity: Identity,
-    /// Bytes of the file that have memory behind them. Grows, under `grow_lock`.
+    /// Bytes of the file that have memory. It only grows, under `grow_lock`.
     pub(super) committed: AtomicU64,
-    /// Slots from here on were never used; a word that sleepers watch.
+    /// The number of slots that were ever used; sleepers watch this word.
     pub(super) slots_used: AtomicU32,
-    /// Changes with each death that is found, and as a file is opened that nobody had open: for comparison.
+    /// A sequence number that changes with each detected death, and when a file is opened that no process had open.
     pub(super) deaths: AtomicU32,
     pub(super) grow_lock: Robust,
     pub(super) sweep_lock: Robust,
     pub(super) names_lock: Robust,
-    /// Memory of objects that have ended, for the next ones of their kinds. Under `names_lock`.
+    /// Memory of objects that have ended, for new objects of their kinds. Under `names_lock`.
     pub(super) spares: [AtomicUsize; LISTS],
-    /// How many deaths were found, for those who look on.
+    /// The number of detected deaths, for inspection.
     pub(super) died: AtomicU32,
 }
 
-/// Where the parts of a region lie, in bytes from its base.
+/// The offsets of a region's parts from its base, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(super) slots: usize,
@@ -100,7 +100,7 @@ impl Layout {
     }
 }
 
-/// What two builds must agree on to use one region.
+/// A number on which two builds must agree to use one region.
 pub(super) const FINGERPRINT: u64 = fingerprint(
     "latchwork region",
     size_of::<Header>(),
@@ -126,7 +126,7 @@ impl Identity {
         unsafe { core::mem::transmute(bytes) }
     }
 
-    /// Refuses whatever this build could not use safely. `file_bytes` is the size of the file.
+    /// Refuses every identity that this build could not use safely. `file_bytes` is the size of the file.
     pub(super) fn check(&self, file_bytes: u64, page: usize) -> Result<Layout, AttachError> {
         if self.magic != MAGIC {
             return Err(AttachError::NotARegion);

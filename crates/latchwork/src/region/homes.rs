@@ -1,46 +1,46 @@
-//! How containers name their regions, and what keeps a region mapped for a container that lies elsewhere.
+//! How containers name their regions, and what keeps a region mapped for a container outside it.
 //!
-//! A *home* is a region's base address with the region's own number in the bits that the address leaves
-//! free: a region that comes to lie where another one was has another home.
+//! A *home* is a region's base address combined with the region's own number in the bits that the address leaves
+//! free: a region that is mapped where another one was has a different home.
 //!
-//! A container that lies in its own region is reached through a handle, which keeps the region mapped. A
-//! container elsewhere (on a stack, in another region) borrows from nobody. Its methods look its region up
-//! and hold it while they run; what they lend (a slice, an element) must stay for as long as the container
-//! can be borrowed from. So the block that a container lends from is noted as *lent*, and each note keeps
-//! the region mapped until that block goes: when the container is dropped, or has grown.
+//! A container inside its own region is reached through a handle, which keeps the region mapped. A container
+//! elsewhere (on a stack, in another region) borrows from no handle. Its methods look up its region and hold it while
+//! they run; what they lend (a slice, an element) must stay valid for as long as the container can be borrowed. So
+//! the block from which a container lends is recorded as *lent*, and each record keeps the region mapped until that
+//! block is freed: when the container is dropped, or has grown.
 //!
 //! Invariants
-//! 1. A home stands in [`MAPPED`] only while its region is mapped. (Some that are mapped have no room there.)
-//! 2. Each entry of [`LENT`] owns one strong count of the region that its block lies in.
-//! 3. An entry of [`LENT`] goes only when its block is freed by this process: nobody borrows from it then.
+//! 1. A home is in [`MAPPED`] only while its region is mapped. (Some mapped regions may not fit in the table.)
+//! 2. Each entry of [`LENT`] owns one strong count of the region that contains its block.
+//! 3. An entry of [`LENT`] is removed only when this process frees its block: nothing borrows from the block then.
 //!
-//! *Orderings.* `MAPPED`: a reader takes the size of a region between two looks at its home. `enter` stores
-//! the size before the home, `leave` clears the home before anything else can come to this place; so a
-//! reader that finds the same home twice has its size. That the region stays mapped while it looks follows
-//! from where the container lies, not from the table. `LENT`: whoever finds a block there has it lent, or
-//! borrows from a container that was lent before.
+//! *Orderings.* `MAPPED`: a reader reads the size of a region between two reads of its home. `enter` stores the size
+//! before the home, and `leave` clears the home before the entry can be reused; so a reader that reads the same home
+//! twice has the matching size. The region stays mapped meanwhile because of where the container lies, not because of
+//! the table. `LENT`: a thread that finds a block there has it lent already, or borrows from a container that was
+//! lent before.
 #![allow(unsafe_code)]
 
 use super::{Inner, registry};
 use crate::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Bits of a home that are the address: it is a multiple of 64 KiB below 2⁴⁷.
+/// The bits of a home that are the address: a multiple of 64 KiB below 2⁴⁷.
 const ADDRESS: usize = 0x7fff_ffff_0000;
 
-/// The home of the region at `base` whose number is this one.
+/// The home of the region at `base` with this number.
 pub(super) fn home_of(base: usize, number: u64) -> usize {
     let number = number as usize;
     base & ADDRESS | number & !ADDRESS
 }
 
-/// Where the region lies, if it is mapped.
+/// The region's base address, if it is mapped.
 #[inline]
 pub(super) fn base_of(home: usize) -> usize {
     home & ADDRESS
 }
 
-/// A table with a few places for each key, all of which are looked at: an entry can go without a trace.
+/// The number of places for each key. Lookups check all of them, so an entry can be removed without a tombstone.
 const WAYS: usize = 4;
 
 #[inline]
@@ -55,7 +55,7 @@ struct Mapped {
     bytes: AtomicUsize,
 }
 
-/// The homes of regions that are mapped.
+/// The homes of mapped regions.
 static MAPPED: [Mapped; 2 * registry::MAX_REGIONS] = [const {
     Mapped {
         home: AtomicUsize::new(0),
@@ -66,7 +66,7 @@ static MAPPED: [Mapped; 2 * registry::MAX_REGIONS] = [const {
 impl Mapped {
     #[inline]
     fn has(&self, home: usize, address: usize) -> bool {
-        // Acquire, both, and the Release in `leave`: see the module comment.
+        // Acquire, both, and the Release in `leave`: see the module's documentation.
         self.home.load(Ordering::Acquire) == home && {
             let bytes = self.bytes.load(Ordering::Acquire);
             address.wrapping_sub(base_of(home)) < bytes && self.home.load(Ordering::Relaxed) == home
@@ -74,17 +74,17 @@ impl Mapped {
     }
 }
 
-/// Notes that a region is mapped. Under the gate.
+/// Records that a region is mapped. The caller holds the gate, the registry's mutex.
 pub(super) fn enter(home: usize, bytes: usize) {
     let free = |place: &&Mapped| place.home.load(Ordering::Relaxed) == 0;
     if let Some(place) = places(&MAPPED, home).iter().find(free) {
-        // Release, both: see the module comment.
+        // Release, both: see the module's documentation.
         place.bytes.store(bytes, Ordering::Release);
         place.home.store(home, Ordering::Release);
     }
 }
 
-/// Notes that a region is mapped no longer. Under the gate, before it is unmapped.
+/// Records that a region is no longer mapped, before it is unmapped. The caller holds the gate.
 pub(super) fn leave(home: usize) {
     for place in places(&MAPPED, home) {
         if place.home.load(Ordering::Relaxed) == home {
@@ -107,12 +107,12 @@ pub(super) fn find(home: usize) -> Option<Arc<Inner>> {
     Inner::containing(base_of(home)).filter(|region| region.home == home)
 }
 
-/// Blocks that containers outside of their regions lend from, by [`key_of`].
+/// Blocks from which containers outside their regions lend, by [`key_of`].
 static LENT: [AtomicUsize; 1024] = [const { AtomicUsize::new(0) }; 1024];
-/// How many there are, at least.
+/// An upper bound of their number.
 static LENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// A block of one region, and of none that was at this address before.
+/// The key of a block of one region, distinct from blocks of regions that were at this address before.
 #[inline]
 fn key_of(home: usize, block: usize) -> usize {
     block ^ home & !ADDRESS
@@ -126,13 +126,13 @@ pub(super) fn is_lent(home: usize, block: usize) -> bool {
     places(&LENT, key).iter().any(here)
 }
 
-/// Keeps a region mapped until a block of it goes.
+/// Keeps a region mapped until one of its blocks is freed.
 pub(super) fn lend(region: Arc<Inner>, block: usize) {
     let key = key_of(region.home, block);
     for place in places(&LENT, key) {
-        // The entry's count, before there is an entry.
+        // The entry's strong count, taken before the entry exists.
         let count = Arc::clone(&region);
-        // AcqRel: the Release pairs with the Acquire in `is_lent`, the Acquire with that in `give_back`.
+        // AcqRel: the Release pairs with the Acquire in `is_lent`, the Acquire with the Release in `give_back`.
         let taken = place.compare_exchange(0, key, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() {
             LENDING.fetch_add(1, Ordering::Relaxed);
@@ -143,10 +143,10 @@ pub(super) fn lend(region: Arc<Inner>, block: usize) {
     region.make_lasting();
 }
 
-/// A block was freed, of a region that the caller keeps mapped.
+/// Called after a block was freed, in a region that the caller keeps mapped.
 #[inline]
 pub(super) fn freed(home: usize, block: usize) {
-    // Relaxed: whoever frees a block has its container to itself, and sees what was noted for it.
+    // Relaxed: a thread that frees a block has exclusive access to its container, and sees what was recorded for it.
     if LENDING.load(Ordering::Relaxed) != 0 {
         give_back(home, block);
     }
@@ -156,13 +156,13 @@ pub(super) fn freed(home: usize, block: usize) {
 #[inline(never)]
 fn give_back(home: usize, block: usize) {
     let key = key_of(home, block);
-    // Two threads that borrowed the container at the same time may have noted it twice.
+    // Two threads that borrowed the container at the same time may have recorded it twice.
     for place in places(&LENT, key) {
         let gone = place.compare_exchange(key, 0, Ordering::AcqRel, Ordering::Relaxed);
         if gone.is_ok() {
             LENDING.fetch_sub(1, Ordering::Relaxed);
             if let Some(region) = Inner::containing(block) {
-                // SAFETY: the entry's count (invariant 2), of the region that the block lies in.
+                // SAFETY: releases the entry's count (invariant 2), of the region that contains the block.
                 unsafe { Arc::decrement_strong_count(Arc::as_ptr(&region)) };
             }
         }

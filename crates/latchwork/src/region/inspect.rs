@@ -1,13 +1,13 @@
-//! Looking at regions from outside: what `latchwork ps` shows.
+//! Inspecting regions from outside: the source of `latchwork ps`.
 //!
-//! A snapshot is read from the region's file with `pread` and never mapped, no lock is taken, and
-//! nothing is written. The file may be hostile, cut short or changing meanwhile: every number from
-//! it is checked, or bounded by what this build allows and by the memory that the file really has.
-//! What is no region of this build is reported as that, with the error that an attach would give.
+//! A snapshot is read from the region's file with `pread` and never mapped; inspection takes no lock and writes
+//! nothing. The file may be hostile, truncated or changing: every number from it is checked, or bounded by what this
+//! build allows and by the memory that the file really has. A file that is not a region of this build is reported
+//! with the error that an attach would return.
 //!
-//! A snapshot of tasks that run is not of one instant: each slot, each name and each lock is seen as
-//! it was at some time during the reading. Names and labels are the writers' own and may contain
-//! anything, escape sequences included.
+//! A snapshot of running tasks is not of one instant: each slot, name and lock is read at some time during the
+//! inspection. The programs that use a region choose its names and labels, which may contain anything, escape
+//! sequences included.
 //!
 //! ```
 //! use latchwork::region::{RegionOptions, inspect};
@@ -47,26 +47,26 @@ use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where named regions live.
+/// The directory of named regions' files.
 pub(crate) const DIRECTORY: &str = super::create::DIRECTORY;
 
-/// A region, or what poses as one, as seen from outside.
+/// A region, or a file that claims to be one, as seen from outside.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RegionReport {
     /// The region's name, or the label of an anonymous one.
     pub name: String,
-    /// The file of a named region. `None` for an anonymous one, and for a named one whose name was
-    /// removed while it is in use.
+    /// The file of a named region. `None` for an anonymous region, and for a named one whose name was removed while
+    /// it was in use.
     pub path: Option<PathBuf>,
-    /// Device and inode of the file: two reports never have the same.
+    /// Device and inode of the file: unique among the reports.
     pub file: (u64, u64),
     /// Bytes of memory behind the file.
     pub memory_bytes: u64,
-    /// Who has it open, as far as the caller may see that. Processes that share one descriptor table,
-    /// and those of PID namespaces that are not visible here, are missing.
+    /// The processes that have the file open, as far as the caller may see them. Processes that share one descriptor
+    /// table, and those of PID namespaces that are not visible here, are missing.
     pub openings: Vec<Opening>,
-    /// What is in it, or why that cannot be read: the error that an attach would give.
+    /// The contents, or why they cannot be read: the error that an attach would return.
     pub contents: Result<Contents, AttachError>,
 }
 
@@ -74,37 +74,37 @@ pub struct RegionReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Opening {
-    /// The process.
+    /// The process ID.
     pub process: u32,
-    /// Its descriptor.
+    /// The number of its descriptor.
     pub descriptor: u32,
 }
 
-/// What is in a region.
+/// The contents of a region.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Contents {
-    /// Its address in every task.
+    /// The region's address in every task.
     pub base: u64,
-    /// The most bytes that its heap can grow to.
+    /// The maximum size of its heap in bytes.
     pub max_bytes: u64,
     /// Bytes of the file that its tasks have committed, tables included.
     pub committed_bytes: u64,
-    /// The layout, which is this build's: others are reported as [`AttachError::OtherBuild`].
+    /// The fingerprint of the layout, which is this build's: others are reported as [`AttachError::OtherBuild`].
     pub fingerprint: u64,
     /// The PID namespace that its thread IDs belong to.
     pub pid_namespace: u64,
-    /// Whether that is the caller's, so that the IDs mean something here.
+    /// Whether that is the caller's namespace, so that the IDs are meaningful here.
     pub pid_namespace_is_ours: bool,
-    /// The process that made the region, in its PID namespace.
+    /// The ID of the process that made the region, in its PID namespace.
     pub creator: u32,
-    /// The slots of its task table.
+    /// The number of slots of its task table.
     pub max_tasks: u16,
-    /// The most objects that it can have.
+    /// The maximum number of named objects.
     pub max_names: u32,
-    /// Deaths of tasks that were found so far.
+    /// The number of deaths of tasks that were detected so far.
     pub deaths: u32,
-    /// The tasks, living and dead, in the order of their slots.
+    /// The tasks, alive and dead, in the order of their slots.
     pub tasks: Vec<TaskReport>,
     /// The named objects.
     pub objects: Vec<ObjectReport>,
@@ -112,7 +112,7 @@ pub struct Contents {
     pub heap: HeapUse,
     /// The region's own locks.
     pub locks: [LockReport; 3],
-    /// For what is asked for later, and is then of a later moment.
+    /// For later queries, whose results are of a later moment.
     snapshot: Arc<Snapshot>,
 }
 
@@ -122,7 +122,7 @@ pub struct Contents {
 pub struct TaskReport {
     /// Its slot in the task table.
     pub slot: u16,
-    /// The slot's generation: with the slot, the task's identity for ever.
+    /// The slot's generation: together with the slot it identifies the task for ever.
     pub generation: u32,
     /// Its thread, 0 if the task is dead.
     pub thread: u32,
@@ -130,31 +130,31 @@ pub struct TaskReport {
     pub process: u32,
     /// The name that it joined under, or its thread's.
     pub name: String,
-    /// Whether it lives.
+    /// Whether the task is alive.
     pub state: TaskState,
-    /// When it became a task, in nanoseconds since boot (suspended time included).
+    /// The time at which it became a task, in nanoseconds since boot (suspended time included).
     pub attached_at: u64,
-    /// The priority that is recorded for it, from 1, the highest, to 255; its own, without what it was lent.
+    /// Its own recorded priority, from 1, the highest, to 255, without donated priority.
     pub priority: u32,
-    /// The recorded priority that counts.
+    /// The effective recorded priority.
     pub effective_priority: u32,
-    /// What it waits for, as far as the table says; who waits for a mutex is known to the kernel alone.
+    /// What it waits for, according to the table. Waiters for a mutex are known only to the kernel.
     pub waits_for: Option<TaskWait>,
-    /// What it holds and wants, if its locks are checked.
+    /// The locks that it holds and waits for, if its locks are checked.
     pub checked: Option<TaskView>,
 }
 
-/// Whether a task lives.
+/// Whether a task is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskState {
     /// The table says so, and the thread exists and is no younger than the task.
     Alive,
-    /// The table says so, and no such thread is visible here: it runs in another PID namespace, it is
-    /// hidden from the caller, or somebody damaged the table.
+    /// The table says that it is alive, and no such thread is visible here: it runs in another PID namespace, it is
+    /// hidden from the caller, or the table was damaged.
     Unconfirmed,
-    /// It died, and nobody has settled yet what it left: the next task that waits, attaches or calls
-    /// [`sweep`](super::Region::sweep) will.
+    /// It died, and was not swept yet: the next task that waits, attaches or calls [`sweep`](super::Region::sweep)
+    /// does that.
     Unswept,
 }
 
@@ -178,28 +178,28 @@ pub struct ObjectReport {
 pub struct LockReport {
     /// What it protects: `grow`, `sweep` or `names`.
     pub name: &'static str,
-    /// Who holds it.
+    /// Its owner, if any.
     pub state: LockState,
 }
 
-/// Who holds a lock.
+/// The owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockState {
-    /// Nobody.
+    /// No owner.
     Free,
-    /// This thread.
+    /// A thread holds it.
     Held {
-        /// Its ID.
+        /// The thread's ID.
         thread: u32,
     },
-    /// A task that died with it; the next one repairs what it protects.
+    /// A task died while holding it; the next owner repairs the protected data.
     OwnerDied,
 }
 
 impl LockReport {
     fn new(name: &'static str, lock: &Robust) -> Self {
-        // Relaxed: a copy in memory of our own.
+        // Relaxed: a copy in our own memory.
         let word = lock.node().word.load(Ordering::Relaxed);
         let state = match word & TID_MASK {
             0 if word & OWNER_DIED != 0 => LockState::OwnerDied,
@@ -210,10 +210,10 @@ impl LockReport {
     }
 }
 
-/// Looks at the file of a named region, wherever it lies. Who has it open is not looked for.
+/// Inspects the file of a named region, wherever it lies. The report has no list of the processes that have it open.
 ///
 /// # Errors
-/// [`AttachError::NotFound`] if nothing lies there. All else is in the report.
+/// [`AttachError::NotFound`] if there is no file. All other errors are in the report.
 pub fn inspect_path(path: &Path) -> Result<RegionReport, AttachError> {
     let place = Place::at(path).map_err(attach_error)?;
     Ok(report(&place, region_name(path), Some(path.to_owned())))
@@ -244,7 +244,7 @@ fn report(place: &Place, name: String, path: Option<PathBuf>) -> RegionReport {
         .map_err(attach_error)
         .and_then(|file| Snapshot::new(file, place));
     let name = match &snapshot {
-        // The link of a memory file is cut off and cannot tell some names apart from others.
+        // The kernel truncates the link of a memory file, and some different names look alike in it.
         Ok(snapshot) if path.is_none() => snapshot.identity.label(),
         _ => name,
     };
@@ -296,7 +296,7 @@ impl Snapshot {
         Ok(Contents {
             base: identity.base,
             max_bytes: identity.max_bytes,
-            // Relaxed, here and below: copies in memory of our own.
+            // Relaxed, here and below: copies in our own memory.
             committed_bytes: header.committed.load(Ordering::Relaxed).min(self.memory),
             fingerprint: identity.fingerprint,
             pid_namespace: identity.pid_namespace,
@@ -332,7 +332,7 @@ impl Snapshot {
         threads_are_ours: bool,
     ) -> Result<Option<TaskReport>, AttachError> {
         let mut task = self.task(index)?;
-        // A task may come or go between the looks at the table and at the thread.
+        // A task may come or go between reading the table and checking the thread.
         for _ in 0..4 {
             match &mut task {
                 Some(found) if threads_are_ours && found.state == TaskState::Unconfirmed => {
@@ -352,7 +352,7 @@ impl Snapshot {
         Ok(task)
     }
 
-    /// The task in a slot, as the table alone tells; `None` if the slot is free.
+    /// The task in a slot, from the table alone; `None` if the slot is free.
     fn task(&self, index: u16) -> Result<Option<TaskReport>, AttachError> {
         let slot = self.read::<Slot>(self.layout.slots + usize::from(index) * size_of::<Slot>())?;
         let (thread, state) = match life_of(slot.life_word().load(Ordering::Relaxed)) {
@@ -371,7 +371,7 @@ impl Snapshot {
             priority: slot.wait.standing.base.load(Ordering::Relaxed),
             effective_priority: slot.wait.standing.effective.load(Ordering::Relaxed) & !BUSY,
             waits_for: wait::of(&slot),
-            // One that is not this thread's was left by another task.
+            // A record of another thread was left by an earlier task.
             checked: Some(slot.check.view()).filter(|view| thread != 0 && view.thread == thread),
         }))
     }
@@ -392,15 +392,15 @@ impl Snapshot {
         Ok(objects)
     }
 
-    /// A copy of what lies at an offset. Its destructor does not run: a lock that is held, by whomever,
-    /// must not be missed when the copy goes.
+    /// A copy of the value at an offset. Its destructor does not run: dropping a copy of a held lock would report it
+    /// as held.
     fn read<T: AnyBytes>(&self, offset: usize) -> Result<ManuallyDrop<T>, AttachError> {
         let mut value = MaybeUninit::<T>::zeroed();
         // SAFETY: the value's own bytes, all of which are initialised.
         let bytes =
             unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
         self.fill(offset, bytes)?;
-        // SAFETY: by the trait's contract.
+        // SAFETY: `T: AnyBytes`: every byte string is a value.
         Ok(ManuallyDrop::new(unsafe { value.assume_init() }))
     }
 
@@ -423,7 +423,7 @@ impl Snapshot {
 }
 
 impl Contents {
-    /// A copy of what lies at an address in every task. `None` if that is outside, or not there any more.
+    /// A copy of the value at an address in every task. `None` if the address is outside, or its memory is gone.
     pub(crate) fn read<T: AnyBytes>(&self, address: u64) -> Option<ManuallyDrop<T>> {
         let offset = usize::try_from(address.checked_sub(self.base)?).ok()?;
         let end = offset.checked_add(size_of::<T>())?;
@@ -441,15 +441,14 @@ impl Contents {
 }
 
 impl TaskReport {
-    /// Whether the thread exists that the table names. One that is younger than the task only has the
-    /// same ID.
+    /// Whether the thread in the table exists. A thread that is younger than the task only has the same ID.
     fn thread_exists(&self) -> bool {
         sys::thread_started(self.process, self.thread)
             .is_some_and(|started| started <= self.attached_at)
     }
 }
 
-/// What a file says that it is.
+/// The identity that a file claims.
 pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
     let mut bytes = [0; size_of::<Identity>()];
     let count = memory::read_at(file, &mut bytes, 0).map_err(|error| AttachError::System {
@@ -472,13 +471,12 @@ pub(super) fn identity(file: &OwnedFd) -> Result<Identity, AttachError> {
 /// A type for which every string of bytes is a value.
 ///
 /// # Safety
-/// It consists of integers, atomic or not, and padding, and no method that is used on a copy follows
-/// what it holds.
+/// It consists of integers, atomic or not, and padding, and no method that is used on a copy follows pointers in it.
 pub(crate) unsafe trait AnyBytes {}
 
-// SAFETY: numbers, counters and the nodes of locks, whose links nobody follows here.
+// SAFETY: numbers, counters and the nodes of locks, whose links are not followed here.
 unsafe impl AnyBytes for Header {}
-// SAFETY: as above.
+// SAFETY: numbers, counters and the nodes of locks, whose links are not followed here.
 unsafe impl AnyBytes for Slot {}
 // SAFETY: numbers; the length of the name is bounded by the reader.
 unsafe impl AnyBytes for Entry {}

@@ -1,6 +1,6 @@
-//! Named regions that no process has any more: what `latchwork gc` removes.
+//! Named regions that no process uses any more: what `latchwork gc` removes.
 //!
-//! A region's file stays when its last process is killed. This tells living ones from what is left.
+//! A region's file stays when its last process is killed. This module distinguishes unused regions from regions in use.
 //!
 //! ```
 //! use latchwork::region::RegionOptions;
@@ -17,25 +17,25 @@
 //!
 //! # How it works
 //!
-//! **The proof** is an exclusive file lock (`flock`) on an opening of our own. Every process that
-//! has a region holds a shared one on its opening, from before the name appears (creator), or from
-//! before it looks at the file (attach), until its last descriptor of that opening is closed, by
-//! whatever death. Locks know neither PID namespaces nor layouts, so the proof holds for regions
-//! that this build, or this container, cannot otherwise judge.
+//! **The proof** is an exclusive file lock (`flock`) on an open file description of our own. Every process that has a
+//! region holds a shared lock on its description, from before the name appears (creator), or from before it reads the
+//! file (attach), until its last descriptor of that description is closed, however the process ends. File locks do
+//! not depend on PID namespaces or layouts, so the proof also holds for regions that this build, or this container,
+//! cannot otherwise judge.
 //!
-//! **Why a living region is never removed.** We remove the name only while we hold the exclusive
-//! lock *and* have seen, under it, that the name still stands for the file that we locked.
-//! 1. An attach that got its lock before us (shared, or exclusive while it looks at the file, which
-//!    it then turns into a shared one in one step of the kernel's) makes ours fail.
-//! 2. An attach that opened the file before we removed the name, and asks for its lock after us,
-//!    waits until we close the file; only then it looks at the link count, finds 0, and reports
-//!    that there is no such region. Nothing of the file is used before.
-//! 3. The name cannot come to stand for another file between our look and our removal: as long as
-//!    it stands for ours, a creation under it fails, and whoever else removes names of regions
-//!    (another `gc`, the last detach) needs the lock that we have. Only a hand that removes or
-//!    renames files without the lock could, and that hand can remove a living region by itself.
+//! **Why a region in use is never removed.** We remove the name only while we hold the exclusive lock *and* have
+//! checked, under it, that the name still refers to the file that we locked.
+//! 1. An attach that got its lock before us makes ours fail. (It has a shared lock, or an exclusive one while it
+//!    validates the file, which it then converts to a shared one.)
+//! 2. An attach that opened the file before we removed the name, and asks for its lock after us, waits until we close
+//!    the file. Only then it reads the link count, finds 0, and reports that there is no such region. It uses nothing
+//!    of the file before.
+//! 3. The name cannot come to refer to another file between our check and our removal. As long as it refers to ours,
+//!    a creation under it fails, and every other remover of regions' names (another `gc`, the last detach) needs the
+//!    lock that we hold. Only a program that removes or renames files without the lock could do so, and such a
+//!    program can remove a region in use by itself.
 //!
-//! A kill at any instruction leaves the name there or gone; the lock goes with us.
+//! A kill at any instruction leaves the name present or removed; the kernel releases the lock.
 
 use super::create::{DIRECTORY, PREFIX, path_of};
 use super::{AttachError, inspect};
@@ -44,64 +44,64 @@ use crate::sys::memory::{self, FileLock};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// What became of a file that is named like a region.
+/// The result for a file with a region's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Leftover {
     /// The file.
     pub path: PathBuf,
-    /// Bytes of memory behind it, which its removal frees.
+    /// Bytes of the file's memory, which its removal frees.
     pub memory_bytes: u64,
-    /// What was found and done.
+    /// The finding and the action.
     pub outcome: Outcome,
-    /// Why only the file lock could tell whether it is in use.
+    /// Why only the file lock could show whether it is in use.
     pub caution: Option<Caution>,
 }
 
-/// What was found and done.
+/// The finding and the action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Nobody had it, and it is gone.
+    /// No process had it, and it was removed.
     Removed,
-    /// Nobody has it; it would have been removed.
+    /// No process has it; without `dry_run` it would have been removed.
     Removable,
-    /// Some process has it.
+    /// A process has it.
     InUse,
-    /// It is not a region, whatever its name says, and was left alone.
+    /// It is not a region, despite its name, and was left alone.
     Foreign,
-    /// It could not be looked at, or not be removed.
+    /// It could not be read, or not be removed.
     Failed {
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
-        /// The kernel's answer.
+        /// The error that the kernel returned.
         error: Errno,
     },
 }
 
-/// Why only the file lock could tell whether a region is in use.
+/// Why only the file lock could show whether a region is in use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Caution {
     /// Another build made it.
     OtherBuild {
-        /// Its layout.
+        /// The fingerprint of its layout.
         fingerprint: u64,
     },
-    /// Its tasks are of another PID namespace.
+    /// Its tasks belong to another PID namespace.
     OtherPidNamespace {
         /// That namespace.
         namespace: u64,
     },
-    /// It is cut short or damaged: nobody could attach it.
+    /// It is truncated or damaged: no process could attach it.
     Damaged,
 }
 
-/// Removes the named regions that no process has, or only says which those are.
+/// Removes the named regions that no process has, or only reports them if `dry_run`.
 ///
-/// `only` names the regions to look at; if it is empty, all are. Files that are in use and files that
-/// are not regions are left alone, and reported too. Waits for nobody; an attach that comes while its
-/// file is being looked at waits for that moment.
+/// `only` selects regions by name; if it is empty, all are examined. Files that are in use and files that are not
+/// regions are left alone, and reported too. The function waits for no other process; an attach that comes while its
+/// file is being examined waits for that moment.
 ///
 /// # Errors
 /// If `/dev/shm` cannot be listed.
@@ -119,7 +119,7 @@ pub fn remove_unused(only: &[String], dry_run: bool) -> Result<Vec<Leftover>, Er
     Ok(only.iter().map(|name| look_for(name, dry_run)).collect())
 }
 
-/// As [`look`], where it is a failure if there is nothing.
+/// Like [`look`], but reports a failure if there is no file.
 fn look_for(name: &str, dry_run: bool) -> Leftover {
     let failed = |path, error| Leftover {
         path,
@@ -136,7 +136,7 @@ fn look_for(name: &str, dry_run: bool) -> Leftover {
     }
 }
 
-/// `None` if it vanished meanwhile.
+/// Examines one file; `None` if it vanished meanwhile.
 fn look(path: &Path, dry_run: bool) -> Option<Leftover> {
     let leftover = |memory_bytes, outcome, caution| {
         Some(Leftover {
@@ -189,7 +189,7 @@ fn look(path: &Path, dry_run: bool) -> Option<Leftover> {
     leftover(place.memory, outcome, caution)
 }
 
-/// What there is to say about a region that we can only judge by its lock; or why it is none.
+/// The caution for a region that can only be judged by its lock; or the outcome for a file that is no region.
 fn caution(file: &rustix::fd::OwnedFd, place: &Place) -> Result<Option<Caution>, Outcome> {
     let identity = match inspect::identity(file) {
         Ok(identity) => identity,
@@ -210,7 +210,7 @@ fn caution(file: &rustix::fd::OwnedFd, place: &Place) -> Result<Option<Caution>,
     })
 }
 
-/// Under the exclusive lock on `locked`; see the module comment.
+/// Removes the name, under the exclusive lock on `locked`; see the module's documentation.
 fn remove(path: &Path, locked: &Place, dry_run: bool) -> Option<Outcome> {
     if !Place::at(path).is_ok_and(|named| named.is(locked)) {
         return None;

@@ -1,27 +1,27 @@
 //! A doubly linked list in a region, with real pointers.
 //!
-//! The list has one word, the address of its *root*: a block with the ends and a few words.
+//! The list is one word, the address of its *root*: a block with the ends and a few more words.
 //!
 //! | word | where | meaning |
 //! | --- | --- | --- |
 //! | `root` | list | address of the root, 0 for none |
-//! | `head`, `next` | root, nodes | the elements in order: this is the truth |
-//! | `pending` | root | the node that an operation is building or taking apart, or 0 |
-//! | `prev`, `tail`, `len` | nodes, root | derived from the truth |
-//! | `stage` | node | whether the value is there |
+//! | `head`, `next` | root, nodes | the elements in order: the authoritative state |
+//! | `pending` | root | the node that an operation is building or dismantling, or 0 |
+//! | `prev`, `tail`, `len` | nodes, root | derived from `head` and `next` |
+//! | `stage` | node | whether the node has its value |
 //!
 //! Invariants
-//! 1. Every node is reached from `head`, or is `pending`, or both.
-//! 2. While `pending` is 0, every node has its value, and what is derived is right.
+//! 1. Every node is reachable from `head`, or is `pending`, or both.
+//! 2. While `pending` is 0, every node has its value, and the derived words are right.
 //!
-//! *Commit points, and a kill between any two stores.* Insert: the node becomes `pending` in the step
-//! that shares it; value, `prev` and `next`; then one store in its predecessor's `next` (or `head`):
-//! inserted; then the derived words, `pending` to 0. Remove: the node becomes `pending`, one store
-//! in its predecessor: removed; the derived words; the value goes, then the heap sets `pending` to 0
-//! and frees the node in one step.
+//! *Commit points, and a kill between any two stores.*
+//! - *Insert:* the node becomes `pending` in the step that shares it; value, `prev` and `next`; then one store to its
+//!   predecessor's `next` (or `head`) inserts it; then the derived words, and `pending` to 0.
+//! - *Remove:* the node becomes `pending`; one store to its predecessor removes it; the derived words; the value is
+//!   dropped or taken, then the heap sets `pending` to 0 and frees the node in one step.
 //!
-//! Whoever finds `pending` set walks the list once, derives everything anew, and takes the node
-//! apart unless the walk met it. Every method that changes the list does this first.
+//! A task that finds `pending` set walks the list once, recomputes all derived words, and dismantles the node unless
+//! the walk met it. Every method that changes the list does this first.
 #![allow(unsafe_code)]
 
 use super::ground::{self, Hold, PushError, StorageError, commit, read};
@@ -51,11 +51,11 @@ use core::ptr::NonNull;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Cost.* Two words; a block of 24 bytes and the element for each element.
+/// *Cost.* Two words; for each element a block of 24 bytes plus the element.
 ///
-/// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each
-/// element). A value that was on the dead task's stack, on its way in or out, takes the blocks that
-/// it owns with it: they are leaked. For assigning whole lists see [`Vec`](super::Vec).
+/// *Owner death.* Each method takes effect as a whole or not at all (`retain` and `clear`: for each element). A value
+/// on the dead task's stack, on its way in or out, is lost together with the blocks that it owns: they are leaked.
+/// For assigning whole lists see [`Vec`](super::Vec).
 #[repr(C)]
 pub struct List<T> {
     home: usize,
@@ -79,7 +79,7 @@ struct Node<T> {
     value: MaybeUninit<T>,
 }
 
-/// The stage of a node with its value.
+/// The stage of a node that has its value.
 const VALUE: usize = 1;
 
 type Link<T> = Option<NonNull<Node<T>>>;
@@ -107,7 +107,7 @@ unsafe impl<T: Shareable> Shareable for List<T> {
         ],
     );
 }
-// SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
+// SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for List<T> {}
 
 impl<T> List<T> {
@@ -116,21 +116,21 @@ impl<T> List<T> {
         ground::hold(self.home, &self.root)
     }
 
-    /// Keeps it mapped for as long as the list can be borrowed.
+    /// Keeps the region mapped for as long as the list can be borrowed.
     fn lend(&self) {
         ground::lend(self.home, &self.root);
     }
 
-    /// The region is held, or has lent the root.
+    /// The caller holds the region, or the region has lent the root.
     fn root(&self) -> Option<&Root> {
-        // SAFETY: the root is there until the list is dropped.
+        // SAFETY: the root exists until the list is dropped.
         ground::pointer(read(&self.root)).map(|root| unsafe { &*root.as_ptr() })
     }
 
     /// # Safety
     /// The node is one of this list's.
     unsafe fn node(&self, node: NonNull<Node<T>>) -> &Node<T> {
-        // SAFETY: by the caller's contract; nodes go in methods with `&mut self` only.
+        // SAFETY: the caller guarantees that the node is one of this list's; only methods with `&mut self` free nodes.
         unsafe { node.as_ref() }
     }
 
@@ -164,7 +164,7 @@ impl<T> List<T> {
     #[must_use]
     pub fn front(&self) -> Option<&T> {
         self.lend();
-        // SAFETY: a node of this list, whole.
+        // SAFETY: a node of this list, which has its value.
         self.first()
             .map(|node| unsafe { node.as_ref().value.assume_init_ref() })
     }
@@ -187,25 +187,25 @@ impl<T> List<T> {
         }
     }
 
-    /// The elements in order, pinned: none moves before it is dropped, for a value that must not
-    /// move never leaves the list. Their robust locks can be used.
+    /// The elements in order, pinned: none moves before it is dropped, since a value that is not `Unpin` never leaves
+    /// the list. Their robust locks can be used.
     pub fn iter_pin(&self) -> impl DoubleEndedIterator<Item = Pin<&T>> {
-        // SAFETY: nodes stay where they are until they are taken apart, and what gives a `&mut T`,
-        // or an element, is for `T: Unpin`.
+        // SAFETY: a node stays at its address until it is dismantled, and the methods that give a `&mut T`, or an
+        // element, require `T: Unpin`.
         let pin = |element| unsafe { Pin::new_unchecked(element) };
         self.iter().map(pin)
     }
 
-    /// Finishes or undoes what a dead owner was doing, and derives backward links, end and length
-    /// anew, in O(n). Every method that changes the list does this by itself; before it,
-    /// iteration may miss an element, and the length be one off.
+    /// Finishes or undoes the operation that a dead owner left unfinished, and recomputes backward links, end and
+    /// length, in O(n). Every method that changes the list does this by itself; before it, iteration may miss an
+    /// element, and the length may be off by one.
     #[inline]
     pub fn repair(&mut self) {
         let _hold = self.hold();
         self.settle();
     }
 
-    // Private methods with `&self` change words, too: those with `&mut self` call them.
+    // Private methods with `&self` change words, too: only methods with `&mut self` call them.
 
     #[inline]
     fn settle(&self) {
@@ -238,10 +238,10 @@ impl<T> List<T> {
         }
     }
 
-    /// Drops the value, if it is there, of a pending node that no link leads to, and frees the node.
+    /// Drops the value, if there is one, of a pending node that no link leads to, and frees the node.
     fn take_apart(&self, root: &Root, node: NonNull<Node<T>>) {
         let pointer = node.as_ptr();
-        // SAFETY: `stage` says what is there; nobody else finds the node.
+        // SAFETY: `stage` says whether there is a value; no other task can reach the node.
         unsafe {
             ground::drop_part(
                 &(*pointer).stage,
@@ -249,27 +249,27 @@ impl<T> List<T> {
                 (&raw mut (*pointer).value).cast::<T>(),
             )
         };
-        // If it fails, the node stays pending, for the next one that can become a task.
+        // On failure the node stays pending, until a thread that can become a task calls a method.
         let _ = ground::at(self.home, |ground| {
-            // SAFETY: `pending` belongs to the caller of a method with `&mut self`.
+            // SAFETY: `pending` belongs to the caller, a method with `&mut self`.
             unsafe { ground.link(&root.pending, 0, None, Some(node.cast())) };
             Ok(())
         });
     }
 
-    /// The word that leads forward to what comes after `prev`.
+    /// The word that links forward to the node after `prev`.
     fn forward<'a>(&'a self, root: &'a Root, prev: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         prev.map_or(&root.head, |prev| unsafe { &self.node(prev).next })
     }
 
-    /// The word that leads back to what comes before `next`.
+    /// The word that links back to the node before `next`.
     fn backward<'a>(&'a self, root: &'a Root, next: Link<T>) -> &'a AtomicUsize {
         // SAFETY: a node of this list.
         next.map_or(&root.tail, |next| unsafe { &self.node(next).prev })
     }
 
-    /// Takes a node out, and hands `take` its place before it goes.
+    /// Removes a node from the list, and passes it to `take` before it is freed.
     fn unlink<R>(
         &self,
         root: &Root,
@@ -299,7 +299,7 @@ impl<T> List<T> {
 }
 
 impl<T: Shareable> List<T> {
-    /// An empty list for this region. Takes no memory before the first push.
+    /// An empty list for this region. It takes no memory before the first push.
     #[must_use]
     pub fn new_in(region: &Region) -> Self {
         Self {
@@ -325,7 +325,7 @@ impl<T: Shareable> List<T> {
         let forward = self.forward(root, prev);
         let next = ground::pointer(read(forward));
         let address = ground::address(node);
-        // SAFETY: the pending node is the caller's.
+        // SAFETY: the pending node belongs to the caller.
         let place = unsafe { node.as_mut() };
         place.value.write(value);
         commit(&place.stage, VALUE);
@@ -338,14 +338,14 @@ impl<T: Shareable> List<T> {
         Ok(())
     }
 
-    /// The root, made if there is none.
+    /// The root, which is created if there is none.
     fn ready_root(&self) -> Result<&Root, StorageError> {
         if self.root().is_none() {
             ground::at(self.home, |ground| {
                 let block = ground.alloc(Layout::new::<Root>())?;
                 let zero = || AtomicUsize::new(0);
-                // SAFETY: a block of the layout that nobody else knows; `root` belongs to the caller
-                // of a method with `&mut self`.
+                // SAFETY: a block of the layout that no other task knows; `root` belongs to the caller, a method with
+                // `&mut self`.
                 unsafe {
                     block.cast().write(Root {
                         head: zero(),
@@ -361,7 +361,7 @@ impl<T: Shareable> List<T> {
         self.root().ok_or(StorageError::NotMapped)
     }
 
-    /// An empty node, pending.
+    /// An empty node, which is pending.
     fn begin(&self, root: &Root) -> Result<NonNull<Node<T>>, StorageError> {
         ground::at(self.home, |ground| {
             let block = ground.alloc(Layout::new::<Node<T>>())?;
@@ -372,8 +372,8 @@ impl<T: Shareable> List<T> {
                 stage: zero(),
                 value: MaybeUninit::uninit(),
             };
-            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
-            // of a method with `&mut self`.
+            // SAFETY: a block of the layout that no other task knows; `pending` belongs to the caller, a method with
+            // `&mut self`.
             unsafe {
                 block.cast().write(node);
                 ground.link(&root.pending, ground::address(block), Some(block), None);
@@ -385,7 +385,7 @@ impl<T: Shareable> List<T> {
     /// Inserts an element at the front.
     ///
     /// # Errors
-    /// With the element, if the region has no room or the thread cannot become a task of it.
+    /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     pub fn push_front(&mut self, value: T) -> Result<(), PushError<T>> {
         self.link(|_| None, value)
     }
@@ -404,8 +404,8 @@ impl<T: Shareable> List<T> {
     {
         let (root, node) = (self.root()?, node?);
         Some(self.unlink(root, node, |mut node| {
-            // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not,
-            // any more, before anybody else can see it.
+            // SAFETY: the node belongs to the caller, and has its value; `stage` says that it has none before any
+            // other task can see the node.
             unsafe {
                 let node = node.as_mut();
                 let value = node.value.assume_init_read();
@@ -415,7 +415,7 @@ impl<T: Shareable> List<T> {
         }))
     }
 
-    /// Takes the first element.
+    /// Removes and returns the first element.
     pub fn pop_front(&mut self) -> Option<T>
     where
         T: Unpin,
@@ -425,7 +425,7 @@ impl<T: Shareable> List<T> {
         self.take(self.first())
     }
 
-    /// Takes the last element.
+    /// Removes and returns the last element.
     pub fn pop_back(&mut self) -> Option<T>
     where
         T: Unpin,
@@ -435,7 +435,7 @@ impl<T: Shareable> List<T> {
         self.take(self.last())
     }
 
-    /// The first element, for change.
+    /// The first element, mutable.
     #[must_use]
     pub fn front_mut(&mut self) -> Option<&mut T>
     where
@@ -444,7 +444,7 @@ impl<T: Shareable> List<T> {
         self.iter_mut().next()
     }
 
-    /// The last element, for change.
+    /// The last element, mutable.
     #[must_use]
     pub fn back_mut(&mut self) -> Option<&mut T>
     where
@@ -452,12 +452,12 @@ impl<T: Shareable> List<T> {
     {
         self.lend();
         self.settle();
-        // SAFETY: a node of this list, whole, and the list is borrowed exclusively.
+        // SAFETY: a node of this list, which has its value, and the list is borrowed exclusively.
         self.last()
             .map(|node| unsafe { (*node.as_ptr()).value.assume_init_mut() })
     }
 
-    /// The elements in order, for change.
+    /// The elements in order, mutable.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T>
     where
         T: Unpin,
@@ -467,7 +467,8 @@ impl<T: Shareable> List<T> {
         let mut next = self.first();
         core::iter::from_fn(move || {
             let node = next?;
-            // SAFETY: a node of this list, whole, met once, and the list is borrowed exclusively.
+            // SAFETY: a node of this list, which has its value and is returned once, and the list is borrowed
+            // exclusively.
             unsafe {
                 next = ground::pointer(read(&(*node.as_ptr()).next));
                 Some((*node.as_ptr()).value.assume_init_mut())
@@ -475,16 +476,16 @@ impl<T: Shareable> List<T> {
         })
     }
 
-    /// Drops the elements for which `keep` says no, in order.
+    /// Drops the elements for which `keep` returns false, in order.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let _hold = self.hold();
         self.settle();
         let mut next = self.first();
         while let (Some(root), Some(node)) = (self.root(), next) {
-            // SAFETY: a node of this list, whole.
+            // SAFETY: a node of this list, which has its value.
             let place = unsafe { self.node(node) };
             next = ground::pointer(read(&place.next));
-            // SAFETY: as above.
+            // SAFETY: the node has its value.
             if !keep(unsafe { place.value.assume_init_ref() }) {
                 self.unlink(root, node, |_| ());
             }
@@ -493,8 +494,8 @@ impl<T: Shareable> List<T> {
 }
 
 impl<T> Drop for List<T> {
-    /// Drops the elements and frees the root. A thread that cannot become a task of the region
-    /// leaks them; so does a process that has not attached it.
+    /// Drops the elements and frees the root. A thread that cannot become a task of the region leaks them; so does a
+    /// process that has not attached it.
     fn drop(&mut self) {
         let Some(_hold) = ground::try_hold(self.home, &self.root) else {
             return;
@@ -502,7 +503,7 @@ impl<T> Drop for List<T> {
         self.clear();
         if let Some(root) = ground::pointer(read(&self.root)) {
             let _ = ground::at(self.home, |ground| {
-                // SAFETY: `&mut self`, and no node is left.
+                // SAFETY: `&mut self` is exclusive, and no node is left.
                 unsafe { ground.link(&self.root, 0, None, Some(root)) };
                 Ok(())
             });
@@ -518,9 +519,9 @@ pub struct Iter<'a, T> {
     elements: PhantomData<&'a T>,
 }
 
-// SAFETY: it gives shared references to elements.
+// SAFETY: the iterator gives only shared references to elements.
 unsafe impl<T: Sync> Send for Iter<'_, T> {}
-// SAFETY: as above.
+// SAFETY: the iterator gives only shared references to elements.
 unsafe impl<T: Sync> Sync for Iter<'_, T> {}
 
 impl<'a, T> Iterator for Iter<'a, T> {
@@ -528,10 +529,10 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
     fn next(&mut self) -> Option<&'a T> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: a node of the list, whole, which stays while the list is borrowed.
+        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
         let node = unsafe { self.front?.as_ref() };
         self.front = ground::pointer(read(&node.next));
-        // SAFETY: as above.
+        // SAFETY: the node has its value.
         Some(unsafe { node.value.assume_init_ref() })
     }
 
@@ -543,10 +544,10 @@ impl<'a, T> Iterator for Iter<'a, T> {
 impl<T> DoubleEndedIterator for Iter<'_, T> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
-        // SAFETY: as for `next`.
+        // SAFETY: a node of the list, which has its value and stays while the list is borrowed.
         let node = unsafe { self.back?.as_ref() };
         self.back = ground::pointer(read(&node.prev));
-        // SAFETY: as above.
+        // SAFETY: the node has its value.
         Some(unsafe { node.value.assume_init_ref() })
     }
 }

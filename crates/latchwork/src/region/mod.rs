@@ -1,19 +1,18 @@
 //! Shared memory at one address in every task that joins it.
 //!
-//! A region holds a heap, a table of its tasks, and named objects. Since it is mapped at the same
-//! address everywhere, real pointers mean the same to all: a linked list is a linked list. A task
-//! may be killed at any instruction; what it leaves behind is found and settled by the others (see
-//! [`Region::sweep`]).
+//! A region holds a heap, a table of its tasks, and named objects. Every process maps it at the same address, so
+//! ordinary pointers are valid in all of them: a linked list is a linked list. A task may be killed at any
+//! instruction; the other tasks detect its death and clean up after it (see [`Region::sweep`]).
 //!
 //! | to | use |
 //! | --- | --- |
-//! | make one, find one by its name | [`RegionOptions`] |
+//! | create a region, find it by its name | [`RegionOptions`] |
 //! | find each other's data | [`Region::object`]; in a struct, [`Object`] |
-//! | say what may be in it | [`Shareable`], [`TornSafe`]: derive them; [`PinnedFields`] for robust locks in fields |
-//! | keep what grows | [`Vec`], [`String`], [`HashMap`], [`List`], [`Box`] |
-//! | change several numbers or none | [`Undo`] |
-//! | give memory back | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
-//! | look from outside, clean up | [`inspect`], [`leftovers`] |
+//! | say which types may be in it | [`Shareable`], [`TornSafe`]: derive them; [`PinnedFields`] for robust locks in fields |
+//! | store growing data | [`Vec`], [`String`], [`HashMap`], [`List`], [`Box`] |
+//! | change several numbers atomically | [`Undo`] |
+//! | return memory | [`Vec::shrink_to_fit`], [`HashMap::shrink_to_fit`], [`Region::trim`] |
+//! | inspect from outside, clean up | [`inspect`], [`leftovers`] |
 //!
 //! ```
 //! use latchwork::mutex::{Mutex, Robust};
@@ -27,29 +26,29 @@
 //!
 //! # What safety rests on
 //!
-//! A region's file is memory, in which pointers stand. That safe code cannot misuse it rests on this: the file is one
-//! that this library made, and nothing but this library writes it, as long as a process has it mapped. Before a file is
-//! mapped it is validated: identity, layout, sizes, lock words, heap, names. What the *objects* hold is not validated,
-//! and could not be: a sound file can have an object whose pointer leads anywhere. So a file that another user owns is
-//! refused ([`RegionOptions::trust_any_owner`] is `unsafe`), and whoever writes the file by other means breaks the
-//! contract, though each call be safe: through a descriptor of [`Region::file`], by the name in `/dev/shm`, as it would
-//! through `/proc/self/mem`.
+//! A region's file is memory that contains pointers. Safe code is sound under one condition: the file was made by
+//! this library, and only this library writes it while a process has it mapped. A file is validated before use:
+//! identity, layout, sizes, lock words, heap, names. The contents of the *objects* are not validated, and could not
+//! be: a well-formed file can contain an object whose pointer leads anywhere. A file that another user owns is
+//! therefore refused ([`RegionOptions::trust_any_owner`] is `unsafe`). A program that writes the file by other means
+//! breaks the contract, even if each of its calls is safe: through a descriptor from [`Region::file`], or through the
+//! name in `/dev/shm`, just as through `/proc/self/mem`.
 //!
 //! # How it works
 //!
 //! | part | file | what |
 //! | --- | --- | --- |
-//! | options | `create.rs`, `attach.rs`, `grow.rs` | make; attach, validate; grow |
+//! | options | `create.rs`, `attach.rs`, `grow.rs` | create; attach and validate; grow |
 //! | registry | `registry.rs` | the regions of this process, by address |
-//! | header and layout | `header.rs` | where everything lies, fingerprint |
-//! | task | `task.rs` | the calling thread joins, and leaves |
+//! | header and layout | `header.rs` | offsets of all tables, fingerprint |
+//! | task | `task.rs` | the calling thread joins and leaves |
 //! | task table | `task_table.rs` | slots, life-words, generations |
-//! | `park` | `park.rs`, `stop.rs` | sleep for another's progress, and learn of its death; end such a sleep |
-//! | sweep | `sweep.rs` | settle what dead tasks left |
-//! | events | `events.rs` | what is pending for a task, and what it waits for |
+//! | `park` | `park.rs`, `stop.rs` | sleep until another task makes progress or dies; end such a sleep |
+//! | sweep | `sweep.rs` | clean up after dead tasks |
+//! | events | `events.rs` | a task's pending events, and the events that it waits for |
 //! | heap | `heap/` | blocks, private to a task or shared |
 //! | named objects | `names.rs`, `objects.rs` | find each other's data |
-//! | inspection | `inspect.rs`, `leftovers.rs` | look from outside, clean up |
+//! | inspection | `inspect.rs`, `leftovers.rs` | inspect from outside, clean up |
 //! | containers | `boxed.rs`, `vec.rs`, … | Box, Vec, String, HashMap, List |
 #![allow(unsafe_code)]
 
@@ -134,19 +133,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use task_table::{Life, Slot};
 
-/// The record for the checker in the slot of a task.
+/// The checker's record in the slot of a task.
 #[inline]
 pub(crate) fn check_record(attachment: &crate::task::Attachment) -> &TaskRecord {
-    // SAFETY: an attachment holds a slot of its region, which stays mapped for as long.
+    // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
     unsafe { &attachment.slot.cast::<Slot>().as_ref().check }
 }
 
-/// Those of all living tasks of the region that an attachment of the calling thread is to.
+/// The checker's records of all living tasks of the region that an attachment of the calling thread belongs to.
 pub(crate) fn check_records(
     attachment: &crate::task::Attachment,
 ) -> impl Iterator<Item = &'static TaskRecord> + use<> {
     // SAFETY: an attachment's context is its region, which it keeps mapped; the caller does not end its own
-    // attachment while it uses what this gives.
+    // attachment while it uses the iterator.
     let inner: &'static Inner = unsafe { attachment.context.cast().as_ref() };
     inner.slots()[..usize::from(inner.slots_used())]
         .iter()
@@ -154,7 +153,8 @@ pub(crate) fn check_records(
         .map(|slot| &slot.check)
 }
 
-/// Makes the calling thread a task of the region that an address lies in, if it lies in one, and is none yet.
+/// Makes the calling thread a task of the region that contains an address, if there is such a region and the thread
+/// is not yet a task of it.
 #[inline]
 pub(crate) fn join_at(address: usize) {
     let is_here =
@@ -163,13 +163,13 @@ pub(crate) fn join_at(address: usize) {
         && !Me::whoever().attachments().any(is_here)
         && let Some(region) = Inner::containing(address)
     {
-        // Without a free slot it is not seen by others; its own process sees it.
+        // If no slot is free, other processes cannot see the thread; its own process can.
         let _ = region.task();
     }
 }
 
-/// The priority that is recorded for a thread, of any process, as a task of the regions that this process has, and
-/// that counts: its best one, 1 being the highest. `None` if it is a task of none of them.
+/// The effective recorded priority of a thread of any process, as a task of the regions that this process has mapped:
+/// the best one, 1 being the highest. `None` if the thread is a task of none of them.
 pub(crate) fn recorded_priority(thread: u32) -> Option<u32> {
     let priorities = registry::all().filter_map(|region| {
         let used = usize::from(region.slots_used());
@@ -181,17 +181,17 @@ pub(crate) fn recorded_priority(thread: u32) -> Option<u32> {
     priorities.min()
 }
 
-/// The same of the calling thread, without a look at others.
+/// The same for the calling thread, without searching the slots of others.
 pub(crate) fn own_recorded_priority() -> Option<u32> {
     let attachments = Me::whoever().attachments();
     attachments
-        // SAFETY: as in `check_record`.
+        // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
         .map(|attachment| recorded_in(unsafe { attachment.slot.cast().as_ref() }))
         .min()
 }
 
 fn recorded_in(slot: &Slot) -> u32 {
-    // Relaxed: it may be another one at once.
+    // Relaxed: the value may change at once in any case.
     slot.wait.standing.effective.load(Ordering::Relaxed) & !wait_record::BUSY
 }
 
@@ -200,7 +200,8 @@ pub(crate) fn contains(address: usize) -> bool {
     registry::may_contain(address) && Inner::containing(address).is_some()
 }
 
-/// Whether an address lies in an anonymous region that this process has made, and whose only task is of it.
+/// Whether an address lies in an anonymous region that this process has made and whose only task belongs to this
+/// process.
 pub(crate) fn is_lone(address: usize) -> bool {
     let Some(region) = Inner::containing(address) else {
         return false;
@@ -212,7 +213,7 @@ pub(crate) fn is_lone(address: usize) -> bool {
     region.path.is_none() && region.identity.creator == process && alive == 1
 }
 
-/// Writes the name of the object that an address lies in, of a region of this process.
+/// Writes the name of the object that contains an address in a region of this process.
 pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     let Some(region) = Inner::containing(address) else {
         return;
@@ -233,48 +234,49 @@ pub(crate) fn write_object_name(address: usize, to: &mut impl fmt::Write) {
     }
 }
 
-/// A handle on a region, made by [`RegionOptions`]; clones refer to the same mapping. An example: the [module](self).
+/// A handle on a region, made by [`RegionOptions`]; clones refer to the same mapping. The [module](self) has an
+/// example.
 ///
-/// The mapping stays until the last handle and the last thread that used the region are gone. Every
-/// thread that uses a region becomes a *task* of it, at its first use. It leaves the region when it ends,
-/// and, once the process has no handle on the region any more, when it becomes a task of another one; a
-/// thread that does neither can leave by [`Self::detach`].
+/// The mapping stays until the last handle and the last thread that used the region are gone. Every thread that uses
+/// a region becomes a *task* of it at its first use. The thread leaves the region when it ends or, if the process has
+/// no handle on the region any more, when it becomes a task of another region; [`Self::detach`] leaves explicitly.
 ///
-/// A container that was taken out of the region, or not put in yet, borrows from no handle. Its methods
-/// find the region as long as it is mapped, and panic afterwards; dropped then, it is leaked. Once it has
-/// lent something (a slice, an element, an iterator), it keeps the region mapped until it is dropped or
+/// A container that was taken out of the region, or not yet placed in it, borrows from no handle. Its methods find
+/// the region as long as it is mapped, and panic afterwards; a container that is dropped after that is leaked. Once a
+/// container has lent something (a slice, an element, an iterator), it keeps the region mapped until it is dropped or
 /// grows.
 ///
-/// In the child of a fork the mapping is still there (it is shared), and the child's thread becomes
-/// a task of its own at its first use. (Of a handle: references alone do not make it one, and nobody
-/// is woken by its death then; see [`Self::join`].) A thread that ends with a robust lock or a semaphore
-/// of its own, or with a message in flight, does not leave: that counts as its death.
+/// In the child of a fork the mapping persists (it is shared), and the child's thread becomes a task of its own at
+/// its first use of a handle. Using only references does not make it a task, and then its death wakes no waiter; see
+/// [`Self::join`]. A thread that ends while it owns a robust lock or a semaphore, or has a message in flight, does
+/// not leave: its end counts as its death.
 ///
-/// A process has at most 4096 regions mapped, and a descriptor for each. A thread is a task of at most 128
-/// at a time, not counting those without a handle.
+/// A process can have at most 4096 regions mapped, with a descriptor for each. A thread can be a task of at most 128
+/// regions at a time, not counting those without a handle.
 pub struct Region {
     inner: Arc<Inner>,
 }
 
 pub(crate) struct Inner {
     file: OwnedFd,
-    /// Its contents are atomics, tables under robust locks, and blocks that their users answer for.
-    /// Ended by the registry.
+    /// It contains atomics, tables under robust locks, and blocks whose users are responsible for them. The registry
+    /// unmaps it.
     mapping: ManuallyDrop<Mapping>,
-    /// As it was when it was checked: what is in the mapping could change.
+    /// A copy from the time of the check: the one in the mapping could change.
     identity: Identity,
     layout: Layout,
     path: Option<PathBuf>,
     heap: Heap,
-    /// How containers name the region.
+    /// The number by which containers name the region.
     home: usize,
-    /// Handles, and threads of this process that are tasks. The name goes with the last, if it is to.
+    /// Handles, and threads of this process that are tasks. The last use to end removes the region's name, if that
+    /// was asked for.
     uses: AtomicUsize,
-    /// Handles alone.
+    /// Handles only.
     handles: AtomicUsize,
-    /// It stays mapped until the process ends: there was no room to note which of its blocks are lent.
+    /// The region stays mapped until the process ends: there was no room to record which of its blocks are lent.
     lasting: AtomicBool,
-    /// Whether the registry has had it.
+    /// Whether the registry has ever contained it.
     entered: AtomicBool,
 }
 
@@ -299,7 +301,7 @@ impl Inner {
 
     fn entries(&self) -> &[Entry] {
         let count = self.identity.max_names as usize;
-        // SAFETY: as for the slots.
+        // SAFETY: the layout places that many entries there; they consist of atomics.
         unsafe {
             core::slice::from_raw_parts(self.base().add(self.layout.names).cast().as_ptr(), count)
         }
@@ -314,10 +316,10 @@ impl Inner {
         registry::find(address)
     }
 
-    /// Makes the region findable, and a handle on it; `None` if there are too many.
+    /// Makes the region findable, and returns a handle on it; `None` if there are too many regions.
     fn enter(self: Arc<Self>, gate: &Gate) -> Option<Region> {
         registry::enter(&self, gate).then(|| {
-            // Relaxed: read by the last user.
+            // Relaxed: only the last user reads it.
             self.entered.store(true, Ordering::Relaxed);
             Region::new(self)
         })
@@ -328,12 +330,12 @@ impl Inner {
     }
 
     fn use_begins(&self) {
-        // Relaxed: who begins a use has one, or the only reference there is.
+        // Relaxed: the caller has a use already, or the only reference.
         self.uses.fetch_add(1, Ordering::Relaxed);
     }
 
     fn use_ends(&self) {
-        // AcqRel: the last one sees what the others did.
+        // AcqRel: the last user sees what the others did.
         if self.uses.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
@@ -344,7 +346,7 @@ impl Inner {
                 .any(|slot| matches!(slot.life(), Life::Alive(_)));
         if unlink && let Some(path) = &self.path {
             let _gate = Gate::enter();
-            // Acquire: another thread may have attached it again.
+            // Acquire: another thread may have attached the region again.
             if self.uses.load(Ordering::Acquire) == 0 {
                 create::unlink_if_unused(self, path);
             }
@@ -362,8 +364,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         crate::hook::freed(|| self.addresses());
-        // SAFETY: not used again. No handle and no attachment is left, references borrow from
-        // handles, and whatever else may refer to the region has made it lasting.
+        // SAFETY: the mapping is not used again. No handle and no attachment is left, references borrow from handles,
+        // and everything else that could refer to the region has made it lasting.
         let mapping = unsafe { ManuallyDrop::take(&mut self.mapping) };
         registry::leave(self, mapping);
     }
@@ -396,7 +398,7 @@ impl Region {
         self.inner.base().as_ptr()
     }
 
-    /// The most bytes that the heap can grow to.
+    /// The maximum size of the heap in bytes.
     #[must_use]
     pub fn max_bytes(&self) -> u64 {
         self.inner.identity.max_bytes
@@ -408,21 +410,21 @@ impl Region {
         self.inner.identity.label()
     }
 
-    /// Where a named region's file is; `None` for an anonymous one.
+    /// The path of a named region's file; `None` for an anonymous region.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
     }
 
-    /// The memory file, to be passed to another process, which attaches it with
-    /// [`RegionOptions::attach_file`]. Not to be written, nor cut: see [what safety rests on](self#what-safety-rests-on).
+    /// The memory file, to be passed to another process, which attaches it with [`RegionOptions::attach_file`]. The
+    /// caller must neither write nor truncate it: see [what safety rests on](self#what-safety-rests-on).
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.inner.file.as_fd()
     }
 
-    /// Makes the calling thread a task of the region now, instead of at its first use, under a
-    /// name of at most 32 bytes that `latchwork ps` shows.
+    /// Makes the calling thread a task of the region now, instead of at its first use, under a name of at most 32
+    /// bytes that `latchwork ps` shows.
     ///
     /// # Errors
     /// [`AttachError::TaskTableFull`], [`AttachError::TooManyAttachments`], [`AttachError::Task`].
@@ -431,8 +433,8 @@ impl Region {
         Ok(())
     }
 
-    /// What becomes of the blocks that only the calling task knows, should it die. The default is
-    /// that they are freed.
+    /// Sets what happens, at the calling task's death, to the blocks that only this task knows. By default they are
+    /// freed.
     ///
     /// # Errors
     /// As for [`Self::join`].
@@ -446,12 +448,11 @@ impl Region {
         Ok(())
     }
 
-    /// Ends the calling thread's part in the region, instead of at its exit, and drops this handle.
+    /// Ends the calling thread's membership of the region, instead of at its exit, and drops this handle.
     ///
     /// # Errors
-    /// [`DetachError::Holding`] if the thread holds robust locks of the region (unmapping them would
-    /// leave the kernel's list of them dangling), owns semaphores of it, or has messages of its queues in
-    /// flight.
+    /// [`DetachError::Holding`] if the thread holds robust locks of the region (unmapping them would leave dangling
+    /// entries in its robust list), owns semaphores of it, or has messages of its queues in flight.
     pub fn detach(self) -> Result<(), DetachError> {
         let me = Me::get().map_err(DetachError::Task)?;
         let base = self.inner.base().addr().get();
@@ -468,13 +469,13 @@ impl Region {
                 region: self,
             });
         }
-        // SAFETY: this thread's attachment, which `detach` forgets.
+        // SAFETY: this thread's attachment, which the callback forgets.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
         Ok(())
     }
 
-    /// Allocates a block for the calling task: freed when the task dies, unless it was kept
-    /// ([`Self::on_death`]) or linked by a container.
+    /// Allocates a block for the calling task. The block is freed when the task dies, unless it was kept
+    /// ([`Self::on_death`], [`Self::keep`]) or linked by a container.
     ///
     /// # Errors
     /// [`ObjectError::Alloc`] if the region is full or the system has no memory,
@@ -487,7 +488,7 @@ impl Region {
         }
     }
 
-    // Each quick part is a function without calls, so that it saves no registers.
+    // Each quick part is a leaf function, so that it need not save registers.
 
     #[inline(never)]
     fn allocate_quick(&self, layout: MemoryLayout) -> Option<NonNull<u8>> {
@@ -501,17 +502,18 @@ impl Region {
         Ok(self.inner.heap.alloc(&task.heap_task(), layout)?)
     }
 
-    /// Frees a block, whichever task allocated it. Aborts with one line if there is none.
+    /// Frees a block, whichever task allocated it. Aborts the process, with one line on standard error, if `block` is
+    /// not the address of an allocated block.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     ///
     /// # Errors
     /// If the thread cannot become a task.
     #[inline]
     pub unsafe fn deallocate(&self, block: NonNull<u8>) -> Result<(), AttachError> {
         crate::hook::freed(|| self.inner.heap.addresses_of(block));
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block is not used any more.
         unsafe {
             if self.deallocate_quick(block) {
                 return Ok(());
@@ -527,7 +529,7 @@ impl Region {
         let Some(task) = self.inner.task_at_hand() else {
             return false;
         };
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block is not used any more.
         unsafe { self.inner.heap.free_quick(&task.heap_task(), block) }
     }
 
@@ -536,7 +538,7 @@ impl Region {
     #[cold]
     unsafe fn deallocate_slow(&self, block: NonNull<u8>) -> Result<(), AttachError> {
         let task = self.inner.task()?;
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block is not used any more.
         unsafe { self.inner.heap.free(&task.heap_task(), block) };
         Ok(())
     }
@@ -544,35 +546,35 @@ impl Region {
     /// Makes a block outlive the task that allocated it.
     ///
     /// # Safety
-    /// Nobody frees the block meanwhile.
+    /// The block is not freed meanwhile.
     pub unsafe fn keep(&self, block: NonNull<u8>) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller guarantees that the block is not freed meanwhile.
         unsafe { self.inner.heap.keep(block) };
     }
 
-    /// How the heap is used at this moment.
+    /// Statistics of the heap at this moment.
     #[must_use]
     pub fn heap_stats(&self) -> HeapStats {
         self.inner.heap.stats()
     }
 
-    /// Checks the heap's invariants, for tests and for doubtful regions.
+    /// Checks the heap's invariants, for tests and for regions suspected of damage.
     ///
     /// # Errors
-    /// Names the first one that does not hold.
+    /// The first invariant that does not hold.
     pub fn check_heap(&self) -> Result<(), Corruption> {
         self.inner.heap.check()
     }
 
-    /// Pins a named object that came as a plain reference, as a coproc's argument does: its robust
-    /// locks can then be used.
+    /// Pins a named object that the caller has as a plain reference, such as a coproc's argument. Its robust locks
+    /// can then be used.
     ///
-    /// Sound because a named object never moves: nobody gets a `&mut` to it. The same cannot be said
-    /// of any other value in a region: one behind a lock, for instance, moves by `mem::replace`. For
-    /// the *parts* of an object there are [`PinnedFields`] and [`each_pinned`]; for what
-    /// containers hold [`HashMap::get_pin`], [`List::iter_pin`] and [`Box::as_pin`].
+    /// This is sound since a named object never moves: safe code never gets a `&mut` to it. That is not true of other
+    /// values in a region: a value behind a lock, for instance, can be moved by `mem::replace`. For the *parts* of an
+    /// object there are [`PinnedFields`] and [`each_pinned`]; for elements of containers, [`HashMap::get_pin`],
+    /// [`List::iter_pin`] and [`Box::as_pin`].
     ///
-    /// Looks through the directory, O(names).
+    /// Searches the directory, O(names).
     ///
     /// # Panics
     /// If `object` is not a whole named object of the region.
@@ -583,8 +585,8 @@ impl Region {
             "the value at {:#x} is no named object of this region",
             ptr::from_ref(object).addr()
         );
-        // SAFETY: a named object of this type. It is lent as a shared, pinned reference only, and
-        // dropped in its place, by `remove`, which is unsafe.
+        // SAFETY: a named object of this type. It is lent as a shared, pinned reference only, and dropped in its
+        // place, by `remove`, which is unsafe.
         unsafe { Pin::new_unchecked(object) }
     }
 

@@ -1,6 +1,6 @@
 //! Named objects: how the tasks of a region find each other's data.
 //!
-//! A flat directory of entries behind one robust lock; lookups and inserts are rare.
+//! A flat directory of entries behind one robust lock, the directory's lock; lookups and inserts are rare.
 //!
 //! | state | meaning | entered by |
 //! | --- | --- | --- |
@@ -8,25 +8,25 @@
 //! | 1 `CLAIMED` | being filled in under the lock | insert |
 //! | 2 `READY` | an object | insert, its last store (Release) |
 //! | 3 `REMOVING` | being dropped and freed under the lock | remove |
-//! | 4 `MOVING` | its object comes from the spares, or goes there | a name for a spare; the end of its object |
+//! | 4 `MOVING` | its object is being taken from the spares, or put there | taking a spare for a name; ending the object |
 //!
-//! *Spares.* The memory of some kinds of objects never becomes anything else: others may look at it after the object's
-//! end, and see that it has ended. Its name is free at once; the memory goes to a list of its kind, in the
-//! region's header, for the next object. A move has four steps: the state; two stores that change the
-//! object's link and the list (or the entry and the list); the state. Killed between them, a task leaves `MOVING`,
-//! and the next holder of the lock sees whether the object is in the list: if not, it is put there. The
-//! entry is free then, and nothing is lost. An object whose task was killed after its end, and before its name was
-//! given up, is found by the next one that makes an object of the kind.
+//! *Spares.* The memory of some kinds of objects is never used for anything else: other tasks may read it after the
+//! object's end, and detect that it has ended. The object's name is free at once; its memory goes to a list for its
+//! kind, in the region's header, to be used by the next object. A move has four steps: the state; two stores that
+//! change the object's link and the list (or the entry and the list); the state. A task killed between them leaves
+//! `MOVING`. The next holder of the lock then checks whether the object is in the list, and puts it there if not;
+//! the entry becomes free, and nothing is lost. If a task is killed after an object has ended and before its name is
+//! free, the next task that creates an object of the kind detects this.
 //!
-//! A kill in mid-insert leaves `CLAIMED`, which the next holder of the lock frees: the name is not
-//! poisoned, and the value's block, still private to the dead task, goes with the sweep. The block
-//! becomes shared in the step that links it here: see `publish` of the heap.
+//! A kill during an insert leaves `CLAIMED`, which the next holder of the lock frees: the name is not poisoned, and
+//! the sweep frees the value's block, which is still private to the dead task. The block becomes shared in the step
+//! that links it here: see `publish` of the heap.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use core::ptr::NonNull;
 
-/// Bytes of a name, at most.
+/// Maximum length of a name in bytes.
 pub(super) const NAME_BYTES: usize = 64;
 
 pub(super) const FREE: u32 = 0;
@@ -43,7 +43,7 @@ pub(super) struct Entry {
     /// Address of the object, 0 if none.
     pub(super) object: AtomicUsize,
     pub(super) bytes: AtomicU64,
-    /// Of an object whose memory is used again: which list it goes to, from 1, and where in it the link lies; or 0.
+    /// For an object whose memory is reused: the number of its list, from 1, and the offset of its link; else 0.
     list: AtomicU32,
     link: AtomicU32,
     name: [AtomicU8; NAME_BYTES],
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 
 impl Entry {
     fn is(&self, name: &str) -> bool {
-        // Relaxed: under the directory's lock.
+        // Relaxed: the caller holds the directory's lock.
         self.length.load(Ordering::Relaxed) as usize == name.len()
             && self
                 .name
@@ -69,7 +69,7 @@ impl Entry {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether the entry has, or is about to have, an object. While nobody changes it.
+    /// Whether the entry has, or is about to have, an object. No task may change the entry meanwhile.
     pub(super) fn is_in_use(&self) -> bool {
         let object = self.object().is_some();
         match self.state.load(Ordering::Relaxed) {
@@ -79,21 +79,21 @@ impl Entry {
         }
     }
 
-    /// The object, which may be anything.
+    /// The object's address, which is not validated.
     pub(super) fn object(&self) -> Option<NonNull<u8>> {
         NonNull::new(core::ptr::with_exposed_provenance_mut(
             self.object.load(Ordering::Relaxed),
         ))
     }
 
-    /// Its size.
+    /// The object's size.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed) as usize
     }
 
-    /// Fills in a claimed entry; the object follows by the heap's publish, then [`Self::ready`].
+    /// Fills in a claimed entry; the heap's publish then stores the object, and [`Self::ready`] follows.
     pub(super) fn claim(&self, name: &str, fingerprint: u64, bytes: u64) {
-        // Relaxed throughout: under the directory's lock, whose release publishes all.
+        // Relaxed throughout: the caller holds the directory's lock, whose release publishes everything.
         self.state.store(CLAIMED, Ordering::Relaxed);
         self.object.store(0, Ordering::Relaxed);
         self.length.store(name.len() as u32, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Entry {
         self.list.store(0, Ordering::Relaxed);
     }
 
-    /// The object of a claimed entry goes to this list at its end.
+    /// Sets the list that the object of a claimed entry goes to at its end.
     pub(super) fn set_kind(&self, kind: SpareKind) {
         self.link.store(kind.link as u32, Ordering::Relaxed);
         self.list.store(kind.list as u32 + 1, Ordering::Relaxed);
@@ -121,7 +121,8 @@ impl Entry {
         self.set(&self.state, MOVING);
     }
 
-    /// A store that a kill finds after all that precedes it, and before all that follows.
+    /// A store whose place in program order is kept: if a kill comes after it, all earlier stores are done; if a kill
+    /// comes before it, no later store is.
     fn set(&self, word: &AtomicU32, value: u32) {
         compiler_fence(Ordering::SeqCst);
         word.store(value, Ordering::Release);
@@ -142,41 +143,41 @@ impl Entry {
     }
 }
 
-/// Finds a name; under the directory's lock.
+/// Finds a name. The caller holds the directory's lock.
 pub(super) fn find<'a>(entries: &'a [Entry], name: &str) -> Option<&'a Entry> {
     entries
         .iter()
         .find(|entry| entry.state.load(Ordering::Relaxed) == READY && entry.is(name))
 }
 
-/// Finds a free entry; under the directory's lock.
+/// Finds a free entry. The caller holds the directory's lock.
 pub(super) fn find_free(entries: &[Entry]) -> Option<&Entry> {
     entries
         .iter()
         .find(|entry| entry.state.load(Ordering::Relaxed) == FREE)
 }
 
-/// How many lists of spares there are.
+/// The number of lists of spares.
 pub(super) const LISTS: usize = 4;
-/// More spares than a list has, but for one that a hostile hand has made a ring of.
+/// An upper bound of the length of a list, so that a walk ends even if an attacker made the list circular.
 const MOST: usize = 1 << 24;
 
-/// A list of spares, and where its members have their links.
+/// A list of spares, and the offset of the link in its members.
 #[derive(Clone, Copy)]
 pub(crate) struct SpareKind {
     pub(crate) list: usize,
     pub(crate) link: usize,
 }
 
-/// The lists, and how their members are reached: `reach` gives the word at an address of so many bytes into an object, if
-/// there is one. All under the directory's lock.
+/// The lists, and access to their members: `reach` returns the word at an offset in an object, if there is one. The
+/// caller of any method holds the directory's lock.
 pub(super) struct Spares<'a, F> {
     pub(super) lists: &'a [AtomicUsize; LISTS],
     pub(super) reach: F,
 }
 
 impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
-    /// The words that lead to the members of a list, each with its member and that one's link.
+    /// The words that lead to the members of a list, each with the member's address and the member's link.
     fn members(
         &self,
         kind: SpareKind,
@@ -190,8 +191,8 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
         .take(MOST)
     }
 
-    /// Gives a claimed entry the first spare of its kind that is right; whether there is one. All are looked at, for
-    /// what the dead left in them.
+    /// Gives a claimed entry the first spare of its kind for which `is_right` returns true. Returns whether there is
+    /// one. `is_right` sees all spares, since it also cleans up what dead tasks left in them.
     pub(super) fn take(
         &self,
         entry: &Entry,
@@ -212,13 +213,13 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
         true
     }
 
-    /// The object of an entry has ended: it goes to the spares, and the entry is free.
+    /// Moves the object of an entry, which has ended, to the spares, and frees the entry.
     pub(super) fn shelve(&self, entry: &Entry) {
         entry.is_moving();
         self.finish_move(entry);
     }
 
-    /// An entry that is `MOVING` becomes free, and its object, if it has one, a spare.
+    /// Frees an entry that is `MOVING`; its object, if it has one, becomes a spare.
     fn finish_move(&self, entry: &Entry) {
         let object = entry.object.load(Ordering::Relaxed);
         if let Some(kind) = entry.kind()
@@ -242,16 +243,16 @@ impl<'a, F: Fn(usize, usize) -> Option<&'a AtomicUsize>> Spares<'a, F> {
     }
 }
 
-/// As [`Entry::set`].
+/// Like [`Entry::set`].
 fn store(word: &AtomicUsize, value: usize) {
     compiler_fence(Ordering::SeqCst);
     word.store(value, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
 }
 
-/// Finishes or undoes what a dead holder of the lock was doing. An insert whose object is linked
-/// already is complete but for its state; an object whose removal began is freed with `retire`,
-/// which is given its address and the location that names it.
+/// Finishes or undoes the operation of a dead holder of the lock. An insert whose object is already linked is
+/// complete except for its state. An object whose removal began is freed with `retire`, which receives its address
+/// and the location that names it.
 pub(super) fn repair(entries: &[Entry], retire: impl Fn(NonNull<u8>, &AtomicUsize)) {
     for entry in entries {
         match (entry.state.load(Ordering::Relaxed), entry.object()) {

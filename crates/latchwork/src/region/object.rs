@@ -1,4 +1,4 @@
-//! A named object with the region that it lies in: for structs that hold both.
+//! A named object together with its region, for structs that hold both.
 #![allow(unsafe_code)]
 
 use super::{ObjectError, Region, Shareable};
@@ -8,8 +8,8 @@ use core::ptr::NonNull;
 
 /// A named object together with a handle on its region, which stays mapped for as long.
 ///
-/// What [`Region::object`] gives borrows from the region, so that no struct can hold both. This can be held beside
-/// the region, sent to other threads, and cloned.
+/// The result of [`Region::object`] borrows from the region, so that no struct can hold both. An `Object` can be
+/// stored beside the region, sent to other threads, and cloned.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -48,8 +48,8 @@ use core::ptr::NonNull;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// Where a region lives as long as the process, `Box::leak(Box::new(region))` is simpler: what borrows from it, queues
-/// included, is `'static` then. Where there are many, open their queues where they are used
+/// If a region lives as long as the process, `Box::leak(Box::new(region))` is simpler: everything that borrows from
+/// it, queues included, is then `'static`. If there are many regions, open their queues where they are used
 /// ([`Queue::open`](crate::queue::Queue::open)).
 ///
 /// *Owner death, fork:* as for a reference to the object.
@@ -58,24 +58,26 @@ pub struct Object<T> {
     region: Region,
 }
 
-// SAFETY: it gives shared references to the object, which is Send and Sync as whatever is Shareable, and a handle.
+// SAFETY: it contains a handle, and gives shared references to the object, which is Send and Sync since it is
+// Shareable.
 unsafe impl<T: Shareable> Send for Object<T> {}
-// SAFETY: as above.
+// SAFETY: it contains a handle, and gives shared references to the object, which is Send and Sync since it is
+// Shareable.
 unsafe impl<T: Shareable> Sync for Object<T> {}
 
 impl<T: Shareable> Object<T> {
-    /// The object of this name, made by `make` if there is none yet: [`Region::object`].
+    /// The object of this name, made by `make` if there is none yet: see [`Region::object`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Region::object`].
     pub fn new(region: &Region, name: &str, make: impl FnOnce() -> T) -> Result<Self, ObjectError> {
         Ok(Self::of(region, region.object(name, make)?))
     }
 
-    /// The object of this name: [`Region::find`].
+    /// The object of this name: see [`Region::find`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Region::find`].
     pub fn find(region: &Region, name: &str) -> Result<Self, ObjectError> {
         Ok(Self::of(region, region.find(name)?))
     }
@@ -95,7 +97,7 @@ impl<T: Shareable> Object<T> {
         unsafe { Pin::new_unchecked(self.object.as_ref()) }
     }
 
-    /// Its region.
+    /// The object's region.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region

@@ -1,4 +1,4 @@
-//! Named objects of a region: made once, found by everybody.
+//! Named objects of a region: made once, found by every task.
 #![allow(unsafe_code)]
 
 use super::heap::TaskRef;
@@ -15,14 +15,13 @@ use std::sync::Arc;
 impl Region {
     /// The object of this name, made by `make` if there is none yet.
     ///
-    /// `make` runs at most once per name, under the directory's lock; it must not use the
-    /// directory itself. (A child of a fork that it makes must not return from it: that aborts.) If
-    /// the caller is killed in it, or it panics, the name stays free. The object stays until [`Self::remove`] or
-    /// the end of the region; it is not dropped.
+    /// `make` runs at most once per name, under the directory's lock; it must not use the directory itself. (If
+    /// `make` forks, the child must not return from it: that aborts.) If the caller is killed in `make`, or `make`
+    /// panics, the name stays free. The object stays until [`Self::remove`] or the end of the region, and is then not
+    /// dropped.
     ///
     /// # Errors
-    /// [`ObjectError::OtherType`] if the name stands for an object of another type or layout; see
-    /// [`ObjectError`].
+    /// [`ObjectError::OtherType`] if the object of this name has another type or layout; see [`ObjectError`].
     pub fn object<T: Shareable>(
         &self,
         name: &str,
@@ -53,13 +52,13 @@ impl Region {
         let entry = directory.free_entry()?;
         let block = directory.make(task, layout, make)?;
         entry.claim(name, fingerprint, layout.size() as u64);
-        // SAFETY: the block was made just now.
+        // SAFETY: the block was made just now, by this task.
         unsafe { directory.fill(task, entry, block) };
         Ok((block, layout.size()))
     }
 
-    /// Runs `begin` on the object of this name, whether there is one or not: then on one that has ended, or never
-    /// began, for `begin` to have it begin. Under the directory's lock, without which none begins.
+    /// Runs `begin` on the object of this name. If there is none, runs it on an object that has ended, or never
+    /// began, which `begin` then starts. The directory's lock is held, without which no object begins.
     pub(crate) fn reused<'r, T: Reused + 'r, R, E: From<ObjectError>>(
         &'r self,
         name: &str,
@@ -88,7 +87,7 @@ impl Region {
                 unsafe { block.cast::<T>().write(T::new()) };
             });
             let block = made.inspect_err(|_| entry.free())?;
-            // SAFETY: the block was made just now.
+            // SAFETY: the block was made just now, by this task.
             unsafe { directory.fill(task, entry, block) };
         }
         let block = entry.object().ok_or(ObjectError::Damaged)?;
@@ -137,10 +136,11 @@ impl Region {
         typed(object, bytes)
     }
 
-    /// Removes a name and frees its object, dropping it. Should the drop panic, it is gone, too.
+    /// Removes a name, drops its object and frees it. If the drop panics, the name and the memory are still
+    /// released.
     ///
     /// # Safety
-    /// No task uses the object any more, nor will by a reference that it has.
+    /// No task uses the object any more, nor keeps a reference to it.
     ///
     /// # Errors
     /// As for [`Self::find`].
@@ -160,26 +160,27 @@ impl Region {
                 entry,
                 block: object.cast(),
             };
-            // SAFETY: by the caller's contract nobody else uses it.
+            // SAFETY: the caller guarantees that no task uses the object.
             unsafe { object.drop_in_place() };
         }
         Ok(())
     }
 }
 
-/// A kind of objects whose memory stays one of the kind: handles may look at it after the object's end, and see that
-/// it has ended. See `names.rs`.
+/// A kind of objects whose memory is reused only for the same kind: handles may read it after the object's end, and
+/// detect that it has ended. See `names.rs`.
 pub(crate) trait Reused: Sized {
     const FINGERPRINT: u64;
     const KIND: SpareKind;
 
-    /// None yet.
+    /// Memory without an object.
     fn new() -> Self;
 
-    /// Whether there is none, at the moment. Nobody has one begin but under the directory's lock.
+    /// Whether there is no object at the moment. An object begins only under the directory's lock.
     fn has_ended(&self) -> bool;
 
-    /// Of one that has ended: whether another one may begin, which settles what the dead left of it.
+    /// For an object that has ended: whether another one may begin in its memory. Also cleans up what dead tasks left
+    /// in it.
     fn is_over(&self, _region: &Region) -> bool {
         true
     }
@@ -191,20 +192,20 @@ fn reused_in<'r, T: Reused>((block, bytes): (NonNull<u8>, usize)) -> Result<&'r 
         return Err(ObjectError::OtherType);
     }
     object.as_ptr().expose_provenance();
-    // SAFETY: an object of this fingerprint was written by `reused`. Nothing frees it: there is no type by which
+    // SAFETY: `reused` wrote an object of this fingerprint. It is never freed: no type exists by which
     // `Region::remove` would find it.
     Ok(unsafe { object.as_ref() })
 }
 
 impl Inner {
-    /// Runs `step` under the lock of the names, if that can be had.
+    /// Runs `step` under the directory's lock, if that can be acquired.
     pub(crate) fn with_names(self: &Arc<Self>, step: impl FnOnce()) {
         if let Ok(_directory) = Directory::lock(self) {
             step();
         }
     }
 
-    /// An object has ended: its name is free. If this cannot be done now, the next creation of one of the kind does.
+    /// Frees the name of an object that has ended. If that fails, the next creation of an object of the kind does it.
     pub(crate) fn give_up_name<T: Reused>(self: &Arc<Self>, object: *const T) {
         if let Ok(directory) = Directory::lock(self) {
             directory.shelve_ended::<T>(|other| core::ptr::eq(other, object));
@@ -212,7 +213,7 @@ impl Inner {
     }
 }
 
-/// A block for an object that is being made; freed if that panics.
+/// A block for an object that is being made; it is freed if that panics.
 struct Unmade<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
@@ -222,12 +223,12 @@ struct Unmade<'a> {
 impl Drop for Unmade<'_> {
     fn drop(&mut self) {
         self.directory.assert_ours();
-        // SAFETY: allocated by this task; nobody else knows it.
+        // SAFETY: this task allocated the block, and no other task knows it.
         unsafe { self.directory.region.heap.free(&self.task, self.block) };
     }
 }
 
-/// An object that is being dropped; it goes even if that panics.
+/// An object that is being dropped; its name and memory are released even if that panics.
 struct Removal<'a> {
     directory: &'a Directory<'a>,
     task: TaskRef<'a>,
@@ -238,8 +239,7 @@ struct Removal<'a> {
 impl Drop for Removal<'_> {
     fn drop(&mut self) {
         self.directory.assert_ours();
-        // SAFETY: the location is protected by the directory's lock, and the block is the one that
-        // `object` allocated.
+        // SAFETY: the directory's lock protects the location, and `object` allocated the block.
         unsafe {
             let heap = &self.directory.region.heap;
             crate::hook::freed(|| heap.addresses_of(self.block));
@@ -257,23 +257,23 @@ fn check_name(name: &str) -> Result<(), NameError> {
     }
 }
 
-/// The directory, locked.
+/// The locked directory.
 struct Directory<'r> {
     region: &'r Arc<Inner>,
 }
 
 impl<'r> Directory<'r> {
     fn lock(region: &'r Arc<Inner>) -> Result<Self, ObjectError> {
-        // First, for it can fail, and a failure under the lock would leave it locked.
+        // This comes first since it can fail, and a failure under the lock would leave it locked.
         let task = region.task()?;
         let lock = &region.header().names_lock;
         // SAFETY: the lock lies in the mapping, which `region` keeps.
         match unsafe { lock.lock_raw(None) } {
             Ok(Acquired::Clean) => {}
             Ok(Acquired::OwnerDied) => {
-                // First the heap: an intent of the dead is decided by an entry as it is now.
+                // The heap comes first: an intent of a dead task is decided by the current value of an entry.
                 if let Err(error) = region.sweep() {
-                    // SAFETY: locked above. The next one finds what this one found.
+                    // SAFETY: locked above. The next holder repeats this repair.
                     unsafe { lock.unlock_inconsistent() };
                     return Err(error.into());
                 }
@@ -297,7 +297,7 @@ impl<'r> Directory<'r> {
         Ok(Self { region })
     }
 
-    /// Aborts in the child of a fork, where the directory is the parent's.
+    /// Aborts in the child of a fork, which does not own the directory's lock.
     fn assert_ours(&self) {
         self.region.header().names_lock.assert_held();
     }
@@ -309,7 +309,7 @@ impl<'r> Directory<'r> {
         })
     }
 
-    /// A block of the task's own, with an object that `make` has written.
+    /// A block that is private to the task, with an object that `make` has written.
     fn make(
         &self,
         task: Task<'_>,
@@ -324,20 +324,20 @@ impl<'r> Directory<'r> {
             block,
         };
         make(block);
-        // The user's code, which may have forked: what follows is for one of the two.
+        // `make` is the user's code and may have forked: only one of the two processes may go on.
         self.assert_ours();
         core::mem::forget(unmade);
         Ok(block)
     }
 
-    /// Gives a claimed entry its object.
+    /// Stores the object of a claimed entry.
     ///
     /// # Safety
-    /// The block is the task's own.
+    /// The block is private to the task.
     unsafe fn fill(&self, task: Task<'_>, entry: &Entry, block: NonNull<u8>) {
         let (heap, address) = (&self.region.heap, block.addr().get());
-        // SAFETY: the block is the task's, and the location is protected by the directory's lock, which this task
-        // holds.
+        // SAFETY: the block is private to the task, and the directory's lock, which this task holds, protects the
+        // location.
         unsafe { heap.publish(&task.heap_task(), block, &entry.object, address) };
         entry.ready();
     }
@@ -352,13 +352,13 @@ impl<'r> Directory<'r> {
                     && object.is_multiple_of(size_of::<usize>())
                     && region.has_block_at(object, end);
                 let word = core::ptr::with_exposed_provenance::<AtomicUsize>(object + link);
-                // SAFETY: a word in a block of the region.
+                // SAFETY: an aligned word in a block of the region.
                 is_there.then(|| unsafe { &*word })
             },
         }
     }
 
-    /// Frees the names of objects of a kind that have ended, those of whom this is said.
+    /// Frees the names of those objects of a kind that have ended and for which `which` returns true.
     fn shelve_ended<T: Reused>(&self, which: impl Fn(&T) -> bool) {
         let is_ready = |entry: &&Entry| {
             entry.state.load(Ordering::Relaxed) == names::READY
@@ -370,7 +370,7 @@ impl<'r> Directory<'r> {
                 .filter(|block| self.region.has_block(Some(*block), entry.bytes()));
             let object = block.and_then(|block| reused_in::<T>((block, entry.bytes())).ok());
             if object.is_some_and(|object| which(object) && object.has_ended()) {
-                // What a file says is no more than that.
+                // The list number in the file is not trusted.
                 entry.set_kind(T::KIND);
                 self.spares().shelve(entry);
             }
@@ -388,7 +388,7 @@ impl<'r> Directory<'r> {
         if entry.fingerprint.load(Ordering::Relaxed) != fingerprint {
             return Err(ObjectError::OtherType);
         }
-        // What a file says is no more than that: see `attach`.
+        // The file's contents are not trusted: see `attach`.
         match entry.object() {
             Some(object) if self.region.has_block(Some(object), entry.bytes()) => {
                 Ok(Some((object, entry.bytes())))
@@ -399,7 +399,7 @@ impl<'r> Directory<'r> {
 }
 
 impl Inner {
-    /// Whether an object of this size can be there: an allocated block.
+    /// Whether there can be an object of this size: whether there is an allocated block of at least that size.
     pub(super) fn has_block(&self, object: Option<NonNull<u8>>, bytes: usize) -> bool {
         object.is_some_and(|object| {
             self.heap.owns(object)
@@ -411,22 +411,21 @@ impl Inner {
     }
 }
 
-/// An object whose fingerprint is `T`'s.
+/// The object at an address, whose fingerprint is `T`'s.
 fn typed<'r, T: Shareable>(object: NonNull<u8>, bytes: usize) -> Result<Pin<&'r T>, ObjectError> {
     let object = object.cast::<T>();
     if bytes != size_of::<T>() || !object.is_aligned() {
         return Err(ObjectError::OtherType);
     }
-    // SAFETY: an object of this type lives there: it was written before its entry. Objects are
-    // neither moved nor freed while a handle on the region is borrowed, except by `remove`, which is
-    // unsafe.
+    // SAFETY: an object of this type was written there before its entry. Objects are neither moved nor freed while a
+    // handle on the region is borrowed, except by `remove`, which is unsafe.
     Ok(unsafe { Pin::new_unchecked(object.as_ref()) })
 }
 
 impl Drop for Directory<'_> {
     fn drop(&mut self) {
         self.assert_ours();
-        // SAFETY: locked by `lock`. (A panic in `make` leaves the directory as it was.)
+        // SAFETY: locked by `lock`. (A panic in `make` leaves the directory unchanged.)
         unsafe { self.region.header().names_lock.unlock_raw() };
     }
 }

@@ -1,21 +1,19 @@
-//! Sleeping for another task's progress, in a way that survives that task's death.
+//! Sleeping until another task makes progress, in a way that survives that task's death.
 //!
-//! The kernel wakes *one* waiter of a dead task's robust words, and nobody who sleeps on any other
-//! word. So a task that sleeps in a region sleeps on several words at once (`futex_waitv`): those
-//! that it waits for, the life-words of all other tasks, and the count of used slots (a newcomer's
-//! life-word is not among those it knows).
+//! The kernel wakes *one* waiter of a dead task's robust words, and no sleeper on any other word. So a task that
+//! sleeps in a region sleeps on several words at once (`futex_waitv`): those that it waits for, the life-words of all
+//! other tasks, and the count of used slots (the life-word of a task that joins later is not among those it knows).
 //!
-//! *Why no death is missed.* Let T die while others sleep. The kernel changes T's life-word and wakes
-//! one sleeper S. Whatever else woke S at the same time, S looks at all life-words before it goes on
-//! (`park` ends with that look), finds T dead, and sweeps: it wakes everybody who watches T's
-//! life-word, and counts the death. Should S be killed before that, *its* life-word wakes another
-//! sleeper, who finds S and T. A task that is about to sleep has read T's life-word before: if it
-//! was alive then and is dead now, the kernel refuses the sleep. If a sweep ran in between and set
-//! the word to 0, the count of deaths has changed against the one that the caller passed, which it
-//! read before it last looked at its object.
+//! *Why no death is missed.* Let T die while other tasks sleep. The kernel changes T's life-word and wakes one
+//! sleeper S. Whatever else woke S at the same time, S checks all life-words before it goes on (`park` ends with that
+//! check), detects T's death, and sweeps: it wakes all watchers of T's life-word, and counts the death. If S is
+//! killed before that, *its* life-word wakes another sleeper, which detects S and T. A task that is about to sleep
+//! has read T's life-word before: if T was alive then and is dead now, the kernel refuses the sleep. If a sweep ran
+//! in between and set the word to 0, the count of deaths differs from the one that the caller passed, which it read
+//! before it last read its object.
 //!
-//! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches those
-//! that follow it in the table, as on a ring, and looks at all of them every [`RECHECK`].
+//! *Limits.* One sleep takes at most 128 words. In a region with more tasks a sleeper watches the tasks that follow
+//! it cyclically in the table, and checks all tasks every [`RECHECK`].
 #![allow(unsafe_code)]
 
 use super::task_table::Life;
@@ -27,27 +25,27 @@ use crate::time::Deadline;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// How long a task sleeps at most when it cannot watch all others.
+/// The maximum duration of one sleep of a task that cannot watch all others.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// Why [`Inner::park`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parked {
-    /// Something may have changed: look again.
+    /// Something may have changed: the caller must check again.
     Again,
     /// The deadline has passed.
     TimedOut,
 }
 
 impl Inner {
-    /// How many deaths have been found so far. Read it before looking at the object that a dead task
-    /// might have left in mid-change, and pass it to [`Self::park`].
+    /// The number of deaths that were detected so far. Read it before reading an object that a dead task might have
+    /// left partly changed, and pass it to [`Self::park`].
     pub(crate) fn deaths(&self) -> u32 {
-        // Acquire: pairs with the Release in `bury`.
+        // Acquire: pairs with the Release in `outlast_the_dead`.
         self.header().deaths.load(Ordering::Acquire)
     }
 
-    /// Sleeps while each of `words` holds its value and nobody dies. At most 8 words.
+    /// Sleeps while each of `words` has its value and no task dies. At most 8 words.
     pub(crate) fn park(
         &self,
         task: Task<'_>,
@@ -58,7 +56,7 @@ impl Inner {
         self.park_told(task, words, deaths, deadline).0
     }
 
-    /// The same. Also says whether a wake-up ended the sleep, be it on one of `words` or for a death.
+    /// The same. Also returns whether a wake-up ended the sleep, on one of `words` or for a death.
     pub(crate) fn park_told(
         &self,
         task: Task<'_>,
@@ -79,13 +77,13 @@ impl Inner {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire);
         watch(&self.header().slots_used, used);
-        // What a hostile file says may be more than there is.
+        // A malicious file may claim more slots than exist.
         let used = (used as usize).min(self.slots().len());
         let room = futex::WAIT_MANY_MAX - words.len() - 1;
         let others =
             (1..used).map(|step| &self.slots()[(usize::from(task.owner().slot()) + step) % used]);
         for slot in others.take(room) {
-            // Acquire: whoever sees a word that a sweep has reset sees the deaths that it counted.
+            // Acquire: a task that sees a word that a sweep has reset sees the deaths that it counted.
             let word = slot.life_word().load(Ordering::Acquire);
             if super::task_table::life_of(word) == Life::Dead {
                 let _ = self.sweep();
@@ -106,7 +104,7 @@ impl Inner {
             (limit, deadline) => limit.or(deadline),
         };
         let (ended, woken) = futex::wait_many_told(&waits[..count], until);
-        // Whatever woke us, the kernel's one wake-up for a death may have been ours.
+        // Whatever woke this thread, it may also have consumed the kernel's only wake-up for a death.
         if self.has_unswept() {
             let _ = self.sweep();
             return (Parked::Again, woken);
@@ -121,7 +119,7 @@ impl Inner {
     }
 }
 
-/// Sleeping on a word that lies in a region of this process.
+/// The hooks for sleeping on a word that lies in a region of this process.
 pub(super) static HOOKS: Hooks = Hooks {
     deaths: |word| {
         let inner = containing(word)?;

@@ -1,11 +1,11 @@
-//! Parts of what is pinned: how to use a robust lock in a struct or an array.
+//! Pinned projection: how to use a robust lock in a struct or an array.
 //!
 //! *Why the derived accessors are sound.* A pinned struct does not move before it is dropped, unless it is `Unpin`;
-//! nor does a field of it, unless somebody moves that alone. The macro writes the `Unpin` of the struct: it is
-//! `Unpin` only if all its pinned fields are, and no other `impl` can be added. It refuses a `Drop`, which gets a
-//! `&mut self` and could move a field. The fields of a packed struct may be moved as it is dropped: nobody can take
-//! a reference to them, so the accessor does not compile. That leaves code in the module of the struct which itself
-//! is `unsafe`: a `&mut` comes out of a pinned reference by no other way.
+//! nor does a field of it, unless code moves the field alone. The macro writes the `Unpin` of the struct: it is
+//! `Unpin` only if all its pinned fields are, and no other `impl` can be added. The macro refuses a `Drop`
+//! implementation, which gets a `&mut self` and could move a field. The fields of a packed struct may be moved when
+//! it is dropped: no reference to such a field can be taken, so the accessor does not compile. What remains is
+//! `unsafe` code in the struct's own module: a `&mut` can be made from a pinned reference in no other way.
 #![allow(unsafe_code)]
 
 use core::marker::PhantomData;
@@ -37,13 +37,13 @@ use core::pin::Pin;
 /// ```
 pub use latchwork_derive::PinnedFields;
 
-/// What the derive macro says of the pinned fields of a struct: `Unpin` if all of them are.
+/// Used by the derive macro for the pinned fields of a struct: `Unpin` if all of them are.
 ///
-/// With a lifetime, so that the compiler does not decide such a bound of fixed types at once.
+/// It has a lifetime, so that the compiler does not evaluate such a bound on concrete types at once.
 #[doc(hidden)]
 pub struct PinnedParts<'pin, T: ?Sized>(PhantomData<&'pin ()>, PhantomData<T>);
 
-/// The elements of an array, pinned: how to use one of many robust locks.
+/// The elements of an array, pinned: how to use one of several robust locks.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -57,7 +57,7 @@ pub struct PinnedParts<'pin, T: ?Sized>(PhantomData<&'pin ()>, PhantomData<T>);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn each_pinned<T>(elements: Pin<&[T]>) -> impl ExactSizeIterator<Item = Pin<&T>> {
-    // SAFETY: an array moves as a whole, or not at all.
+    // SAFETY: an array moves only as a whole.
     let pin = |element| unsafe { Pin::new_unchecked(element) };
     elements.get_ref().iter().map(pin)
 }

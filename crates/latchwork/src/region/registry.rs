@@ -1,31 +1,31 @@
 //! The regions of this process, by address.
 //!
-//! Containers, robust locks and words to sleep on know addresses only; from an address this finds the
-//! region. A *place* says where a region lies and leads to it. It is static, so that who looks for a
-//! region need not know whether it still exists.
+//! Containers, robust locks and words to sleep on know only addresses; the registry finds the region of an address. A
+//! *place* records the addresses of a region and leads to it. Places are static, so that a lookup need not know
+//! whether the region still exists. The *gate* is a mutex under which regions come and go.
 //!
 //! | `region` of a place | meaning | entered by |
 //! | --- | --- | --- |
 //! | null, no addresses | the place is free | [`leave`], under the gate |
-//! | null, addresses | the region is gone, its mapping is still there (invariant 4) | [`leave`], under the gate |
+//! | null, addresses | the region is gone, its mapping still exists (invariant 4) | [`leave`], under the gate |
 //! | a `Weak`, upgradable | the region is mapped and in use | [`enter`], under the gate |
-//! | a `Weak`, not upgradable | its last user is on the way to [`leave`]; the mapping is still there | the last `Arc` goes |
+//! | a `Weak`, not upgradable | its last user is about to call [`leave`]; the mapping still exists | the drop of the last `Arc` |
 //!
 //! Invariants
-//! 1. What a place leads to is used only by a visitor who announced itself before it read `region`, and
-//!    only by upgrading: an `Arc` keeps the region mapped, and there is none once the last one has gone.
-//! 2. `region` becomes null before the `Weak` is dropped, which happens only if no visitor is announced
-//!    then: a later one finds null. (If one is, the few bytes behind the `Weak` are leaked.)
-//! 3. Regions come and go under the gate. Whoever has it may do for a region that is leaving what its
-//!    last user was about to do. So an attach never finds addresses taken by a region that is leaving,
-//!    and in the child of a fork, where that user does not run, nobody waits for it.
-//! 4. A mapping with a robust lock in it, or a life-word, that some thread of this process has on its list
-//!    stays: its guard was forgotten, or the thread is about to end with it, and the list leads there.
-//!    Whoever makes or drops a region looks again ([`unmap_rest`]).
+//! 1. A region is used through a place only by a *visitor*, a lookup that announced itself before it read `region`,
+//!    and only by upgrading: an `Arc` keeps the region mapped, and an upgrade fails once the last `Arc` is gone.
+//! 2. `region` becomes null before the `Weak` is dropped, and the `Weak` is dropped only if no visitor is announced
+//!    then: a later visitor reads null. (If a visitor is announced, the few bytes behind the `Weak` are leaked.)
+//! 3. Regions come and go under the gate. A holder of the gate may complete the removal of a region whose last user
+//!    was about to do so. So an attach never finds addresses taken by a region that is being removed, and in the
+//!    child of a fork, in which that user does not run, no thread waits for it.
+//! 4. A mapping stays if it contains a robust lock, or a life-word, that is on the list of some thread of this
+//!    process: its guard was forgotten, or the thread is about to end with it, and the list leads there. A thread
+//!    that makes or drops a region checks such mappings again ([`unmap_rest`]).
 //!
-//! *The gate* is held over system calls, so waiters sleep. Its word lies in memory that is wiped on
-//! fork: a child finds it open. A thread that has it may enter again: an attach may drop what is the
-//! last use of another region. *Orderings:* given at each access.
+//! *The gate* is held across system calls, so waiters sleep. Its word lies in memory that is wiped on fork: a child
+//! finds it free. A thread that holds it may enter again: an attach may drop the last use of another region.
+//! *Orderings* are given at each access.
 #![allow(unsafe_code)]
 
 use super::{Inner, homes};
@@ -39,15 +39,15 @@ use core::ptr::{self, NonNull};
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
 
-/// The regions that one process can have mapped at a time.
+/// The maximum number of regions that one process can have mapped at a time.
 pub(super) const MAX_REGIONS: usize = 4096;
 
 struct Place {
     base: AtomicUsize,
     end: AtomicUsize,
-    /// How containers name the region.
+    /// The number by which containers name the region.
     home: AtomicUsize,
-    /// Lookups under way.
+    /// The number of lookups in progress.
     visitors: AtomicUsize,
     /// A `Weak`.
     region: AtomicPtr<Inner>,
@@ -64,18 +64,19 @@ static PLACES: [Place; MAX_REGIONS] = [const {
 }; MAX_REGIONS];
 
 impl Place {
-    /// Where the region lies; a guess without the gate, by which a lookup finds the place.
+    /// The region's addresses; without the gate only a hint, by which a lookup finds the place.
     fn addresses(&self) -> Range<usize> {
-        // Relaxed: see above. Who has been given an address of the region has been told of it by
-        // somebody who had found it there.
+        // Relaxed: only a hint. A thread that has an address of the region got it from a thread that had found it
+        // there.
         self.base.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed)
     }
 
     fn region(&self) -> Option<Arc<Inner>> {
-        // SeqCst, both, and in `clear`: either this finds null, or that finds the visitor.
+        // SeqCst, both, and in `clear`: either this load reads null, or that one sees the visitor.
         self.visitors.fetch_add(1, Ordering::SeqCst);
         let region = NonNull::new(self.region.load(Ordering::SeqCst))
-            // SAFETY: invariants 1 and 2; it is not dropped here.
+            // SAFETY: invariants 1 and 2: a non-null `region` is a `Weak` that is not dropped while this visitor is
+            // announced; `ManuallyDrop` keeps this from dropping it.
             .map(|region| ManuallyDrop::new(unsafe { Weak::from_raw(region.as_ptr()) }))
             .and_then(|region| region.upgrade());
         // Release: pairs with the load in `clear`.
@@ -83,8 +84,8 @@ impl Place {
         region
     }
 
-    /// Ends the mapping, if no list leads there any more; says whether it did. Under the gate, for a place
-    /// without a region.
+    /// Ends the mapping, unless a robust list still leads there. Returns whether it did. The caller holds the gate,
+    /// and the place has no region.
     ///
     /// # Safety
     /// The mapping's owner was forgotten, or will be.
@@ -93,39 +94,40 @@ impl Place {
         if held_locks::are_in(&addresses) {
             return false;
         }
-        // SAFETY: by the caller's contract; once only, since the place has no addresses after this.
+        // SAFETY: the caller guarantees that the owner never ends the mapping; and this happens once only, since the
+        // place has no addresses afterwards.
         drop(unsafe { Mapping::from_addresses(addresses) });
         self.base.store(0, Ordering::Relaxed);
         self.end.store(0, Ordering::Relaxed);
         true
     }
 
-    /// Forgets the region. Under the gate.
+    /// Forgets the region. The caller holds the gate.
     fn clear(&self) {
         let region = self.region.swap(ptr::null_mut(), Ordering::SeqCst);
         if !region.is_null() && self.visitors.load(Ordering::SeqCst) == 0 {
-            // SAFETY: made by `enter`; invariant 2.
+            // SAFETY: `enter` made the `Weak`, and by invariant 2 no visitor uses it.
             drop(unsafe { Weak::from_raw(region) });
         }
     }
 }
 
-/// Places from here on were never used.
+/// The number of places that were ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
 fn used() -> &'static [Place] {
-    // Acquire: pairs with the Release in `enter`; whoever has an address of a region finds its place.
+    // Acquire: pairs with the Release in `enter`; a thread that has an address of a region finds its place.
     &PLACES[..USED.load(Ordering::Acquire)]
 }
 
-/// All regions that there have been lie, or lay, between these.
+/// Bounds of all regions that this process has had mapped so far.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether an address may lie in a region.
 #[inline]
 pub(super) fn may_contain(address: usize) -> bool {
-    // Relaxed: as for `Place::addresses`.
+    // Relaxed: only a hint, as in `Place::addresses`.
     let (lowest, highest) = (&LOWEST, &HIGHEST);
     (lowest.load(Ordering::Relaxed)..highest.load(Ordering::Relaxed)).contains(&address)
 }
@@ -136,7 +138,7 @@ pub(super) fn find(address: usize) -> Option<Arc<Inner>> {
         .iter()
         .filter(|place| place.addresses().contains(&address))
         .filter_map(Place::region)
-        // The place may have got another region since.
+        // The place may have been reused for another region since.
         .find(|region| region.addresses().contains(&address))
 }
 
@@ -145,9 +147,9 @@ pub(super) fn all() -> impl Iterator<Item = Arc<Inner>> {
     used().iter().filter_map(Place::region)
 }
 
-/// Makes a region findable; `false` if there are too many. Under the gate.
+/// Makes a region findable; `false` if there are too many. The caller holds the gate.
 pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
-    // Relaxed: written under the gate.
+    // Relaxed: only holders of the gate write it.
     let is_free = |place: &Place| place.addresses().end == 0;
     let Some(index) = PLACES.iter().position(is_free) else {
         return false;
@@ -162,12 +164,12 @@ pub(super) fn enter(region: &Arc<Inner>, _: &Gate) -> bool {
     place.base.store(addresses.start, Ordering::Relaxed);
     place.end.store(addresses.end, Ordering::Relaxed);
     let weak = Weak::into_raw(Arc::downgrade(region)).cast_mut();
-    // Release: who finds the region finds all of it.
+    // Release: a thread that finds the region sees all of it.
     place.region.store(weak, Ordering::Release);
     true
 }
 
-/// Ends the mapping of a region whose last user goes, unless somebody has done so already, or must not.
+/// Ends the mapping of a region whose last user leaves, unless another thread has done so already, or it must stay.
 pub(super) fn leave(region: &Inner, mapping: Mapping) {
     let gate = Gate::enter();
     let place = used()
@@ -178,10 +180,10 @@ pub(super) fn leave(region: &Inner, mapping: Mapping) {
             homes::leave(region.home);
             place.clear();
             core::mem::forget(mapping);
-            // SAFETY: forgotten just now.
+            // SAFETY: the mapping was forgotten just now.
             unsafe { place.unmap() };
         }
-        // Invariant 3, or it never was in a place.
+        // Invariant 3: another thread has removed the region; or the region was never in a place.
         None if region.was_entered() => core::mem::forget(mapping),
         None => drop(mapping),
     }
@@ -189,7 +191,7 @@ pub(super) fn leave(region: &Inner, mapping: Mapping) {
     drop(gate);
 }
 
-/// Ends the mappings that robust lists led to, and no longer do. Under the gate.
+/// Ends mappings that robust lists led to, and no longer do. The caller holds the gate.
 pub(super) fn unmap_rest(_: &Gate) {
     for place in used() {
         if place.region.load(Ordering::Relaxed).is_null() && place.addresses().end != 0 {
@@ -199,7 +201,7 @@ pub(super) fn unmap_rest(_: &Gate) {
     }
 }
 
-/// Does what the last users of regions in a range are about to do. Under the gate.
+/// Completes the removal of regions in a range whose last users are about to do so. The caller holds the gate.
 pub(super) fn clear(range: &Range<usize>, _: &Gate) {
     for place in used() {
         let here = place.addresses();
@@ -207,23 +209,23 @@ pub(super) fn clear(range: &Range<usize>, _: &Gate) {
         if overlap && place.region().is_none() {
             homes::leave(place.home.load(Ordering::Relaxed));
             place.clear();
-            // SAFETY: its owner does not find the place, and forgets it (invariant 3).
+            // SAFETY: its owner will not find the place, and will forget the mapping (invariant 3).
             unsafe { place.unmap() };
         }
     }
 }
 
-/// Held while regions of this process come and go.
+/// The gate, held while regions of this process come and go.
 pub(super) struct Gate {
-    /// `None` inside another one of this thread's.
+    /// `None` if this thread already holds the gate.
     word: Option<&'static AtomicU32>,
 }
 
-/// Where the gate's word is: the ID of the thread that has it, or 0.
+/// The address of the gate's word: the ID of its owner, or 0.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 impl Gate {
-    /// Makes the gate's word, which needs a page of memory.
+    /// Allocates the gate's word, which needs a page of memory.
     pub(super) fn prepare() -> Result<(), Errno> {
         if WORD.load(Ordering::Acquire).is_null() {
             let page = thread::map_wipe_on_fork()?;
@@ -235,16 +237,16 @@ impl Gate {
                 Ordering::Relaxed,
             );
             if set.is_err() {
-                // SAFETY: nobody else knows the page.
+                // SAFETY: no other thread knows the page.
                 unsafe { thread::unmap_record(page) };
             }
         }
         Ok(())
     }
 
-    /// Waits for the gate; [`Self::prepare`] came before.
+    /// Acquires the gate. [`Self::prepare`] has been called before.
     pub(super) fn enter() -> Self {
-        // SAFETY: a page that stays until the process ends; zeroed or set below, so a word.
+        // SAFETY: a page that stays until the process ends, zeroed or written below, so a valid word.
         let Some(word) = (unsafe { WORD.load(Ordering::Acquire).as_ref() }) else {
             return Self { word: None };
         };

@@ -1,4 +1,4 @@
-//! What may live in a region.
+//! The types whose values may be placed in a region.
 #![allow(unsafe_code)]
 
 use crate::mutex::{
@@ -8,15 +8,17 @@ use crate::rwlock::{Preference, RawRwLock, RobustRwLock, RwLock};
 use crate::sharing::Shared;
 use core::mem::MaybeUninit;
 
-/// A type whose values mean the same in every process that maps them at the same address.
+/// A type whose values have the same meaning in every process that maps them at the same address.
 ///
-/// Numbers, characters, arrays, `Option`s and tuples (of up to eight parts) of such types are, and this
-/// crate's locks and containers. Builds by different compilers do not share an object with an `Option` in
-/// it: [`ObjectError::OtherType`](super::ObjectError::OtherType). What is ruled out is what refers to one process: references to its stack or heap, file descriptors,
-/// `Rc`, `Box`, `String`, the locks of std and of parking_lot, private locks of this crate,
-/// function pointers. Derive it. The programs that use an object take its type from one crate: a type is known by its
-/// crate, module and name, with its parameters, since what another type of the same fields allows may differ. (Programs
-/// that include one source file instead name the type, see the [derive](derive@super::Shareable).)
+/// Shareable are numbers and characters; arrays, `Option`s and tuples (of up to eight parts) of shareable types; and
+/// this crate's locks and containers. Builds by different compilers cannot share an object that contains an `Option`:
+/// [`ObjectError::OtherType`](super::ObjectError::OtherType). Not shareable are values that refer to one process:
+/// references to its stack or heap, file descriptors, `Rc`, `Box`, `String`, the locks of std and of parking_lot,
+/// private locks of this crate, function pointers.
+///
+/// Derive the trait. The programs that use an object must take its type from one crate: a type is identified by its
+/// crate, module and name, with its parameters, since another type with the same fields may allow other operations.
+/// (Programs that include one source file instead name the type, see the [derive](derive@super::Shareable).)
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -37,16 +39,16 @@ use core::mem::MaybeUninit;
 /// ```
 ///
 /// # Safety
-/// A value that one process wrote is a valid value of the type in every other process that maps
-/// the same memory at the same address; the layout is the same in every build with the same
-/// `FINGERPRINT`; and the type may be used by several tasks at a time through `&T`.
+/// A value that one process wrote is a valid value of the type in every other process that maps the same memory at
+/// the same address. The layout is the same in every build with the same `FINGERPRINT`. Several tasks may use the
+/// type at a time through `&T`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be placed in a region",
     label = "not `Shareable`",
     note = "a region is shared between processes: use `Mutex<_, Robust>` and the containers of `latchwork::region`, and #[derive(Shareable)] for your own types"
 )]
 pub unsafe trait Shareable: Send + Sync + 'static {
-    /// Identifies the layout: two builds that agree on it can read each other's values.
+    /// Identifies the layout: two builds with the same fingerprint can read each other's values.
     const FINGERPRINT: u64;
 }
 
@@ -65,13 +67,13 @@ pub const fn fingerprint(label: &str, size: usize, align: usize, parts: &[u64]) 
     hash.0
 }
 
-/// What a type is called in every program, for the derive macro: its package, with what of the version changes when
-/// types may, the kind of program, the module, and the name of the type.
+/// The identity of a type across programs, for the derive macro: its package with the semantically significant part
+/// of the version, the kind of program, the module, and the name of the type.
 #[doc(hidden)]
 #[must_use]
 pub const fn type_path(package: [Option<&str>; 4], module: &str, name: &str) -> u64 {
     let [package, major, minor, program] = package;
-    // By semantic versioning, before 1.0.
+    // Before 1.0, semantic versioning allows incompatible changes in minor versions.
     let minor = match major {
         Some(major) if matches!(major.as_bytes(), b"0") => minor,
         _ => None,
@@ -86,7 +88,7 @@ pub const fn type_path(package: [Option<&str>; 4], module: &str, name: &str) -> 
         .0
 }
 
-/// FNV-1a, since it can run at compile time.
+/// FNV-1a, which can run at compile time.
 struct Fnv(u64);
 
 impl Fnv {
@@ -107,7 +109,7 @@ impl Fnv {
         self
     }
 
-    /// A text that may be missing, apart from what follows.
+    /// Hashes a text that may be missing, followed by its length, which separates it from the next one.
     const fn text(self, text: Option<&str>) -> Self {
         match text {
             Some(text) => self.bytes(text.as_bytes()).number(text.len() as u64),
@@ -132,21 +134,21 @@ macro_rules! plain {
 plain!(char);
 crate::torn_safe::each_number!(plain);
 
-// SAFETY: as its elements.
+// SAFETY: an array is Shareable if its elements are.
 unsafe impl<T: Shareable, const N: usize> Shareable for [T; N] {
     const FINGERPRINT: u64 = fingerprint(
         "array",
         size_of::<Self>(),
         align_of::<Self>(),
-        // The size does not say how many there are of a type without bytes, which may prove something.
+        // The size does not give the number of elements of a zero-sized type, and such elements may serve as proofs.
         &[T::FINGERPRINT, N as u64],
     );
 }
-/// The compiler that lays out types whose layout is not fixed.
+/// The compiler, which chooses the layout of types whose layout is not fixed.
 const COMPILER: u64 = fingerprint(env!("LATCHWORK_COMPILER"), 0, 0, &[]);
 
-// SAFETY: as its content; builds by different compilers, which may say `None` in different ways, differ in the
-// fingerprint.
+// SAFETY: the content is Shareable; different compilers may encode `None` in different ways, but have different
+// fingerprints.
 unsafe impl<T: Shareable> Shareable for Option<T> {
     const FINGERPRINT: u64 = fingerprint(
         "Option",
@@ -158,7 +160,7 @@ unsafe impl<T: Shareable> Shareable for Option<T> {
 
 macro_rules! tuples {
     ($($name:ident $index:tt),*) => {
-        // SAFETY: as its parts, wherever the fingerprint says that they lie.
+        // SAFETY: the parts are Shareable, and the fingerprint contains their offsets.
         unsafe impl<$($name: Shareable),*> Shareable for ($($name,)*) {
             const FINGERPRINT: u64 = fingerprint(
                 "tuple",
@@ -178,7 +180,7 @@ tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
 tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-// SAFETY: as its content, of which nothing is promised.
+// SAFETY: the content is Shareable, and need not be valid.
 unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
     const FINGERPRINT: u64 = fingerprint(
         "MaybeUninit",
@@ -187,24 +189,24 @@ unsafe impl<T: Shareable> Shareable for MaybeUninit<T> {
         &[T::FINGERPRINT],
     );
 }
-// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+// SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
 unsafe impl Shareable for WaitWake<Shared> {
     const FINGERPRINT: u64 = fingerprint("WaitWake", size_of::<Self>(), align_of::<Self>(), &[]);
 }
 macro_rules! kernel_words {
     ($($lock:ident),*) => {$(
-        // SAFETY: as above.
+        // SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
         unsafe impl Shareable for $lock<Shared> {
             const FINGERPRINT: u64 = fingerprint(stringify!($lock), size_of::<Self>(), align_of::<Self>(), &[]);
         }
     )*};
 }
 kernel_words!(Inherit, InheritPlain, Throughput);
-// SAFETY: as above, and a number.
+// SAFETY: a shared lock word, whose futex key is the memory itself, and a number.
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
 }
-// SAFETY: as above, with numbers and text in front.
+// SAFETY: a shared lock, with numbers and text in front.
 unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
     const FINGERPRINT: u64 = fingerprint(
         "Checked",
@@ -213,7 +215,7 @@ unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> 
         &[P::FINGERPRINT],
     );
 }
-// SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
+// SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint(
         "Robust",
@@ -224,7 +226,7 @@ unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
 }
 macro_rules! shared_primitives {
     ($($ty:ty),* $(,)?) => {$(
-        // SAFETY: atomics; a shared futex key is the memory itself, whoever maps it.
+        // SAFETY: atomics; a shared futex key is the memory itself, whichever process maps it.
         unsafe impl Shareable for $ty {
             const FINGERPRINT: u64 = fingerprint(stringify!($ty), size_of::<Self>(), align_of::<Self>(), &[]);
         }
@@ -238,7 +240,7 @@ shared_primitives!(
     crate::spin::Spin,
 );
 
-// SAFETY: the lock gives the data to one task at a time, of whatever process.
+// SAFETY: the lock gives access to the data to one task at a time, of any process.
 unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
     const FINGERPRINT: u64 = fingerprint(
         "Mutex",
@@ -248,19 +250,18 @@ unsafe impl<T: Shareable, P: Custody + Shareable> Shareable for Mutex<T, P> {
     );
 }
 
-// SAFETY: the futex key of a shared word is the memory itself, whoever maps it.
+// SAFETY: the futex key of a shared word is the memory itself, whichever process maps it.
 unsafe impl<P: Preference> Shareable for RawRwLock<Shared, P> {
     const FINGERPRINT: u64 = fingerprint(
         "RawRwLock",
         size_of::<Self>(),
         align_of::<Self>(),
-        // Tasks that see different rules would starve each other.
+        // Tasks with different rules could starve each other.
         &[P::READERS_FIRST as u64, P::STARVES_AFTER.as_nanos() as u64],
     );
 }
 
-// SAFETY: the lock gives the data to one task at a time, or a shared reference to several, of whatever
-// process.
+// SAFETY: the lock gives access to the data to one task at a time, or shared access to several, of any process.
 unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
     const FINGERPRINT: u64 = fingerprint(
         "RwLock",
@@ -270,7 +271,7 @@ unsafe impl<T: Shareable, P: Preference> Shareable for RwLock<T, Shared, P> {
     );
 }
 
-// SAFETY: as above; made of robust mutexes and a number.
+// SAFETY: as for the other read-write lock; it consists of robust mutexes and a number.
 unsafe impl<T: Shareable, const READERS: usize> Shareable for RobustRwLock<T, READERS> {
     const FINGERPRINT: u64 = fingerprint(
         "RobustRwLock",

@@ -1,12 +1,12 @@
-//! Waits in directives that end because their task is to end: for the interface to C, whose tasks delete each other.
+//! Ending the waits of a task that is to be deleted: for the interface to C, whose tasks delete each other.
 //!
-//! A thread lends a word while it is in a directive that may wait. Once that word is not 0, the wait ends as if its
-//! time had run out: the task has left the object's queue by then, and whatever it was granted before it has got.
-//! Who stores the word wakes all who sleep in the region, and goes on doing so until the task has ended: a wake-up that
-//! comes between the task's look at the word and its sleep has no effect. That is for deletions, which are rare; a
-//! wait that nobody ends pays for two looks at a thread-local variable.
+//! A thread lends a word while it is in a directive that may wait. Once that word is not 0, the wait ends as if it
+//! had timed out: the task has left the object's queue then, and has received whatever it was granted before. The
+//! task that stores the word wakes all sleepers in the region, and repeats that until the deleted task has ended: a
+//! wake-up between the task's check of the word and its sleep has no effect. Deletions are rare; a wait that is not
+//! ended costs two reads of a thread-local variable.
 //!
-//! Not ended: a spinning wait for a MrsP semaphore, and waits that are no directive's.
+//! Not ended: a spinning wait for a MrsP semaphore, and waits outside directives.
 
 use super::{Inner, Parked, Task};
 use crate::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ each_thread! {
     static WORD: Cell<Option<&'static AtomicU32>> = Cell::new(None);
 }
 
-/// The word that a task has for this.
+/// The word that a task has for this purpose.
 #[cfg(feature = "foreign")]
 mod own {
     use super::{AtomicU32, Cell, each_thread};
@@ -29,13 +29,13 @@ mod own {
     }
 }
 
-/// The calling task's word, from now on.
+/// Sets the calling task's word.
 #[cfg(feature = "foreign")]
 pub(crate) fn set_own(word: Option<&'static AtomicU32>) {
     own::OWN.with(|own| own.set(word));
 }
 
-/// Lends the task's word, if it is to be lent, until the next call.
+/// Lends the task's word, if `is_lent`, until the next call.
 #[cfg(feature = "foreign")]
 pub(crate) fn lend(is_lent: bool) {
     let word = own::OWN.with(Cell::get).filter(|_| is_lent);
@@ -43,13 +43,13 @@ pub(crate) fn lend(is_lent: bool) {
 }
 
 fn is_requested() -> bool {
-    // Relaxed: nothing else is read because of it.
+    // Relaxed: no other memory is read because of it.
     WORD.with(Cell::get)
         .is_some_and(|word| word.load(Ordering::Relaxed) != 0)
 }
 
 impl Inner {
-    /// As [`Self::park`], in a directive: a task that is to end has no more time.
+    /// Like [`Self::park`], in a directive: for a task that is to be deleted, the deadline has passed.
     pub(crate) fn park_in_directive(
         &self,
         task: Task<'_>,
@@ -60,7 +60,7 @@ impl Inner {
         self.park_in_directive_told(task, words, deaths, deadline).0
     }
 
-    /// The same, as [`Self::park_told`].
+    /// The same, with the result of [`Self::park_told`].
     pub(crate) fn park_in_directive_told(
         &self,
         task: Task<'_>,
@@ -77,7 +77,7 @@ impl Inner {
         }
     }
 
-    /// Has all who sleep in the region look again.
+    /// Makes all sleepers in the region check again.
     #[cfg(feature = "foreign")]
     pub(crate) fn wake_sleepers(&self) {
         futex::wake(&self.header().slots_used, u32::MAX, Sharing::Shared);

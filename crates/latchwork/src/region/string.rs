@@ -1,7 +1,7 @@
-//! A growable UTF-8 string in a region: a [`Vec`] of bytes that are UTF-8 at every instruction.
+//! A growable UTF-8 string in a region: a [`Vec`] of bytes that are valid UTF-8 at every instruction.
 //!
-//! *Commit points.* Appending writes the bytes behind the length, and then the length once: half a
-//! character is never inside. Truncating is one store.
+//! *Commit points.* Appending writes the bytes behind the length, and then stores the length once: the string never
+//! contains part of a character. Truncating is one store.
 
 use super::ground::StorageError;
 use super::{Region, Shareable, TornSafe, Vec, fingerprint};
@@ -26,14 +26,13 @@ use core::ops::Deref;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Cost, owner death:* as for [`Vec`]. An append that was interrupted by a kill has appended
-/// everything or nothing.
+/// *Cost, owner death:* as for [`Vec`]. An append interrupted by a kill has appended everything or nothing.
 #[repr(transparent)]
 pub struct String {
     bytes: Vec<u8>,
 }
 
-// SAFETY: as its only field.
+// SAFETY: its only field is Shareable.
 #[allow(unsafe_code)]
 unsafe impl Shareable for String {
     const FINGERPRINT: u64 = fingerprint(
@@ -43,7 +42,7 @@ unsafe impl Shareable for String {
         &[Vec::<u8>::FINGERPRINT],
     );
 }
-// SAFETY: as its only field; and each commit of it is at a boundary of characters.
+// SAFETY: its only field is TornSafe, and each commit is at a character boundary.
 #[allow(unsafe_code)]
 unsafe impl TornSafe for String {}
 
@@ -91,7 +90,7 @@ impl String {
         unsafe { core::str::from_utf8_unchecked(&self.bytes) }
     }
 
-    /// The bytes that there is room for without growing.
+    /// The number of bytes that fit without growing.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.bytes.capacity()
@@ -105,10 +104,10 @@ impl String {
         self.bytes.reserve(additional)
     }
 
-    /// Gives back the memory that the content does not need; see [`Vec::shrink_to_fit`].
+    /// Returns the memory that the content does not need to the heap; see [`Vec::shrink_to_fit`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Vec::shrink_to_fit`].
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
         self.bytes.shrink_to_fit()
     }
@@ -130,7 +129,7 @@ impl String {
         self.push_str(character.encode_utf8(&mut [0; 4]))
     }
 
-    /// Takes the last character.
+    /// Removes and returns the last character.
     pub fn pop(&mut self) -> Option<char> {
         let last = self.look(|content| content.chars().next_back())?;
         self.bytes.truncate(self.bytes.len() - last.len_utf8());
@@ -140,7 +139,7 @@ impl String {
     /// Shortens the string to `len` bytes.
     ///
     /// # Panics
-    /// If that is in the middle of a character.
+    /// If `len` is in the middle of a character.
     pub fn truncate(&mut self, len: usize) {
         assert!(
             self.look(|content| len >= content.len() || content.is_char_boundary(len)),
@@ -154,7 +153,8 @@ impl String {
         self.bytes.clear();
     }
 
-    /// Finishes what a dead owner was doing: nothing, since every change is one store.
+    /// Exists for symmetry with the other containers: a dead owner leaves nothing unfinished, since every change is
+    /// one store.
     pub fn repair(&mut self) {
         self.bytes.repair();
     }
@@ -181,18 +181,18 @@ impl Borrow<str> for String {
 }
 
 impl String {
-    /// Lends the content for a look, which keeps the region mapped no longer: the string may be on its way
+    /// Lends the content to `look`, and keeps the region mapped only until that returns: the string may be on its way
     /// into the region.
     #[allow(unsafe_code)]
     fn look<R>(&self, look: impl FnOnce(&str) -> R) -> R {
         let _hold = self.bytes.hold();
-        // SAFETY: as in `as_str`, for as long as the region is held.
+        // SAFETY: only whole `str`s are appended and only whole characters removed, and the region is held.
         look(unsafe { core::str::from_utf8_unchecked(self.bytes.elements()) })
     }
 }
 
 impl Hash for String {
-    /// As `str`, since a string can be searched by one.
+    /// Hashes like `str`, since a string can be looked up by a `str`.
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.look(|content| content.hash(state));
     }

@@ -1,26 +1,26 @@
-//! Settling what dead tasks left behind.
+//! Sweeping: cleaning up after dead tasks.
 //!
-//! Under the region's robust sweep lock, for each slot whose life-word says `OWNER_DIED`:
-//! 1. count the death and wake all who watch the life-word (invariant 3 of the task table);
-//! 2. outlast the task: wait until the kernel has gone through all that it had on its robust list,
-//!    and those that die with it have died, too;
+//! Under the region's robust sweep lock, for each slot whose life-word is `OWNER_DIED`:
+//! 1. count the death and wake all watchers of the life-word (invariant 3 of the task table);
+//! 2. outlast the task: wait until the kernel has walked the task's whole robust list, and the other tasks that die
+//!    with it have died, too;
 //! 3. settle the task's heap: finish or undo its intent, free or keep its blocks, orphan its spans;
-//! 4. next generation; 5. tail and life-word to 0: the slot is free.
+//! 4. advance the generation;
+//! 5. set tail and life-word to 0: the slot is free.
 //!
-//! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of
-//! them, each of which is idempotent. (A generation may be skipped.)
+//! A kill between any two steps leaves the life-word at `OWNER_DIED`: the next sweep repeats all of them, each of
+//! which is idempotent. (A generation may be skipped.)
 //!
-//! *Why outlast?* The kernel finds the rest of a dead task's locks through pointers in those that it
-//! has not come to yet, and lets others run in between. A lock in a block that only the task knew, or
-//! in data whose lock has passed on already, must not be freed or overwritten before. And a SIGKILL
-//! ends the threads of a process one by one: one that the dead task had lent its box or guard to may
-//! still have locks there. So the other tasks of a process that is being killed are waited for (those
-//! that are no tasks of the region, and processes of which `/proc` says nothing, are not).
+//! *Why outlast?* The kernel finds a dead task's remaining locks through pointers in the locks that it has not
+//! reached yet, and other tasks may run in between. Until the walk is finished, a lock in a block that only the task
+//! knew, or in data whose lock has already passed on, must not be freed or overwritten. Moreover, a SIGKILL ends the
+//! threads of a process one by one: a thread to which the dead task had lent its box or guard may still have locks
+//! there. So a sweep waits for the other tasks of a process that is being killed (except threads that are not tasks
+//! of the region, and processes about which `/proc` says nothing).
 //!
-//! The wait is that for a few thousand instructions of the kernel's. If something is wrong with the
-//! dead task's list (a pthread mutex in memory that was unmapped, more locks than the kernel would
-//! look at) its tail is never marked. After [`PATIENCE`] the sweep goes on, but keeps the private
-//! blocks: memory is lost, no lock.
+//! The wait takes a few thousand instructions of the kernel. If the dead task's list is broken (a pthread mutex in
+//! memory that was unmapped, more locks than the kernel walks), its tail is never marked. After [`PATIENCE`] the
+//! sweep goes on, but keeps the private blocks: memory is lost, but no lock.
 #![allow(unsafe_code)]
 
 use super::heap::OnDeath;
@@ -34,12 +34,12 @@ use crate::time::Deadline;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// How long a sweep waits for dead tasks to be done with.
+/// How long a sweep waits for the kernel and for dying tasks.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often it looks whether a living one is dying.
+/// How often it checks whether a living task is being killed.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a [sweep](Region::sweep) found.
+/// The result of a [sweep](Region::sweep).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Swept {
@@ -48,12 +48,12 @@ pub struct Swept {
 }
 
 impl Region {
-    /// Finds the tasks that died and settles what they left: blocks that only they knew, half-done
-    /// heap operations, their slots. Returns whom it found.
+    /// Detects the tasks that died and cleans up after them: blocks that only they knew, incomplete heap operations,
+    /// their slots. Returns their names.
     ///
-    /// The library does this by itself whenever somebody waits for a dead task, takes over its lock,
-    /// attaches, or joins it; call it to have it done at once. What a dead task held under a robust
-    /// mutex is reported by that mutex, and messages that it was receiving are delivered again.
+    /// The library does this by itself whenever a thread waits for a dead task or joins it, acquires a dead task's
+    /// lock, or attaches the region; call this to have it done at once. The robust mutexes that a dead task held
+    /// report the owner death themselves, and messages that it was receiving are delivered again.
     ///
     /// # Errors
     /// If the calling thread cannot own robust locks.
@@ -63,7 +63,7 @@ impl Region {
 }
 
 impl Inner {
-    /// Whether a task died whose slot nobody has swept.
+    /// Whether a task died whose slot was not swept yet.
     pub(crate) fn has_unswept(&self) -> bool {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
@@ -81,11 +81,11 @@ impl Inner {
         let lock = &self.header().sweep_lock;
         // SAFETY: the lock lies in the mapping, which `self` keeps.
         match unsafe { lock.lock_raw(None) } {
-            // A dead sweeper's work is repeated below: its victims are still marked.
+            // A dead sweeper's work is repeated below: the slots that it was sweeping are still marked.
             Ok(_) => lock.mark_consistent(),
             Err(RawError::Deadlock) => return Ok(swept),
             Err(RawError::Unavailable(error)) => return Err(AttachError::Task(error)),
-            // Nobody gives it up; a file made by a hostile hand may say so.
+            // The library never makes this lock unusable; a malicious file may claim it.
             Err(_) => return Err(AttachError::Damaged("nobody can take its sweep lock")),
         }
         let (dead, done_with) = self.outlast_the_dead();
@@ -93,12 +93,13 @@ impl Inner {
             swept.dead.push(self.slots()[index].name());
             self.bury(index as u16, done_with);
         }
-        // SAFETY: locked above.
+        // SAFETY: this thread locked it above.
         unsafe { lock.unlock_raw() };
         Ok(swept)
     }
 
-    /// The slots of all dead tasks, each reported, and whether the kernel has done with all of them.
+    /// Counts the deaths and outlasts the dead tasks. Returns their slots, and whether the kernel has finished with
+    /// all of them.
     fn outlast_the_dead(&self) -> (Vec<usize>, bool) {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
@@ -111,9 +112,9 @@ impl Inner {
         let mut next = 0;
         while let Some(slot) = dead.get(next).map(|index| &slots[*index]) {
             next += 1;
-            // Release: pairs with the Acquire in `park`: who sees the count sees the death.
+            // Release: pairs with the Acquire in `deaths`: a task that sees the count sees the death.
             self.header().deaths.fetch_add(1, Ordering::Release);
-            // Relaxed: a number to look at.
+            // Relaxed: only a statistic.
             self.header().died.fetch_add(1, Ordering::Relaxed);
             futex::wake(slot.life_word(), u32::MAX, Sharing::Shared);
             done_with &= slot.outlast(until);
@@ -132,7 +133,8 @@ impl Inner {
         (dead, done_with)
     }
 
-    /// `done_with`: nothing looks at the task's private blocks any more.
+    /// Settles the heap of a dead task and frees its slot. `done_with`: the kernel no longer reads the task's private
+    /// blocks.
     fn bury(&self, index: u16, done_with: bool) {
         let slot = &self.slots()[usize::from(index)];
         let policy = match slot.orphans.load(Ordering::Relaxed) {
@@ -149,8 +151,8 @@ impl Inner {
         slot.life_word().store(0, Ordering::Release);
     }
 
-    /// Gives up the heap of a living task that leaves: what it allocated stays, as others may use
-    /// it, and belongs to nobody.
+    /// Releases the heap of a living task that leaves: the blocks that it allocated stay, since others may use them,
+    /// and belong to no task.
     pub(super) fn release_heap(&self, index: u16) {
         let lock = &self.header().sweep_lock;
         // SAFETY: the lock lies in the mapping, which `self` keeps.
@@ -158,22 +160,21 @@ impl Inner {
         if locked.is_ok() {
             lock.mark_consistent();
         }
-        // SAFETY: the calling thread is the slot's task and does not use the heap meanwhile.
+        // SAFETY: the calling thread is the slot's task, and does not use the heap meanwhile.
         unsafe { self.heap.recover(self.owner_of(index), OnDeath::Keep) };
         if locked.is_ok() {
-            // SAFETY: locked above.
+            // SAFETY: this thread locked it above.
             unsafe { lock.unlock_raw() };
         }
     }
 }
 
 impl Slot {
-    /// Waits until the kernel has gone through the robust list of the dead task; `false` if it takes
-    /// too long.
+    /// Waits until the kernel has walked the robust list of the dead task; `false` if that takes too long.
     fn outlast(&self, until: Deadline) -> bool {
         let tail = &self.tail.word;
         loop {
-            // Acquire: what the kernel did to the list is done.
+            // Acquire: the kernel's changes to the list are complete.
             let word = tail.load(Ordering::Acquire);
             if !matches!(life_of(word), Life::Alive(_)) {
                 return true;
@@ -185,8 +186,7 @@ impl Slot {
         }
     }
 
-    /// Waits for the death of a living task of another process if that is being killed; `false` if it
-    /// takes too long.
+    /// If a living task of another process is being killed, waits for its death; `false` if that takes too long.
     fn outlast_if_killed(&self, process: u32, until: Deadline) -> bool {
         loop {
             // Acquire: as for `life`.
@@ -206,12 +206,12 @@ impl Slot {
     }
 }
 
-/// A robust lock has passed on from a dead owner. If it lies in a region, the dead task's heap
-/// intents are settled before anybody touches what the lock protects: an intent is decided by
-/// looking at a location that the lock protects.
+/// Called when a robust lock has passed on from a dead owner. If the lock lies in a region, the dead task's heap
+/// intents are settled before any task touches the protected data: an intent is decided by reading a location that
+/// the lock protects.
 pub(super) fn after_owner_death(lock: usize) {
     if let Some(inner) = Inner::containing(lock) {
-        // The slot is swept if it can be; if not, nobody could, and the heap aborts on misuse.
+        // The slot is swept if possible; if not, no task could sweep it, and the heap aborts on misuse.
         let _ = inner.sweep();
         drop::<Arc<Inner>>(inner);
     }

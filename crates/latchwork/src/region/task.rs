@@ -1,4 +1,10 @@
 //! The calling thread as a task of a region: it becomes one at its first use, and leaves when it ends.
+//!
+//! To attach, the thread sweeps the region, occupies a free slot (which puts the slot's life-word and tail on its
+//! robust list), initialises the slot, and records the attachment. The slot's wait record and inbox are reused only
+//! after other tasks have finished writing to them on behalf of the previous task. To leave, the thread releases its
+//! heap, forgets the attachment, and vacates the slot. A thread that still has obligations, such as a robust lock,
+//! leaves its life-word to the kernel instead: its end counts as its death.
 #![allow(unsafe_code)]
 
 use super::heap::{Owner, TaskRef};
@@ -23,7 +29,7 @@ impl<'r> Task<'r> {
         Self { slot, owner }
     }
 
-    /// Slot and generation: this task for ever.
+    /// Slot and generation, which identify this task for ever.
     #[inline]
     pub(crate) fn owner(self) -> Owner {
         self.owner
@@ -31,14 +37,14 @@ impl<'r> Task<'r> {
 
     #[inline]
     pub(super) fn heap_task(&self) -> TaskRef<'_> {
-        // SAFETY: this is the slot's task, on its own thread.
+        // SAFETY: the slot belongs to this task, which runs on the calling thread.
         unsafe { TaskRef::new(self.owner(), &self.slot.heap) }
     }
 }
 
 impl Inner {
     pub(super) fn owner_of(&self, index: u16) -> Owner {
-        // Relaxed: read by the slot's own task, or behind an Acquire of its life-word.
+        // Relaxed: the reader is the slot's own task, or has read its life-word with Acquire before.
         let generation = self.slots()[usize::from(index)]
             .generation
             .load(Ordering::Relaxed);
@@ -48,25 +54,25 @@ impl Inner {
         )
     }
 
-    /// Whether the calling thread is this task. Not so in the child of a fork; still so in a thread that
-    /// is about to end, after it has forgotten its attachments.
+    /// Whether the calling thread is this task. It is not in the child of a fork. It still is in a thread that is
+    /// about to end, after it has forgotten its attachments.
     pub(crate) fn is_me(&self, owner: Owner) -> bool {
         let life = self.slots()[usize::from(owner.slot())].life();
-        // The life-word is the authority (a thread that is known here has an ID other than 0).
+        // The life-word decides (a thread that is known here has an ID other than 0).
         Me::get().is_ok_and(|me| life == Life::Alive(me.tid())) && self.is_alive(owner)
     }
 
-    /// Whether the task that this was still lives.
+    /// Whether a task is still alive.
     pub(crate) fn is_alive(&self, owner: Owner) -> bool {
         let Some(slot) = self.slots().get(usize::from(owner.slot())) else {
             return false;
         };
-        // The life-word first: its Acquire orders the generation behind it.
+        // The life-word is read first: its Acquire orders the read of the generation after it.
         matches!(slot.life(), Life::Alive(_))
             && slot.generation.load(Ordering::Relaxed) == owner.generation()
     }
 
-    /// The calling thread as a task; attaches it at first use.
+    /// The calling thread as a task, attached at its first use.
     #[inline]
     pub(crate) fn task(self: &Arc<Self>) -> Result<Task<'_>, AttachError> {
         let me = Me::get()?;
@@ -86,17 +92,18 @@ impl Inner {
         Some(self.task_of(&attachment))
     }
 
-    /// As [`Self::task`], where it takes one comparison.
+    /// The fast path of [`Self::task`], with one comparison: `None` if the thread's first attachment is to another
+    /// region.
     #[inline(always)]
     pub(crate) fn task_at_hand(&self) -> Option<Task<'_>> {
         let attachment = Me::whoever().first_attachment()?;
         (attachment.base == self.base().addr().get()).then(|| self.task_of(&attachment))
     }
 
-    /// The task that an attachment to this region made.
+    /// The task of an attachment to this region.
     #[inline]
     pub(super) fn task_of(&self, attachment: &Attachment) -> Task<'_> {
-        // SAFETY: attachments hold slots of the region that they name, and tags that are owners.
+        // SAFETY: an attachment refers to a slot of the region that it names, and its tag is an owner.
         let (slot, owner) = unsafe {
             (
                 attachment.slot.cast().as_ref(),
@@ -115,8 +122,8 @@ impl Inner {
         if !me.can_attach() {
             return Err(AttachError::TooManyAttachments);
         }
-        // A successor finds what its predecessor left settled: messages in their places, free slots.
-        // If it cannot sweep, others will.
+        // Sweep first: a successor of a dead task then finds a settled state, with messages in their places and free
+        // slots. If this thread cannot sweep, others will.
         let _ = self.sweep();
         let index = self.occupy_slot(me).ok_or(AttachError::TaskTableFull {
             tasks: self.slots().len(),
@@ -151,7 +158,7 @@ impl Inner {
             life: slot.life.link(),
             tail: slot.tail.link(),
             tag: owner.raw(),
-            // SAFETY: `into_raw` never gives null; `detach_thread` takes the count back.
+            // SAFETY: `into_raw` never returns null; `detach_thread` takes the count back.
             context: unsafe {
                 NonNull::new_unchecked(Arc::into_raw(Arc::clone(self)).cast_mut()).cast()
             },
@@ -160,8 +167,8 @@ impl Inner {
         Ok(Task { slot, owner })
     }
 
-    /// Counts a slot among those that are looked at for dead tasks, before it has a task: one that is
-    /// killed in its first instructions is found, too.
+    /// Includes a slot in the slots that are checked for dead tasks, before it has a task, so that the death of a
+    /// task that is killed in its first instructions is detected, too.
     fn use_slot(&self, index: usize) -> bool {
         let used = index as u32 + 1;
         // Release: pairs with the Acquire in `park`. Sleepers did not watch this slot so far.
@@ -173,8 +180,8 @@ impl Inner {
     }
 
     fn occupy_slot(&self, me: Me) -> Option<usize> {
-        // A generation of 0 would look like no owner; a fresh slot gets its first one here, before
-        // anybody can have named it.
+        // A generation of 0 would mean no owner; a fresh slot gets its first generation here, before any task can
+        // have named it.
         self.slots().iter().enumerate().position(|(index, slot)| {
             slot.life() == Life::Free && self.use_slot(index) && slot.occupy(me) && {
                 if slot.generation.load(Ordering::Relaxed) == 0 {
@@ -185,7 +192,7 @@ impl Inner {
         })
     }
 
-    /// Slots from here on were never used.
+    /// The number of slots that were ever used.
     pub(crate) fn slots_used(&self) -> u16 {
         // Acquire: pairs with the Release of `use_slot`.
         let used = self.header().slots_used.load(Ordering::Acquire) as usize;
@@ -200,29 +207,29 @@ impl Inner {
         }
     }
 
-    /// Robust locks of this region that the calling thread holds.
+    /// The number of robust locks of this region that the calling thread holds.
     pub(super) fn locks_held(&self, me: Me) -> usize {
         let addresses = self.addresses();
         me.locks().filter(|link| addresses.contains(link)).count()
     }
 }
 
-/// Ends the calling thread's part in regions that this process has no handle on any more. Should
-/// containers still use one, the thread becomes a task of it again.
+/// Ends the calling thread's attachments to regions of which this process has no handle any more. If containers still
+/// use one of them, the thread becomes a task of it again.
 fn leave_unused(me: Me) {
     if me.is_leaning() {
         return;
     }
     let unused = |attachment: &Attachment| {
-        // SAFETY: an attachment's context is its region, which it keeps.
+        // SAFETY: an attachment's context is its region, which it keeps mapped.
         let inner: &Inner = unsafe { attachment.context.cast().as_ref() };
-        // Relaxed: a handle that is made meanwhile finds the thread gone, or not.
+        // Relaxed: if a handle is made meanwhile, the thread may or may not have left; both are fine.
         inner.handles.load(Ordering::Relaxed) == 0
             && inner.locks_held(me) == 0
             && !inner.task_of(attachment).slot.has_obligations()
     };
     while let Some(attachment) = me.attachments().find(unused) {
-        // SAFETY: this thread's attachment, which `detach` forgets.
+        // SAFETY: this thread's attachment, which the callback forgets.
         unsafe { (attachment.detach)(attachment.context, attachment.slot) };
     }
 }
@@ -230,7 +237,7 @@ fn leave_unused(me: Me) {
 /// # Safety
 /// `context` came from an attachment of the calling thread in `slot`, and is not used again.
 unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
-    // SAFETY: made by `attach_thread` with `Arc::into_raw`.
+    // SAFETY: `attach_thread` made it with `Arc::into_raw`.
     let inner = unsafe { Arc::from_raw(context.cast::<Inner>().as_ptr()) };
     // SAFETY: a slot of this region, which `inner` keeps mapped.
     let slot: &Slot = unsafe { slot.cast().as_ref() };
@@ -239,10 +246,10 @@ unsafe fn detach_thread(context: NonNull<()>, slot: NonNull<()>) {
     inner.release_heap(index as u16);
     let holds = inner.locks_held(me) != 0 || slot.has_obligations();
     me.forget(inner.base().addr().get());
-    // Otherwise the kernel ends this life, and what it finds on its way is still mapped then: the life-word
-    // is on the list, which the registry looks at before it unmaps anything.
+    // Otherwise the kernel ends this life. The memory that its walk reaches is still mapped then: the life-word is on
+    // the list, which the registry checks before it unmaps anything.
     if !holds {
-        // SAFETY: the calling thread occupies the slot, and has forgotten it.
+        // SAFETY: the calling thread occupies the slot, and has forgotten the attachment.
         unsafe { slot.vacate(me) };
     }
     inner.use_ends();

@@ -1,4 +1,4 @@
-//! Naming a task to others.
+//! The identity of a task.
 #![allow(unsafe_code)]
 
 use super::heap::Owner;
@@ -6,10 +6,10 @@ use super::{AttachError, Region, Shareable, fingerprint};
 use core::fmt;
 use core::num::NonZero;
 
-/// A task of a region, for ever: one that gets its place in the task table later is another.
+/// Identifies a task of a region for ever: a later task in the same place of the task table has another ID.
 ///
-/// It means the same in every process that has the region, and nothing in another region. Write it into
-/// the region, or send it by whatever way, as it is or as a [number](Self::to_raw).
+/// The ID means the same in every process that has the region, and nothing in another region. It can be stored in the
+/// region, or sent by any means, as it is or as a [number](Self::to_raw).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct TaskId(NonZero<u64>);
@@ -26,19 +26,19 @@ impl TaskId {
         (self.0.get() >> 16) as u16
     }
 
-    /// How many tasks there were in this place, this one included (0 is left out as it wraps).
+    /// The number of tasks that this place has had, this one included (0 is skipped when it wraps).
     #[must_use]
     pub fn generation(self) -> u32 {
         (self.0.get() >> 32) as u32
     }
 
-    /// The whole as a number other than 0.
+    /// The ID as a number other than 0.
     #[must_use]
     pub fn to_raw(self) -> u64 {
         self.0.get()
     }
 
-    /// What [`Self::to_raw`] gave. Any other number names no task, and is found out when it is used.
+    /// The reverse of [`Self::to_raw`]. Any other number names no task, which is detected when it is used.
     #[must_use]
     pub fn from_raw(raw: u64) -> Option<Self> {
         NonZero::new(raw).map(Self)
@@ -63,7 +63,7 @@ unsafe impl Shareable for TaskId {
 }
 
 impl Region {
-    /// The calling thread as a task of the region, which it becomes by this if it is none yet.
+    /// The ID of the calling thread, which becomes a task of the region if it is none yet.
     ///
     /// # Errors
     /// As for [`Self::join`].
@@ -71,7 +71,7 @@ impl Region {
         Ok(TaskId::new(self.inner().task()?.owner()))
     }
 
-    /// Whether a task has neither left nor died. The answer may be stale before it arrives.
+    /// Whether a task has neither left nor died. The answer may be outdated when the caller gets it.
     #[must_use]
     pub fn has_task(&self, task: TaskId) -> bool {
         task.owner()

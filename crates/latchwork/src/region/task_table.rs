@@ -1,47 +1,47 @@
-//! The tasks of a region: who is in it, who died, and how a sleeper learns of a death.
+//! The task table of a region: its tasks, which of them died, and how a sleeping task detects a death.
 //!
-//! Each thread that uses a region owns a [`Slot`] of it. The slot's **life-word** is a word on the
-//! thread's robust list, held from attach to detach: when the thread dies, by whatever cause, the
-//! kernel marks the word and wakes one sleeper on it. The life-word is the authority on life; TID
-//! and start time can be reused and outlive an `exec`, the life-word cannot.
+//! Each thread that uses a region owns a [`Slot`] of it. The slot's **life-word** is a word on the thread's robust
+//! list, held from attach to detach: when the thread dies, for whatever reason, the kernel marks the word and wakes
+//! one sleeper on it. Only the life-word decides whether a task is alive: a thread ID and a start time can be reused
+//! and outlive an `exec`; the life-word cannot.
 //!
 //! | life-word | meaning | entered by |
 //! | --- | --- | --- |
 //! | 0 | the slot is free | detach; the last step of a sweep |
-//! | TID + `WAITERS` | the task lives | attach: CAS 0→TID+`WAITERS` |
+//! | TID + `WAITERS` | the task is alive | attach: CAS 0→TID+`WAITERS` |
 //! | `OWNER_DIED` (+ `WAITERS`) | the task died, its slot is unswept | the kernel |
 //!
-//! `WAITERS` is always set, so the kernel always wakes: a sleeper need not announce itself.
+//! `WAITERS` is always set, so the kernel always wakes a sleeper, which need not announce itself.
 //!
-//! A second word of this kind, the **tail**, stands behind all locks on the thread's robust list.
+//! A second word of this kind, the **tail**, comes after all locks on the thread's robust list.
 //!
 //! | life-word | tail | meaning |
 //! | --- | --- | --- |
-//! | TID | 0 or TID | the task lives (0: it is about to begin, or to leave) |
-//! | `OWNER_DIED` | TID | the task runs no more; the kernel is going through its list |
-//! | `OWNER_DIED` | 0 or `OWNER_DIED` | the kernel has done with what the task held |
+//! | TID | 0 or TID | the task is alive (0: it is just beginning, or leaving) |
+//! | `OWNER_DIED` | TID | the task runs no more; the kernel is walking its list |
+//! | `OWNER_DIED` | 0 or `OWNER_DIED` | the kernel has finished walking its list |
 //! | 0 | 0 | the slot is free |
 //!
-//! The kernel follows pointers in the locks themselves, and may be interrupted between any two of
-//! them, for as long as others run. So what the dead task had on its list must stay as it is until
-//! then: its private blocks with locks in them, and what a taken lock gives its next holder to change.
+//! The kernel follows pointers in the locks themselves, and may be interrupted between any two of them, for as long
+//! as other tasks run. So everything on the dead task's list must stay unchanged until the walk is finished: its
+//! private blocks that contain locks, and the data that a held lock opens to its next holder.
 //!
 //! Invariants
-//! 1. A slot's generation changes only while nobody's life-word is in it (dead and under the sweep
-//!    lock, or by its task at detach before the word goes to 0). So *(slot, generation)* names one
-//!    task for ever, and it lives exactly if the generation is current and the word holds a TID.
-//! 2. A task that sleeps for another's progress sleeps on the life-words of *all* other tasks, too
-//!    (see [`park`](super::park)).
-//! 3. Whoever finds a dead task wakes all its watchers before it sweeps the slot. If the finder
-//!    dies first, its own death wakes one watcher, who finds both.
-//! 4. Life-words stand on the robust list before all other locks of ours, tails behind all locks of
-//!    anybody's, and the kernel works from front to back: who takes a dead task's lock finds the
-//!    task's life-word marked already, and can sweep (which waits for the tail, and settles the heap's
-//!    intents) before it touches what the lock protects.
+//! 1. A slot's generation changes only while no task's life-word is in it (dead and under the sweep lock, or by its
+//!    task at detach before the word becomes 0). So *(slot, generation)* names one task for ever, and that task is
+//!    alive if and only if the generation is current and the word holds a TID.
+//! 2. A task that sleeps until another task makes progress also sleeps on the life-words of *all* other tasks (see
+//!    [`park`](super::park)).
+//! 3. A task that detects a dead task wakes all its watchers before it sweeps the slot. If the detecting task dies
+//!    first, its own death wakes one watcher, which detects both.
+//! 4. Life-words precede all other locks of this library on the robust list, tails come after all locks of any
+//!    library, and the kernel works from front to back. So a task that acquires a dead task's lock finds that task's
+//!    life-word already marked, and can sweep (which waits for the tail, and settles the heap's intents) before it
+//!    touches the protected data.
 //! 5. A sweep is idempotent at every step; it runs under the region's robust sweep lock.
-//! 6. A task that has locks or semaphores of the region, or messages in flight, does not leave in good order: who
-//!    waits for those learns of it by the task's death only. A thread that ends with them gives up
-//!    its heap, and leaves its life-word to the kernel.
+//! 6. A task that has locks or semaphores of the region, or messages in flight, does not leave in an orderly way: the
+//!    waiters for those learn about it only by the task's death. A thread that ends with them releases its heap, and
+//!    leaves its life-word to the kernel.
 #![allow(unsafe_code)]
 
 use super::events::EventSets;
@@ -56,10 +56,10 @@ use crate::sys::robust_list::Node;
 use crate::task::Me;
 use crate::text::whole_characters;
 
-/// Bytes of a task's name that are kept.
+/// Maximum length of a task's name in bytes.
 pub(super) const NAME_BYTES: usize = 32;
 
-/// What becomes of the heap blocks that only a dead task knew.
+/// What happens to the heap blocks that only a dead task knew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
     /// They are freed.
@@ -78,22 +78,23 @@ pub(crate) struct Slot {
     pub(super) attached_at: AtomicU64,
     pub(super) orphans: AtomicU8,
     name: [AtomicU8; NAME_BYTES],
-    /// Whether the task's process has, or has had, another task here meanwhile.
+    /// Whether the task's process has, or has had in the meantime, another task here.
     company: AtomicU8,
-    /// What the task has learned of those that it exchanges messages with. Its own business.
+    /// What the task has learned about its partners in exchanging messages. Only the task itself uses it.
     pub(crate) takes_turns: AtomicU8,
-    /// Messages that the task has taken off queues of the region and not finished. Its own business.
+    /// The number of messages that the task has taken off queues of the region and not finished. Only the task itself
+    /// uses it.
     messages: AtomicU32,
     pub(crate) inbox: Inbox,
     pub(super) heap: TaskHeap,
     pub(super) tail: Node,
     pub(crate) events: EventSets,
     pub(crate) wait: WaitRecord,
-    /// What the task holds and wants, if its locks are checked.
+    /// The locks that the task holds and waits for, if its locks are checked.
     pub(crate) check: TaskRecord,
 }
 
-/// What a life-word says.
+/// The meaning of a life-word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     Free,
@@ -115,16 +116,16 @@ impl Slot {
     }
 
     pub(super) fn life(&self) -> Life {
-        // Acquire: pairs with the Release of `occupy` and `vacate`: whoever sees the new life sees
-        // the generation that belongs to it.
+        // Acquire: pairs with the Release of `occupy` and `vacate`: a task that sees the new life sees the generation
+        // that belongs to it.
         life_of(self.life.word.load(Ordering::Acquire))
     }
 
     /// Claims a free slot for the calling thread.
     ///
-    /// A kill after the CAS leaves the life-word announced or linked with our TID, which the kernel
-    /// then marks: the slot is swept like that of a task that did nothing yet. The same goes for the
-    /// tail, which comes second: before it the task has nothing in the region.
+    /// A kill after the CAS leaves the life-word announced or linked with our TID, and the kernel then marks it: the
+    /// slot is swept like that of a task that has done nothing yet. The same holds for the tail, which comes second:
+    /// before that, the task has nothing in the region.
     pub(super) fn occupy(&self, me: Me) -> bool {
         let head = me.head();
         let before = head.announce(&self.life, 0);
@@ -135,8 +136,8 @@ impl Slot {
             .compare_exchange(0, me.tid() | WAITERS, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if taken {
-            // SAFETY: taken just now, announced; a slot never moves, and it is unlinked in
-            // `vacate`, before the region can be unmapped. At the front (invariant 4).
+            // SAFETY: the word was acquired just now and is announced; a slot never moves, and the word is unlinked
+            // in `vacate`, before the region can be unmapped. It goes to the front (invariant 4).
             unsafe { head.link(&self.life, 0, head.front(), me.end()) };
             me.spend();
         }
@@ -150,31 +151,32 @@ impl Slot {
     fn occupy_tail(&self, me: Me) {
         let head = me.head();
         let before = head.announce(&self.tail, 0);
-        // Relaxed: read by others when the kernel has marked the life-word.
+        // Relaxed: other tasks read it only after the kernel has marked the life-word.
         self.tail.word.store(me.tid() | WAITERS, Ordering::Relaxed);
-        // SAFETY: this task's and announced; as for the life-word.
+        // SAFETY: the word belongs to this task and is announced; a slot never moves, and the word is unlinked in
+        // `vacate`.
         unsafe { head.link_tail(&self.tail) };
         me.spend();
         head.settle(before);
     }
 
-    /// Ends the calling thread's ownership. The slot holds nothing of it any more.
+    /// Ends the calling thread's ownership. The slot then contains nothing of the task.
     ///
     /// # Safety
-    /// The calling thread occupies the slot, and has forgotten the attachment: a lock that a signal
-    /// handler takes once the life-word is off the list must not be linked behind it.
+    /// The calling thread occupies the slot, and has forgotten the attachment: otherwise a signal handler could link
+    /// a lock behind the life-word after that was unlinked.
     pub(super) unsafe fn vacate(&self, me: Me) {
         self.check.end();
         self.next_generation();
         let head = me.head();
         let before = head.announce(&self.tail, 0);
-        // SAFETY: linked by `occupy` of this thread.
+        // SAFETY: `occupy` has linked it, on this thread.
         unsafe { head.unlink_tail(&self.tail) };
         self.tail.word.store(0, Ordering::Relaxed);
         head.settle(before);
         me.refund();
         let before = head.announce(&self.life, 0);
-        // SAFETY: as above.
+        // SAFETY: `occupy` has linked it, on this thread.
         unsafe { head.unlink(&self.life, me.end()) };
         // Release: pairs with `life` and the next `occupy`.
         self.life.word.store(0, Ordering::Release);
@@ -183,17 +185,17 @@ impl Slot {
         me.refund();
     }
 
-    /// Says whose slot this is, before [`Self::meet`]. For the new task.
+    /// Records the slot's process, before [`Self::meet`]. For the new task.
     pub(super) fn settle_in(&self, process: u32) {
         self.company.store(0, Ordering::Relaxed);
-        // SeqCst: of two fellows that settle in at once, one at least sees the other. And who sees
-        // the process sees the company at 0 before it changes it.
+        // SeqCst: of two tasks of a process that begin at once, at least one sees the other. And a task that sees the
+        // process sees `company` at 0 before it sets it.
         self.process.store(process, Ordering::SeqCst);
     }
 
-    /// Tells this task and `other` of each other, if they are fellows.
+    /// Marks this task and `other` as having company, if they belong to one process.
     pub(super) fn meet(&self, other: &Self) {
-        // SeqCst: see `settle_in`. The own process is not changed by others.
+        // SeqCst: see `settle_in`. Other tasks do not change this slot's process.
         let fellows = other.process.load(Ordering::SeqCst) == self.process.load(Ordering::Relaxed);
         if fellows && matches!(other.life(), Life::Alive(_)) {
             self.company.store(1, Ordering::Relaxed);
@@ -201,35 +203,35 @@ impl Slot {
         }
     }
 
-    /// Whether there may be fellows.
+    /// Whether there may be another task of this process.
     pub(super) fn has_had_company(&self) -> bool {
-        // Relaxed: a fellow that settles in meanwhile is the user's.
+        // Relaxed: the user is responsible for a thread that attaches meanwhile.
         self.company.load(Ordering::Relaxed) != 0
     }
 
-    /// How many messages the task has in flight.
+    /// The number of messages that the task has in flight.
     pub(super) fn messages(&self) -> u32 {
-        // Relaxed, and no read-modify-write, here and below: only the task's own thread comes here,
-        // and a signal handler leaves no message behind.
+        // Relaxed, and no read-modify-write, here and below: only the task's own thread calls this, and a signal
+        // handler leaves the count as it was.
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// The task has taken a message.
+    /// Counts a message that the task has taken.
     pub(crate) fn message_taken(&self) {
         self.messages.store(self.messages() + 1, Ordering::Relaxed);
     }
 
-    /// The task has finished a message, or given it back.
+    /// Counts a message that the task has finished, or returned.
     pub(crate) fn message_finished(&self) {
         self.messages.store(self.messages() - 1, Ordering::Relaxed);
     }
 
-    /// Whether others wait for what the task would take with it.
+    /// Whether other tasks may wait for something that the task has.
     pub(super) fn has_obligations(&self) -> bool {
         self.messages() != 0 || self.wait.standing.held() != 0
     }
 
-    /// A new task has none, and waits for none.
+    /// Resets the messages for a new task, which has none and waits for none.
     pub(super) fn forget_messages(&self) {
         self.messages.store(0, Ordering::Relaxed);
         self.inbox.reset();
@@ -244,7 +246,7 @@ impl Slot {
     pub(crate) fn set_name(&self, name: &str) {
         let mut bytes = whole_characters(name, NAME_BYTES).bytes();
         for place in &self.name {
-            // Relaxed: a name read while it changes is garbled, which harms nobody.
+            // Relaxed: a name read during the change is garbled, which is harmless.
             place.store(bytes.next().unwrap_or(0), Ordering::Relaxed);
         }
     }

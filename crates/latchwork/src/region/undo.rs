@@ -2,24 +2,25 @@
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | `count` | records that are valid; 0: no update is under way |
+//! | `count` | number of valid records; 0: no update is in progress |
 //! | `place` | the log's own address when the first record was made |
-//! | record | address of a cell, and its value before |
+//! | record | address of a cell, and its old value |
 //!
 //! Invariants
 //! 1. A cell that an update has changed has a valid record, made before the change.
-//! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container
-//!    that is there. A log that is dropped has none, before its data is dropped. While records are valid the data is lent out shared only. So nothing of it can
-//!    be removed, and whoever wants to change it rolls back first. (What a closure picks could be
-//!    anything that it has captured, hence the look at the address.)
-//! 3. Records are of value only where they were made: a log that was moved (its transaction was
+//! 2. The cells of valid records exist: each is in the data's own bytes, or was found by a container in them. A log
+//!    that is dropped discards its records before its data is dropped. While records are valid, the data is lent only
+//!    shared; so no part of it can be removed, and a method that gives access for changes rolls back first. (A
+//!    closure's result could be anything that it has captured, hence the check of its address.)
+//! 3. Records are valid only at the address at which they were made: a log that was moved (its transaction was
 //!    forgotten) has none.
 //!
-//! *Commit points, and a kill between any two stores.* Store: the record is written behind the
-//! count, then `count`, then the cell: killed before `count`, nothing happened; before the cell, the
-//! record restores what is there. Commit: `count` to 0, one store; before it the successor
-//! restores every cell, after it none. Roll back: the cells from the last record to the first (so
-//! that the oldest value wins), then `count`; killed in between, it is done again.
+//! *Commit points, and a kill between any two stores.*
+//! - *Store:* the record is written behind the count, then `count`, then the cell. After a kill before `count`,
+//!   nothing has happened; before the cell, the record restores the value that the cell still has.
+//! - *Commit:* `count` to 0, one store. Before it the successor restores every cell, after it none.
+//! - *Roll back:* the cells from the last record to the first (so that the oldest value remains), then `count`. After
+//!   a kill in between, it is repeated.
 #![allow(unsafe_code)]
 
 use super::ground::{self, commit, read};
@@ -31,11 +32,11 @@ use core::fmt;
 use core::hash::Hash;
 use core::ptr::{self, NonNull};
 
-/// Data whose 64-bit cells can be changed several at a time, all or none, whatever happens to the
-/// task: an undo log of at most `N` changes at a time.
+/// Data whose 64-bit cells can be changed several at a time, all or none, even if the task is killed: an undo log of
+/// at most `N` changes at a time.
 ///
-/// Put it under a robust mutex. The successor of a dead owner [rolls back](Self::roll_back) what
-/// was not committed; every method that gives access for change does so by itself.
+/// Put it under a robust mutex. The successor of a dead owner [rolls back](Self::roll_back) an uncommitted update;
+/// every method that gives access for changes does so by itself.
 ///
 /// ```
 /// use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -65,10 +66,10 @@ use core::ptr::{self, NonNull};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Cost.* 16 bytes per change that the log has room for; a store costs three stores more.
+/// *Cost.* 16 bytes for each change that the log has room for; each logged store takes three more stores.
 ///
-/// *Owner death.* Before [`Transaction::commit`] has returned, all changes or none, as the successor
-/// finds by `roll_back`; after it, all.
+/// *Owner death.* If the owner dies before [`Transaction::commit`] has returned, the successor finds all changes or
+/// none, after `roll_back`; if it dies later, all.
 #[repr(C)]
 pub struct Undo<T, const N: usize = 16> {
     count: AtomicUsize,
@@ -83,7 +84,7 @@ struct Record {
     before: AtomicU64,
 }
 
-// SAFETY: as its data; the records are addresses in the region and integers.
+// SAFETY: the data is Shareable; the records are addresses in the region and integers.
 unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
     const FINGERPRINT: u64 = fingerprint(
         "latchwork::Undo",
@@ -92,10 +93,10 @@ unsafe impl<T: Shareable, const N: usize> Shareable for Undo<T, N> {
         &[T::FINGERPRINT, N as u64],
     );
 }
-// SAFETY: as its data; records become valid by one store (see the module comment).
+// SAFETY: the data is TornSafe; records become valid by one store (see the module's documentation).
 unsafe impl<T: TornSafe, const N: usize> TornSafe for Undo<T, N> {}
 
-/// Why a change could not be logged. Nothing was stored.
+/// Why a change could not be logged. The cell is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UndoError {
@@ -105,11 +106,10 @@ pub enum UndoError {
         /// The log's `N`.
         capacity: usize,
     },
-    /// The cell, or its container, is not in the data, or not in the region that the log is in: a
-    /// successor could not restore it.
+    /// The cell, or its container, is not in the data, or not in the log's region: a successor could not restore it.
     #[error("the cell is not in the undo log's data, or that is in no region")]
     Outside,
-    /// The container has no cell of this key.
+    /// The container has no cell with this key.
     #[error("there is no cell of this key")]
     NoCell,
 }
@@ -162,22 +162,22 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
         }
     }
 
-    /// The data as it is. If the last owner died in an update that nobody has rolled back yet, some
-    /// of its changes may show.
+    /// The current data. If the last owner died in an update that was not rolled back yet, some of its changes may be
+    /// visible.
     #[inline]
     #[must_use]
     pub fn get(&self) -> &T {
         &self.data
     }
 
-    /// The data, for any change. Rolls back first. Changes made this way are not logged.
+    /// The data, mutable. Rolls back first. Changes made in this way are not logged.
     #[inline]
     pub fn get_mut(&mut self) -> &mut T {
         self.roll_back();
         &mut self.data
     }
 
-    /// Begins an update. Rolls back first what a dead owner left.
+    /// Begins an update. First rolls back an update that a dead owner left.
     #[inline]
     pub fn begin(&mut self) -> Transaction<'_, T, N> {
         self.roll_back();
@@ -185,8 +185,8 @@ impl<T: Shareable, const N: usize> Undo<T, N> {
     }
 }
 
-/// A transaction that was forgotten has left records. What is dropped in place, behind a guard, stays there for a
-/// successor if its task is killed meanwhile: it must find no record of a cell that is gone.
+/// A forgotten transaction has left records. If the data is dropped in place, behind a guard, and the task is killed
+/// in the middle, a successor finds the log there: it must not contain a record of a cell that no longer exists.
 impl<T, const N: usize> Drop for Undo<T, N> {
     #[inline]
     fn drop(&mut self) {
@@ -195,7 +195,7 @@ impl<T, const N: usize> Drop for Undo<T, N> {
 }
 
 impl<T, const N: usize> Undo<T, N> {
-    /// Undoes the update that a dead owner did not commit. Says whether there was one.
+    /// Undoes the update that a dead owner did not commit. Returns whether there was one.
     #[inline]
     pub fn roll_back(&mut self) -> bool {
         read(&self.count) != 0 && self.restore()
@@ -208,7 +208,7 @@ impl<T, const N: usize> Undo<T, N> {
         let count = if valid { read(&self.count).min(N) } else { 0 };
         for record in self.records[..count].iter().rev() {
             if let Some(cell) = ground::pointer::<AtomicU64>(read(&record.cell)) {
-                // SAFETY: invariant 2. Relaxed, as for all cells: the lock orders them.
+                // SAFETY: invariant 2: the cell exists. Relaxed, as for all cells: the lock orders them.
                 unsafe {
                     cell.as_ref()
                         .store(record.before.load(Ordering::Relaxed), Ordering::Relaxed)
@@ -219,7 +219,7 @@ impl<T, const N: usize> Undo<T, N> {
         valid
     }
 
-    /// A part of the data, if it is one.
+    /// Checks that a reference leads to a part of the data.
     #[inline]
     fn own<'a, C>(&self, part: &'a C) -> Result<&'a C, UndoError> {
         let data = ptr::from_ref(&self.data).addr();
@@ -231,7 +231,7 @@ impl<T, const N: usize> Undo<T, N> {
         }
     }
 
-    /// Logs what is in a cell that invariant 2 allows, and stores another value there.
+    /// Logs the value of a cell that invariant 2 allows, and stores another value in the cell.
     #[inline]
     fn change(&self, cell: &AtomicU64, value: u64) -> Result<(), UndoError> {
         let count = read(&self.count);
@@ -243,7 +243,7 @@ impl<T, const N: usize> Undo<T, N> {
         if !self.has_near(address) {
             return Err(UndoError::Outside);
         }
-        // Relaxed throughout: the lock that gives the log orders all for other tasks.
+        // Relaxed throughout: the lock that protects the log orders everything for other tasks.
         record.cell.store(address, Ordering::Relaxed);
         record
             .before
@@ -271,26 +271,26 @@ impl<T, const N: usize> Undo<T, N> {
     }
 }
 
-/// An update under way. Dropped without [`Self::commit`], it is rolled back.
+/// An update in progress. If it is dropped without [`Self::commit`], it is rolled back.
 #[must_use = "an update that is dropped is rolled back"]
 pub struct Transaction<'a, T, const N: usize> {
     undo: &'a mut Undo<T, N>,
 }
 
 impl<T, const N: usize> Transaction<'_, T, N> {
-    /// The data, changes so far included.
+    /// The data, including the changes so far.
     #[inline]
     #[must_use]
     pub fn get(&self) -> &T {
         &self.undo.data
     }
 
-    /// Stores `value` in the cell that `pick` picks out of the data, and logs what was there. For a
-    /// cell in a container see [`Self::store_at`].
+    /// Stores `value` in the cell that `pick` selects in the data, and logs the old value. For a cell in a container
+    /// see [`Self::store_at`].
     ///
     /// # Errors
-    /// [`UndoError::Full`]; [`UndoError::Outside`] if the cell is not in the bytes of the data itself.
-    /// The update goes on; drop it to give it up.
+    /// [`UndoError::Full`]; [`UndoError::Outside`] if the cell is not in the bytes of the data itself. The update
+    /// goes on; drop it to cancel it.
     #[inline]
     pub fn store(
         &mut self,
@@ -302,8 +302,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         undo.change(cell, value)
     }
 
-    /// Stores `value` in the cell of `key` in the container that `pick` picks out of the data, and
-    /// logs what was there.
+    /// Stores `value` in the cell of `key` in the container that `pick` selects in the data, and logs the old value.
     ///
     /// ```
     /// # use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -322,8 +321,8 @@ impl<T, const N: usize> Transaction<'_, T, N> {
     /// ```
     ///
     /// # Errors
-    /// [`UndoError::Full`], [`UndoError::NoCell`]; [`UndoError::Outside`] if the container is not in the
-    /// bytes of the data itself, or is one of another region. The update goes on.
+    /// [`UndoError::Full`], [`UndoError::NoCell`]; [`UndoError::Outside`] if the container is not in the bytes of the
+    /// data itself, or belongs to another region. The update goes on.
     #[inline]
     pub fn store_at<C: Cells<Q>, Q: ?Sized>(
         &mut self,
@@ -342,7 +341,7 @@ impl<T, const N: usize> Transaction<'_, T, N> {
         commit(&self.undo.count, 0);
     }
 
-    /// Undoes all changes, as dropping it does.
+    /// Undoes all changes, as a drop does.
     pub fn roll_back(self) {}
 }
 

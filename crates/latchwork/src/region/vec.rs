@@ -7,16 +7,19 @@
 //! | `state` | buffer | low half: length; high half: 0, or 1 + the index of the *hole* |
 //!
 //! Invariants
-//! 1. The elements below the length are values, except the hole, which was taken; the last element
-//!    is about to move there.
-//! 2. All that changes is one word: `buffer` or `state`. So a buffer and a length always fit.
+//! 1. The elements below the length are values, except the hole: its element was taken, and the last element is about
+//!    to move there.
+//! 2. Every change is a store to one word: `buffer` or `state`. So a buffer and its length always match.
 //!
-//! *Commit points, and a kill between any two stores.* Push: the element is written behind the
-//! length, then `state`: before that nothing was pushed. Pop: `state`, then the element is read: it
-//! is gone either way. Growth, shrinking, insert, remove: a complete buffer is built, private to the task, and
-//! the heap replaces the old one by it. Swap-remove: `state` with the hole, the last element is
-//! copied, `state` with the new length; who finds a hole copies again. Truncate: an element is
-//! dropped, then `state`; killed in between, it is dropped again, which its `TornSafe` allows.
+//! *Commit points, and a kill between any two stores.*
+//! - *Push:* the element is written behind the length, then `state`: before that store nothing was pushed.
+//! - *Pop:* `state`, then the element is read: it is removed either way.
+//! - *Grow, shrink, insert, remove:* a complete buffer is built, private to the task; the heap replaces the old one
+//!   by it in one step.
+//! - *Swap-remove:* `state` with the hole, the last element is copied, `state` with the new length. A later method
+//!   that finds a hole copies again.
+//! - *Truncate:* an element is dropped, then `state`. After a kill in between, the element is dropped again, which
+//!   its `TornSafe` allows.
 #![allow(unsafe_code)]
 
 use super::ground::{self, Ground, Hold, PushError, StorageError};
@@ -31,8 +34,8 @@ use core::slice;
 
 /// A growable array whose elements live in a region.
 ///
-/// It derefs to a slice. It holds real pointers, so it belongs to the region that it was made for, or
-/// on a task's stack. In a process that has not attached that region, or no longer has it, its methods panic.
+/// It derefs to a slice. It holds real pointers, so its place is in the region that it was made for, or on a task's
+/// stack. In a process that has not attached that region, or has unmapped it, its methods panic.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -48,13 +51,12 @@ use core::slice;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Cost.* Two words; the buffer has two more. Push: a branch and two stores, amortised O(1).
+/// *Cost.* Two words; the buffer has two more. A push is a branch and two stores, amortised O(1).
 ///
-/// *Owner death.* Each method takes effect as a whole or not at all. A value that was on the dead
-/// task's stack, on its way in or out, takes the blocks that it owns with it: they are leaked.
-/// Assigning or swapping whole containers (`a = b`, `mem::swap`) in shared memory copies several
-/// words, which no container can make one step: do not, where a kill matters. After a kill in the
-/// middle of it, two containers may own one buffer (see [`TornSafe`]).
+/// *Owner death.* Each method takes effect as a whole or not at all. A value on the dead task's stack, on its way in
+/// or out, is lost together with the blocks that it owns: they are leaked. Assigning or swapping whole containers
+/// (`a = b`, `mem::swap`) in shared memory copies several words, which no container can do in one step: avoid it
+/// where a kill matters. After a kill in the middle of it, two containers may own one buffer (see [`TornSafe`]).
 #[repr(C)]
 pub struct Vec<T> {
     home: usize,
@@ -68,10 +70,10 @@ struct Head {
     state: AtomicU64,
 }
 
-/// The most elements: their count and an index + 1 fit half a word.
+/// The maximum number of elements: their count and an index + 1 fit half a word each.
 const MAX: usize = u32::MAX as usize - 1;
 
-// The elements are not inside.
+// The elements are not stored inside, so they do not move with the container.
 impl<T> Unpin for Vec<T> {}
 
 // SAFETY: addresses in the region are the same everywhere, and the elements are Shareable.
@@ -88,7 +90,7 @@ unsafe impl<T: Shareable> Shareable for Vec<T> {
         ],
     );
 }
-// SAFETY: every change is one store (see the module comment), and the elements are TornSafe.
+// SAFETY: every change is one store (see the module's documentation), and the elements are TornSafe.
 unsafe impl<T: TornSafe> TornSafe for Vec<T> {}
 
 impl<T> Vec<T> {
@@ -110,7 +112,7 @@ impl<T> Vec<T> {
         ground::hold(self.home, &self.buffer)
     }
 
-    /// The region is held, or has lent the buffer.
+    /// The caller holds the region, or the region has lent the buffer.
     #[inline]
     fn head(&self) -> Option<&Head> {
         // SAFETY: the buffer begins with its head, and lives until `buffer` changes, which takes
@@ -118,7 +120,7 @@ impl<T> Vec<T> {
         ground::pointer(ground::read(&self.buffer)).map(|head| unsafe { &*head.as_ptr() })
     }
 
-    /// The first element's place; dangling without a buffer.
+    /// The place of the first element; dangling without a buffer.
     #[inline]
     fn first(&self) -> NonNull<T> {
         match ground::pointer::<u8>(ground::read(&self.buffer)) {
@@ -130,7 +132,7 @@ impl<T> Vec<T> {
 
     #[inline]
     fn state(&self) -> u64 {
-        // Relaxed: the lock that gives the container orders it.
+        // Relaxed: the lock that protects the container orders it.
         self.head()
             .map_or(0, |head| head.state.load(Ordering::Relaxed))
     }
@@ -164,7 +166,7 @@ impl<T> Vec<T> {
         self.len() == 0
     }
 
-    /// The elements that there is room for without growing.
+    /// The number of elements that fit without growing.
     #[inline]
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -182,8 +184,9 @@ impl<T> Vec<T> {
     #[must_use]
     pub fn as_slice(&self) -> &[T] {
         ground::lend(self.home, &self.buffer);
-        // SAFETY: invariant 1; a hole holds what was there before, in part, which `TornSafe` makes
-        // a value, and without `TornSafe` nobody gets here before it is filled.
+        // SAFETY: by invariant 1 the elements are values. If there is a hole, it still holds the old element's bytes,
+        // perhaps partly overwritten: `TornSafe` makes them a value, and a type without `TornSafe` is not accessible
+        // here before the hole is filled.
         unsafe { self.elements() }
     }
 
@@ -191,12 +194,12 @@ impl<T> Vec<T> {
     /// The region stays mapped while the slice is used.
     #[inline]
     pub(super) unsafe fn elements(&self) -> &[T] {
-        // SAFETY: the elements below the length.
+        // SAFETY: the elements below the length are values, and the caller keeps the region mapped.
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.count()) }
     }
 
-    /// Finishes what a dead owner was doing. Every method that changes the array does this by
-    /// itself; nothing else of it is derived.
+    /// Finishes the operation that a dead owner left unfinished. Every method that changes the array does this by
+    /// itself; the array has no other derived state.
     #[inline]
     pub fn repair(&mut self) {
         let _hold = self.hold();
@@ -214,7 +217,7 @@ impl<T> Vec<T> {
     #[inline(never)]
     fn fill_hole(&mut self) {
         let (hole, last) = ((self.state() >> 32) as usize - 1, self.count() - 1);
-        // SAFETY: both are places of elements; the last is a value, and the hole is not (any more).
+        // SAFETY: both are places of elements; the last one is a value, and the hole is not one any more.
         unsafe { self.first().add(last).copy_to(self.first().add(hole), 1) };
         self.set_state(last as u64);
     }
@@ -234,27 +237,26 @@ impl<T> Vec<T> {
         }
         while len < self.count() {
             let last = self.count() - 1;
-            // Even if the drop panics, the element is gone.
+            // The element counts as removed even if its drop panics.
             let _shorten = Shorten(self, last);
             // SAFETY: a value, which is no element any more once the length has changed.
             unsafe { self.first().add(last).drop_in_place() };
         }
     }
 
-    /// Frees the buffer, in which nothing is left.
+    /// Frees the buffer, which contains no element any more.
     fn free_buffer(&mut self) -> Result<(), StorageError> {
         let Some(buffer) = ground::pointer(ground::read(&self.buffer)) else {
             return Ok(());
         };
         ground::at(self.home, |ground| {
-            // SAFETY: `&mut self`, and nothing is left in the buffer.
+            // SAFETY: `&mut self` is exclusive, and the buffer contains no element.
             unsafe { ground.link(&self.buffer, 0, None, Some(buffer)) };
             Ok(())
         })
     }
 
-    /// Drops all elements. The buffer stays, as with all methods that take elements out: see
-    /// [`Self::shrink_to_fit`].
+    /// Drops all elements. The buffer stays, as with all methods that remove elements: see [`Self::shrink_to_fit`].
     pub fn clear(&mut self) {
         self.truncate(0);
     }
@@ -289,8 +291,8 @@ impl<T: Shareable + Unpin> Vec<T> {
         self.home
     }
 
-    /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`,
-    /// and puts it in the place of the old one, whose elements have been moved out by `fill`.
+    /// Builds a buffer with room for `capacity` elements, of which `fill` writes the first `len`, and replaces the
+    /// old buffer by it. `fill` has moved the old buffer's elements out.
     fn rebuild(
         &mut self,
         capacity: usize,
@@ -300,10 +302,10 @@ impl<T: Shareable + Unpin> Vec<T> {
         let layout = Self::layout(capacity).ok_or(StorageError::TooLong)?;
         ground::at(self.home, |ground: &Ground<'_>| {
             let block = ground.alloc(layout)?;
-            // What the heap's size class gives beyond the request is used.
+            // The capacity includes the bytes that the heap's size class gives beyond the request.
             let usable = ground.heap().usable_size(block) - Self::OFFSET;
             let capacity = usable.checked_div(size_of::<T>()).unwrap_or(MAX).min(MAX);
-            // SAFETY: a block of at least the layout's size that nobody else knows.
+            // SAFETY: a block of at least the layout's size that no other task knows.
             unsafe {
                 block.cast().write(Head {
                     capacity,
@@ -312,7 +314,7 @@ impl<T: Shareable + Unpin> Vec<T> {
                 fill(block.add(Self::OFFSET).cast());
             }
             let old = ground::pointer(ground::read(&self.buffer));
-            // SAFETY: `&mut self`: the caller has this container to itself.
+            // SAFETY: `&mut self`: the caller has exclusive access to this container.
             unsafe { ground.link(&self.buffer, ground::address(block), Some(block), old) };
             Ok(())
         })
@@ -321,7 +323,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// Makes room for at least `additional` more elements.
     ///
     /// # Errors
-    /// If the region has no room, or the thread cannot become a task of it. Nothing has changed.
+    /// If the region has no room, or the thread cannot become a task of it. Then nothing has changed.
     pub fn reserve(&mut self, additional: usize) -> Result<(), StorageError> {
         let _hold = self.hold();
         self.settle();
@@ -343,19 +345,19 @@ impl<T: Shareable + Unpin> Vec<T> {
         self.rebuild(needed.max(double), len, fill)
     }
 
-    /// Gives back the memory that the elements do not need, in one step: all of it if there are none.
-    /// (The heap keeps it for others; [`Region::trim`] gives it back to the system.)
+    /// Returns the memory that the elements do not need to the heap, in one step: all of it if there are no elements.
+    /// ([`Region::trim`] returns the heap's free memory to the system.)
     ///
     /// # Errors
-    /// If the region has no room for the smaller buffer beside the old one. Nothing has changed.
+    /// If the region has no room for the smaller buffer beside the old one. Then nothing has changed.
     pub fn shrink_to_fit(&mut self) -> Result<(), StorageError> {
         self.shrink_to(0)
     }
 
-    /// As [`Self::shrink_to_fit`], and keeps room for `capacity` elements.
+    /// Like [`Self::shrink_to_fit`], but keeps room for `capacity` elements.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::shrink_to_fit`].
     pub fn shrink_to(&mut self, capacity: usize) -> Result<(), StorageError> {
         let _hold = self.hold();
         self.settle();
@@ -388,7 +390,7 @@ impl<T: Shareable + Unpin> Vec<T> {
     /// Appends an element.
     ///
     /// # Errors
-    /// With the element, if the region has no room or the thread cannot become a task of it.
+    /// If the region has no room or the thread cannot become a task of it; the error contains the element.
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
         let _hold = self.hold();
@@ -405,7 +407,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         Ok(())
     }
 
-    /// Takes the last element.
+    /// Removes and returns the last element.
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         let _hold = self.hold();
@@ -416,7 +418,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         Some(unsafe { self.first().add(last).read() })
     }
 
-    /// Takes an element and moves the last one to its place, in O(1).
+    /// Removes and returns an element, and moves the last one to its place, in O(1).
     ///
     /// # Panics
     /// If there is no element `index`.
@@ -436,8 +438,8 @@ impl<T: Shareable + Unpin> Vec<T> {
         value
     }
 
-    /// Inserts an element before `index`. Copies the array, O(n): moving its tail in place would
-    /// leave elements twice, were the task killed.
+    /// Inserts an element before `index`. Copies the array, O(n): moving its tail in place could leave elements twice
+    /// if the task is killed.
     ///
     /// # Errors
     /// As for [`Self::push`].
@@ -454,8 +456,7 @@ impl<T: Shareable + Unpin> Vec<T> {
         }
         let mut value = Some(value);
         let capacity = (len + 1).max(self.room());
-        // SAFETY: the elements move around the new one; the old buffer is freed without dropping
-        // them.
+        // SAFETY: the elements move around the new one; the old buffer is freed without dropping them.
         let result = self.rebuild(capacity, len + 1, |new| unsafe {
             new.copy_from_nonoverlapping(first, index);
             if let Some(value) = value.take() {
@@ -470,11 +471,11 @@ impl<T: Shareable + Unpin> Vec<T> {
         }
     }
 
-    /// Takes an element and closes the gap. Copies the array, O(n), as [`Self::insert`] does;
+    /// Removes and returns an element, and closes the gap. Copies the array, O(n), as [`Self::insert`] does;
     /// [`Self::swap_remove`] does not.
     ///
     /// # Errors
-    /// If the region has no room for the copy. Nothing has changed.
+    /// If the region has no room for the copy. Then nothing has changed.
     ///
     /// # Panics
     /// If there is no element `index`.
@@ -483,9 +484,9 @@ impl<T: Shareable + Unpin> Vec<T> {
         self.settle();
         let (first, len) = (self.first(), self.count());
         assert!(index < len, "no element {index} in {len}");
-        // SAFETY: a value. It is ours once the copy without it has taken the buffer's place.
+        // SAFETY: a value. It belongs to the caller once the copy without it has replaced the buffer.
         let value = core::mem::ManuallyDrop::new(unsafe { first.add(index).read() });
-        // SAFETY: as for `insert`.
+        // SAFETY: the other elements move; the old buffer is freed without dropping them.
         self.rebuild(self.room(), len - 1, |new| unsafe {
             new.copy_from_nonoverlapping(first, index);
             new.add(index)
@@ -494,13 +495,14 @@ impl<T: Shareable + Unpin> Vec<T> {
         Ok(core::mem::ManuallyDrop::into_inner(value))
     }
 
-    /// The elements, for change.
+    /// The elements, mutable.
     #[inline]
     #[must_use]
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         ground::lend(self.home, &self.buffer);
         self.settle();
-        // SAFETY: as for `as_slice`, and the container is borrowed exclusively.
+        // SAFETY: after `settle` there is no hole, so all elements are values, and the container is borrowed
+        // exclusively.
         unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.count()) }
     }
 }
@@ -509,12 +511,12 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
     /// Appends copies of all elements of a slice, in one step.
     ///
     /// # Errors
-    /// As for [`Self::reserve`]; then none of them is appended.
+    /// As for [`Self::reserve`]; then no element is appended.
     pub fn extend_from_slice(&mut self, values: &[T]) -> Result<(), StorageError> {
         let _hold = self.hold();
         self.reserve(values.len())?;
         let len = self.count();
-        // SAFETY: there is room behind the elements, and a slice is never part of it.
+        // SAFETY: there is room behind the elements, and `values` cannot overlap that room.
         unsafe {
             self.first()
                 .add(len)
@@ -527,8 +529,8 @@ impl<T: Shareable + Unpin + Copy> Vec<T> {
 }
 
 impl<T> Drop for Vec<T> {
-    /// Drops the elements and frees the buffer. A thread that cannot become a task of the region
-    /// leaks it; so does a process that has not attached it, elements included.
+    /// Drops the elements and frees the buffer. A thread that cannot become a task of the region leaks the buffer; a
+    /// process that has not attached the region leaks buffer and elements.
     fn drop(&mut self) {
         let Some(_hold) = ground::try_hold(self.home, &self.buffer) else {
             return;
@@ -571,9 +573,9 @@ impl<'a, T: Shareable + Unpin> IntoIterator for &'a mut Vec<T> {
 
 impl<T: PartialEq> PartialEq for Vec<T> {
     fn eq(&self, other: &Self) -> bool {
-        // Held, not lent: it may be on its way into the region.
+        // The region is held, not lent: the container may be on its way into the region.
         let _holds = (self.hold(), other.hold());
-        // SAFETY: as in `as_slice`, for as long as the regions are held.
+        // SAFETY: the elements are values as in `as_slice`, and both regions are held.
         unsafe { self.elements() == other.elements() }
     }
 }

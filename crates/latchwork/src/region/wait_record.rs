@@ -1,27 +1,28 @@
-//! What a task's slot says of the object that the task waits for, and of the task's priority.
+//! The wait record of a task's slot: the object that the task waits for, and the task's priority.
 //!
-//! Each waiter sleeps on the word of its own slot, so that a wake-up is for one task. The queue of an object
-//! is linked through these records; the links are a cache, and *who waits for which object, since when, in
-//! which order* is the truth, from which any survivor links the queue again.
+//! Each waiter sleeps on the word of its own slot, so that a wake-up is for one task. The queue of an object is
+//! linked through these records. The links are a cache: the authoritative state is *which task waits for which
+//! object, since when, in which order*, from which any survivor can rebuild the queue.
 //!
 //! | state (low bits of [`word`](WaitRecord::word)) | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 `IDLE` | the task waits for nothing | itself |
-//! | 1 `WAITING` | it stands in the queue of `object` | itself, under the object's lock |
-//! | 2 `GRANTED` | it has what it waited for | who hands it over, under the object's lock |
-//! | 3 `FLUSHED` | it was sent away | who flushes, under the object's lock |
-//! | 4 `DELETED` | the object is gone | who deletes, under the object's lock |
+//! | 0 `IDLE` | the task waits for nothing | the task |
+//! | 1 `WAITING` | the task is in the queue of `object` | the task, under the object's lock |
+//! | 2 `GRANTED` | the task has what it waited for | the task that hands it over, under the object's lock |
+//! | 3 `FLUSHED` | the wait was ended by a flush | the task that flushes, under the object's lock |
+//! | 4 `DELETED` | the object was deleted | the task that deletes, under the object's lock |
 //!
-//! The bits above are the *epoch*, which moves on with each wait: who reads the same word twice has looked
-//! at one and the same wait.
+//! The bits above are the *epoch*, which is advanced by each wait: a task that reads the same word twice has seen one
+//! and the same wait.
 //!
-//! Fields of the first line are changed by the task itself while it does not wait, and under the lock of
-//! `object` while it does. Those of [`Standing`] say for themselves.
+//! The fields of the first line are changed by the task itself while it does not wait, and under the lock of `object`
+//! while it does. The fields of [`Standing`] are documented there.
 //!
-//! *Whose record is it?* Others write to it under one of three locks, those of `object`, standing and lending, and
-//! only if they saw the task alive under that lock. One that stands still there may outlive the task, and must
-//! not write to the next one's: so that goes through them before it [settles in](WaitRecord::settle_in). (But for
-//! [`inherits`](Standing::inherits), which may be set for nothing, by anybody.)
+//! *To which task does a record belong?* Other tasks write to it under one of three locks, those of `object`,
+//! standing and lending, and only if they saw the task alive under that lock. Such a writer may outlive the task, and
+//! must not write to the record of the slot's next task: so the next task passes through these locks before it
+//! [settles in](WaitRecord::settle_in). (The exception is [`inherits`](Standing::inherits), which any task may set
+//! needlessly.)
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,89 +35,89 @@ pub(crate) const WAITING: u32 = 1;
 pub(crate) const GRANTED: u32 = 2;
 pub(crate) const FLUSHED: u32 = 3;
 pub(crate) const DELETED: u32 = 4;
-/// Of the word.
+/// The bits of the state in the word.
 pub(crate) const STATE: u32 = 7;
-/// One more wait.
+/// The increment for one more wait.
 pub(crate) const EPOCH: u32 = 8;
 
-/// The lowest priority, and that of a task for which none was recorded.
+/// The lowest priority, which is also that of a task for which none was recorded.
 pub(crate) const LOWEST: u32 = 255;
 
-/// Where in it an object has its lock.
+/// The offset of the lock in an object.
 #[cfg(not(loom))]
 pub(crate) const LOCK: usize = 56;
 
-/// See the head of this file. Zero is the record of a task that waits for nothing.
+/// See the module's documentation. Zero is the record of a task that waits for nothing.
 #[repr(C, align(64))]
 pub(crate) struct WaitRecord {
-    /// What the task sleeps on: state and epoch.
+    /// State and epoch; the task sleeps on this word.
     pub(crate) word: AtomicU32,
-    /// Slot + 1 of who stands behind it, and before it; 0: nobody.
+    /// Slot + 1 of the next and the previous task in the queue; 0: none.
     pub(crate) next: AtomicU32,
     pub(crate) previous: AtomicU32,
-    /// The priority by which it stands in the queue.
+    /// The priority that determines the task's place in the queue.
     pub(crate) priority: AtomicU32,
-    /// The address of what it waits for, or has been granted and not acknowledged; else 0.
+    /// The address of the object that the task waits for, or that was granted and not yet acknowledged; else 0.
     pub(crate) object: AtomicU64,
-    /// Orders those who came to the same object, or to the same priority there.
+    /// Orders the waiters of one object, or those of one priority there.
     pub(crate) ticket: AtomicU64,
-    /// Whose record this is: slot and generation as one number. Read by anybody.
+    /// The task to which the record belongs: slot and generation as one number. Any task reads it.
     pub(crate) task: AtomicU64,
     pub(crate) standing: Standing,
     #[cfg(not(loom))]
     pub(crate) lending: Lending,
 }
 
-/// A task's priority, and what it rests on.
+/// A task's priority, and the state that it is computed from.
 #[repr(C, align(64))]
 pub(crate) struct Standing {
-    /// The priority that counts: the best of all that the task has. [`BUSY`] is set while it is worked out.
+    /// The effective priority: the best of all that the task has. [`BUSY`] is set while it is being computed.
     pub(crate) effective: AtomicU32,
-    /// The task's own.
+    /// The task's own priority.
     pub(crate) base: AtomicU32,
-    /// How often the task has obtained what has an owner, and not released it. Its own business.
+    /// The number of owned objects that the task has obtained and not released. Only the task itself uses it.
     pub(crate) held: AtomicU32,
-    /// Whether the kernel is told of each change.
+    /// Whether the kernel is informed of each change.
     pub(crate) mirrored: AtomicU32,
-    /// The address of the latest object with a ceiling that the task has obtained. Linked by itself.
+    /// The address of the object with a ceiling that the task obtained last. Only the task itself links these.
     pub(crate) ceilings: AtomicU64,
-    /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not on its list yet; or that of
-    /// any semaphore that it owns and that is on its list no more; 0: none. Its own business.
+    /// The ceiling at which the task waits for a MrsP semaphore, or owns one that is not yet on its list, or any
+    /// owned semaphore that is no longer on its list; 0: none. Only the task itself uses it.
     #[cfg(not(loom))]
     pub(crate) waits_at: AtomicU32,
-    /// The priority that the kernel is told of while the task waits like that; 0: the one that counts. Its own
-    /// business.
+    /// The priority that the kernel gets while the task waits in this way; 0: the effective one. Only the task itself
+    /// uses it.
     #[cfg(not(loom))]
     pub(crate) spins_at: AtomicU32,
-    /// The priority that the kernel was last told of; 0: unknown. Under the lock.
+    /// The priority that the kernel was last set to; 0: unknown. Under the lock.
     #[cfg(not(loom))]
     pub(crate) told: AtomicU32,
-    /// 0 if nobody waits for what the task owns and inherits by. Set by who begins to wait and by who hands over,
-    /// cleared under the lock: see `semaphore/priority.rs`.
+    /// 0 if no task waits for an object that the task owns and inherits by. A task that begins to wait sets it, and a
+    /// task that hands over; it is cleared under the lock: see `semaphore/priority.rs`.
     pub(crate) inherits: AtomicU32,
-    /// Who works out the effective priority holds this.
+    /// Held while the effective priority is computed.
     pub(crate) lock: Robust,
 }
 
-/// Where a task may run while it owns MrsP semaphores: see `semaphore/mrsp/lend.rs`.
+/// The processors that a task may run on while it owns MrsP semaphores: see `semaphore/mrsp/lend.rs`.
 #[cfg(not(loom))]
 #[repr(C, align(64))]
 pub(crate) struct Lending {
-    /// Who changes where the task may run holds this.
+    /// Held while the processors that the task may run on are changed.
     pub(crate) lock: Robust,
-    /// The only processor that the task could run on when it obtained its first MrsP semaphore, or began to
-    /// wait for it, plus 1; 0: there were several, or the task is not mirrored. Its own business.
+    /// The only processor that the task could run on when it obtained its first MrsP semaphore, or began to wait for
+    /// it, plus 1; 0: there were several, or the task is not mirrored. Only the task itself uses it.
     pub(crate) home: AtomicU32,
-    /// How many MrsP semaphores the task owns. Its own business.
+    /// The number of MrsP semaphores that the task owns. Only the task itself uses it.
     pub(crate) sections: AtomicU32,
-    /// Whether the kernel may have been told of other processors than its home, or is about to be: see
+    /// Whether the kernel may have been set to processors other than its home, or is about to be: see
     /// `semaphore/mrsp/lend.rs`. Under the lock.
     pub(crate) lent: AtomicU32,
-    /// The processors that the kernel was told of, if so; or more. Under the lock.
+    /// A superset of the processors that the kernel was then set to. Under the lock.
     pub(crate) told: [AtomicU64; crate::sys::scheduling::MAX_CPUS / 64],
 }
 
-/// In [`Standing::effective`].
+/// A flag in [`Standing::effective`].
 pub(crate) const BUSY: u32 = 1 << 31;
 
 impl WaitRecord {
@@ -142,26 +143,27 @@ impl WaitRecord {
         }
     }
 
-    /// Waits until nobody is at work any more on what a dead task has left here: who holds one of the locks may
-    /// have seen it alive; who comes to them later sees that it is not. For the slot's next task.
+    /// Waits until no task can still write to the record of a dead task: a holder of one of the locks may have seen
+    /// the task alive; later holders see that it is not. For the slot's next task.
     #[cfg(not(loom))]
     pub(super) fn outlast(&self) {
-        // Acquire: whatever the address leads to was there before it. 0 if the task left in good order.
+        // Acquire: the object at the address was initialised before. The address is 0 if the task left in an orderly
+        // way.
         let object = self.object.load(Ordering::Acquire);
         if object != 0 {
             let lock = object as usize + LOCK;
-            // SAFETY: a task of this library's waited for it, and what is waited for is never moved or freed.
+            // SAFETY: a task of this library waited for the object, and such objects are never moved or freed.
             pass_through(unsafe { &*core::ptr::with_exposed_provenance::<Robust>(lock) });
         }
         pass_through(&self.standing.lock);
         pass_through(&self.lending.lock);
     }
 
-    /// A new task has the slot, which the one before left in any state.
+    /// Initialises the record for a new task; the previous one may have left it in any state.
     #[cfg(not(loom))]
     pub(super) fn settle_in(&self, task: u64, priority: u32) {
         self.forget();
-        // Relaxed: others come here by way of the task's identity, which it publishes later.
+        // Relaxed: other tasks find the record by the task's identity, which is published later.
         self.standing.base.store(priority, Ordering::Relaxed);
         self.standing.effective.store(priority, Ordering::Relaxed);
         self.standing.mirrored.store(0, Ordering::Relaxed);
@@ -174,30 +176,30 @@ impl WaitRecord {
         self.lending.home.store(0, Ordering::Relaxed);
         self.lending.sections.store(0, Ordering::Relaxed);
         self.lending.lent.store(0, Ordering::Relaxed);
-        // Release: who finds the task here finds the rest.
+        // Release: a task that finds the task's identity here sees the other fields.
         self.task.store(task, Ordering::Release);
     }
 
-    /// Nobody waits here, and nobody has been granted anything.
+    /// Resets the wait: the task waits for nothing, and was granted nothing.
     #[cfg(not(loom))]
     pub(super) fn forget(&self) {
-        // Relaxed, here and below: see `settle_in`. The epoch goes on.
+        // Relaxed, here and below: see `settle_in`. The epoch is kept.
         self.object.store(0, Ordering::Relaxed);
         let epoch = self.word.load(Ordering::Relaxed) & !STATE;
         self.word.store(epoch | IDLE, Ordering::Relaxed);
     }
 }
 
-/// Takes a lock and gives it back as it was.
+/// Acquires a lock and releases it in the state in which it was.
 #[cfg(not(loom))]
 pub(super) fn pass_through(lock: &Robust) {
     // SAFETY: neither an object nor a slot is ever moved.
     let taken = unsafe { lock.lock_raw(None) };
-    // SAFETY: locked above.
+    // SAFETY: this thread locked it above.
     unsafe {
         match taken {
             Ok(Acquired::Clean) => lock.unlock_raw(),
-            // Who has use for it puts right what there is.
+            // A later owner that uses the protected data repairs it.
             Ok(Acquired::OwnerDied) => lock.unlock_inconsistent(),
             Err(_) => {}
         }
@@ -205,9 +207,9 @@ pub(super) fn pass_through(lock: &Robust) {
 }
 
 impl Standing {
-    /// What the task holds that has an owner.
+    /// The number of owned objects that the task holds.
     pub(crate) fn held(&self) -> u32 {
-        // Relaxed, and no read-modify-write, here and below: only the task's own thread comes here.
+        // Relaxed, and no read-modify-write, here and below: only the task's own thread calls this.
         self.held.load(Ordering::Relaxed)
     }
 
@@ -223,9 +225,9 @@ impl Standing {
     }
 }
 
-/// The priority to be recorded for a thread that the kernel runs at a real-time priority; 0: at none.
+/// The priority to be recorded for a thread that the kernel runs at a real-time priority; 0 means none.
 ///
-/// 99 is 1, the highest, and 1 is 99; who has none has the lowest, [`LOWEST`].
+/// 99 is recorded as 1, the highest, and 1 as 99; a thread without a real-time priority gets the lowest, [`LOWEST`].
 #[cfg(not(loom))]
 pub(crate) fn recorded(real_time: u8) -> u32 {
     match real_time {
@@ -234,8 +236,8 @@ pub(crate) fn recorded(real_time: u8) -> u32 {
     }
 }
 
-/// The real-time priority that stands for a recorded one; 0: none. The reverse of [`recorded`]; those from
-/// 99 to 254 are all 1.
+/// The real-time priority for a recorded one; 0 means none. The reverse of [`recorded`]; recorded priorities from 99
+/// to 254 all give 1.
 #[cfg(not(loom))]
 pub(crate) fn real_time(recorded: u32) -> u8 {
     match recorded {

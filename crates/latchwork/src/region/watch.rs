@@ -1,4 +1,4 @@
-//! What co-processes need to know of a region: other tasks' lives, and what must stay open.
+//! Information that coprocs need about a region: whether other tasks are alive, and which files must stay open.
 #![allow(unsafe_code)]
 
 use super::heap::Owner;
@@ -11,22 +11,22 @@ use core::ptr;
 use rustix::fd::{AsRawFd, RawFd};
 
 impl Inner {
-    /// The life-word of a task and what it holds now; `None` once the task is gone.
+    /// The life-word of a task and its current value; `None` once the task is gone.
     pub(crate) fn life_word(&self, task: Owner) -> Option<(&AtomicU32, u32)> {
         let word = self.slots().get(usize::from(task.slot()))?.life_word();
-        // Before the look at the generation: a change after this load is seen by who waits with it.
+        // Before the check of the generation: a later change of the word wakes a task that waits with this value.
         // Acquire: pairs with the Release that ends a life.
         let value = word.load(Ordering::Acquire);
         self.is_alive(task).then_some((word, value))
     }
 
-    /// Whether the calling process has other tasks in this region.
+    /// Whether the calling process may have other tasks in this region.
     pub(crate) fn has_fellows(&self, task: Task<'_>) -> bool {
-        // The usual coproc has none, and is in a hurry.
+        // The fast path: the usual coproc has none.
         if !task.slot.has_had_company() {
             return false;
         }
-        // Relaxed: a task's process never changes; a fellow that attaches meanwhile is the user's.
+        // Relaxed: a task's process never changes; the user is responsible for a thread that attaches meanwhile.
         let process = task.slot.process.load(Ordering::Relaxed);
         let mut others = self.slots()[..self.slots_used().into()]
             .iter()
@@ -40,18 +40,18 @@ impl Inner {
 /// Whether the calling thread, which is `me`, has messages of any region in flight.
 pub(crate) fn has_messages(me: Me) -> bool {
     me.attachments().any(|attachment| {
-        // SAFETY: an attachment holds a slot of its region, which it keeps mapped.
+        // SAFETY: an attachment refers to a slot of its region, and keeps the region mapped.
         let slot: &Slot = unsafe { attachment.slot.cast().as_ref() };
         slot.messages() != 0
     })
 }
 
 impl Region {
-    /// Whether `value` is a whole named object, which nobody frees while the region is in use.
+    /// Whether `value` is a whole named object, which is not freed while the region is in use.
     pub(crate) fn is_object<T: Shareable>(&self, value: &T) -> bool {
         let address = ptr::from_ref(value).addr();
-        // Acquire: pairs with the Release of `ready`. Without the directory's lock: an entry that
-        // changes is not that of an object that the caller has a reference to.
+        // Acquire: pairs with the Release of `ready`. The directory's lock is not needed: an entry that changes
+        // meanwhile cannot be that of an object to which the caller has a reference.
         self.inner().entries().iter().any(|entry| {
             entry.state.load(Ordering::Acquire) == READY
                 && entry.object.load(Ordering::Relaxed) == address
@@ -64,7 +64,7 @@ impl Region {
 /// The files of all regions that this process has mapped.
 ///
 /// # Safety
-/// Nobody drops a region meanwhile.
+/// No region is dropped meanwhile.
 pub(crate) unsafe fn files() -> impl Iterator<Item = RawFd> {
     registry::all().map(|region| region.file.as_raw_fd())
 }

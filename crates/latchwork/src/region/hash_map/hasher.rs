@@ -3,13 +3,13 @@
 use super::super::fingerprint;
 use core::hash;
 
-/// Odd numbers without a pattern: fractions of √2 and √3.
+/// Odd numbers without a pattern: the fractional parts of √2 and √3.
 const STEP: u64 = 0x6a09_e667_f3bc_c909;
 const LAST: u64 = 0xbb67_ae85_84ca_a73b;
-/// Changes with what becomes of a key.
+/// To be changed with the hash function.
 pub(super) const FINGERPRINT: u64 = fingerprint("hasher 1", 0, 0, &[STEP, LAST]);
 
-/// Multiplies to 128 bits and folds the halves: every bit of the operands reaches every other.
+/// Multiplies to 128 bits and folds the halves: every bit of the operands affects every bit of the result.
 fn fold(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     (product >> 64) as u64 ^ product as u64
@@ -40,7 +40,7 @@ impl hash::Hasher for Hasher {
         for word in words {
             self.word(u64::from_le_bytes(*word));
         }
-        // The length tells a short rest from one with zeros.
+        // The length distinguishes a short rest from one with zeros.
         let mut last = [0; 8];
         last[..rest.len()].copy_from_slice(rest);
         self.word(u64::from_le_bytes(last) ^ (bytes.len() as u64) << 56);

@@ -1,6 +1,6 @@
-//! How a node gets into a map: room, building, replacing.
+//! How a node is inserted in a map: making room, building, replacing.
 //!
-//! The methods here change words through `&self`; methods with `&mut self` call them.
+//! The methods here change words through `&self`; only methods with `&mut self` call them.
 #![allow(unsafe_code)]
 
 use super::super::ground::{self, PushError, StorageError, commit, read};
@@ -19,7 +19,7 @@ use core::ptr::{self, NonNull};
 use core::slice;
 
 impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
-    /// Settles what is pending, and sees to it that an eighth of the slots stays empty.
+    /// Settles a pending operation, and ensures that an eighth of the slots stays empty.
     pub(super) fn make_room(&self, additional: usize) -> Result<View<'_>, StorageError> {
         self.settle();
         let (used, capacity) = self
@@ -35,8 +35,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         self.view().ok_or(StorageError::TooLong)
     }
 
-    /// Builds a table for at least `len` entries, without tombstones, and puts it in the place of
-    /// the old one.
+    /// Builds a table for at least `len` entries, without tombstones, and replaces the old one by it.
     #[cold]
     #[inline(never)]
     pub(super) fn rebuild(&self, len: usize) -> Result<(), StorageError> {
@@ -48,7 +47,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
             let block = ground.alloc(layout)?;
             let table = block.cast::<Table>();
             let zero = || AtomicUsize::new(0);
-            // SAFETY: a block of the layout that nobody else knows; zero is an empty slot.
+            // SAFETY: a block of the layout that no other task knows; zero is an empty slot.
             let new = unsafe {
                 table.write(Table {
                     capacity,
@@ -76,13 +75,13 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 }
             }
             let old = ground::pointer(read(&self.table));
-            // SAFETY: `table` belongs to the caller of a method with `&mut self`.
+            // SAFETY: `table` belongs to the caller, a method with `&mut self`.
             unsafe { ground.link(&self.table, ground::address(block), Some(block), old) };
             Ok(())
         })
     }
 
-    /// An empty node, pending.
+    /// An empty node, which is pending.
     pub(super) fn begin(
         &self,
         view: View<'_>,
@@ -97,8 +96,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 key: MaybeUninit::uninit(),
                 value: MaybeUninit::uninit(),
             };
-            // SAFETY: a block of the layout that nobody else knows; `pending` belongs to the caller
-            // of a method with `&mut self`.
+            // SAFETY: a block of the layout that no other task knows; `pending` belongs to the caller, a method with
+            // `&mut self`.
             unsafe {
                 block.cast().write(node);
                 ground.link(
@@ -113,16 +112,16 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
     }
 
     pub(super) fn give_key(&self, mut node: NonNull<Node<K, V>>, key: K) {
-        // SAFETY: the pending node is the caller's.
+        // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.key.write(key);
         commit(&node.stage, KEY);
     }
 
-    /// Gives a pending node with a key its value, and puts it in a slot.
+    /// Gives a pending node, which has a key, its value, and puts it in a slot.
     pub(super) fn finish(&self, view: View<'_>, mut node: NonNull<Node<K, V>>, value: V) {
         let address = ground::address(node);
-        // SAFETY: the pending node is the caller's.
+        // SAFETY: the pending node belongs to the caller.
         let node = unsafe { node.as_mut() };
         node.value.write(value);
         commit(&node.stage, WHOLE);
@@ -130,8 +129,7 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         commit(&view.head.pending, 0);
     }
 
-    /// Puts a new node with the old one's key in the old one's slot, and returns the old value, which
-    /// may move.
+    /// Puts a new node with the old one's key in the old one's slot, and returns the old value, which may move.
     pub(super) fn exchange(
         &self,
         view: View<'_>,
@@ -142,13 +140,13 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
         let value = ManuallyDrop::new(value);
         let exchanged = ground::at(self.home, |ground| {
             let block = ground.alloc(Layout::new::<Node<K, V>>())?;
-            // SAFETY: a node of this map, which the caller has to itself.
+            // SAFETY: a node of this map, to which the caller has exclusive access.
             let before = unsafe { old.as_mut() };
             commit(&view.head.pending, ground::address(old));
             commit(&before.stage, VALUE);
-            // SAFETY: both move to the new node: the caller's value unless this fails; the key, since
-            // `stage` says that the old node has none. If the new one is never published, `settle`
-            // finds the old one in its slot, whole.
+            // SAFETY: both move to the new node. The caller's value does unless this fails. The key does since
+            // `stage` says that the old node has none; if the new node is never published, `settle` finds the old one
+            // in its slot and marks it complete again.
             let (key, value) = unsafe { (before.key.assume_init_read(), ptr::read(&*value)) };
             let stage = AtomicUsize::new(WHOLE);
             let node = Node {
@@ -157,8 +155,8 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
                 key: MaybeUninit::new(key),
                 value: MaybeUninit::new(value),
             };
-            // SAFETY: a block of the layout that nobody else knows; the slot belongs to the caller
-            // of a method with `&mut self`.
+            // SAFETY: a block of the layout that no other task knows; the slot belongs to the caller, a method with
+            // `&mut self`.
             unsafe {
                 block.cast().write(node);
                 ground.link(
@@ -183,11 +181,11 @@ impl<K: Shareable + Hash + Eq, V: Shareable> HashMap<K, V> {
 }
 
 impl<V: Shareable> HashMap<String, V> {
-    /// Sets the value of a key, and returns the value before. The key is built in its place: unlike
-    /// with [`Self::insert`], a kill at any instruction leaks none of it.
+    /// Sets the value of a key, and returns the previous value. The key is built in place: unlike with
+    /// [`Self::insert`], a kill at any instruction leaks no part of it.
     ///
     /// # Errors
-    /// With the value, if the region has no room or the thread cannot become a task of it.
+    /// If the region has no room or the thread cannot become a task of it; the error contains the value.
     pub fn insert_str(&mut self, key: &str, value: V) -> Result<Option<V>, PushError<V>>
     where
         V: Unpin,
@@ -212,8 +210,7 @@ impl<V: Shareable> HashMap<String, V> {
     /// The value of a key, made by `make` if there is none yet. See [`Self::insert_str`].
     ///
     /// # Errors
-    /// If the region has no room or the thread cannot become a task of it; a value that was made is
-    /// dropped.
+    /// If the region has no room or the thread cannot become a task of it; the new value, if it was made, is dropped.
     pub fn get_or_insert_str_with(
         &mut self,
         key: &str,
@@ -223,22 +220,22 @@ impl<V: Shareable> HashMap<String, V> {
         V: Unpin,
     {
         let mut node = self.find_or_insert_str(key, make)?;
-        // SAFETY: a node in a slot is whole, and the map is borrowed exclusively.
+        // SAFETY: a node in a slot is complete, and the map is borrowed exclusively.
         Ok(unsafe { node.as_mut().value.assume_init_mut() })
     }
 
-    /// As [`Self::get_or_insert_str_with`], for values that must not move, with robust locks in
-    /// them: see [`Self::get_pin`].
+    /// Like [`Self::get_or_insert_str_with`], for values that must not move, with robust locks in them: see
+    /// [`Self::get_pin`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::get_or_insert_str_with`].
     pub fn get_pin_or_insert_str_with(
         &mut self,
         key: &str,
         make: impl FnOnce() -> V,
     ) -> Result<Pin<&V>, StorageError> {
         let node = self.find_or_insert_str(key, make)?;
-        // SAFETY: as in `get_pin`; a node in a slot is whole.
+        // SAFETY: a node in a slot is complete, and its value does not move: see `get_pin`.
         Ok(unsafe { Pin::new_unchecked(node.as_ref().value.assume_init_ref()) })
     }
 
@@ -278,7 +275,7 @@ impl<V: Shareable> HashMap<String, V> {
     ) -> Result<NonNull<Node<String, V>>, StorageError> {
         let mut node = self.begin(view, hash)?;
         self.give_key(node, String::empty(self.home));
-        // SAFETY: the pending node is the caller's, and has a key.
+        // SAFETY: the pending node belongs to the caller, and has a key.
         let place = unsafe { node.as_mut().key.assume_init_mut() };
         if let Err(error) = place.push_str(key) {
             self.take_apart(view, node);

@@ -24,7 +24,7 @@ impl<'a, K, V> Iterator for Iter<'a, K, V> {
             .by_ref()
             .map(read)
             .find(|slot| *slot > TOMBSTONE)?;
-        // SAFETY: a node in a slot is whole, and stays while the map is borrowed.
+        // SAFETY: a node in a slot is complete, and stays while the map is borrowed.
         unsafe {
             let node = ground::pointer::<Node<K, V>>(address)?.as_ref();
             Some((node.key.assume_init_ref(), node.value.assume_init_ref()))

@@ -1,4 +1,4 @@
-//! The parts that a map consists of.
+//! The memory layout of a map.
 #![allow(unsafe_code)]
 
 use super::super::fingerprint;
@@ -28,7 +28,7 @@ pub(super) struct Node<K, V> {
     pub(super) value: MaybeUninit<V>,
 }
 
-/// Where everything lies in the blocks of a map.
+/// A fingerprint of the layout of a map's blocks.
 pub(super) const fn layout_of<K, V>() -> u64 {
     fingerprint(
         "table and node",
@@ -57,14 +57,14 @@ pub(super) const WHOLE: usize = KEY | VALUE;
 
 const MIN_CAPACITY: usize = 8;
 
-/// The slots of a table for so many entries: half full at most, so that the next rebuild is as far away as this
-/// one was.
+/// The number of slots of a table for `len` entries: at most half of them are used, so that the next rebuild comes no
+/// sooner than after as many inserts again.
 pub(super) fn table_for(len: usize) -> Option<usize> {
     let capacity = len.checked_mul(2)?.checked_next_power_of_two()?;
     Some(capacity.max(MIN_CAPACITY))
 }
 
-/// A map's table, as one method sees it.
+/// A map's table, as seen by one method.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a> {
     pub(super) head: &'a Table,
@@ -84,12 +84,12 @@ impl View<'_> {
         from.iter().chain(before)
     }
 
-    /// The slot in which a new node of this hash goes. There always is one: see `make_room`.
+    /// The slot for a new node of this hash. `make_room` guarantees that there is one.
     pub(super) fn vacancy(&self, hash: u64) -> Option<&AtomicUsize> {
         self.probe(hash).find(|slot| read(slot) <= TOMBSTONE)
     }
 
-    /// Whether a node is in a slot.
+    /// Whether a given node is in a slot.
     pub(super) fn has(&self, hash: u64, node: usize) -> bool {
         self.probe(hash)
             .map(read)
@@ -97,7 +97,7 @@ impl View<'_> {
             .any(|slot| slot == node)
     }
 
-    /// Puts a node in a vacant slot, and the cached counts right if `pending` will be cleared.
+    /// Puts a node in a vacant slot and updates the counts; `pending` covers a kill in between.
     pub(super) fn place(&self, hash: u64, node: usize) {
         let Some(slot) = self.vacancy(hash) else {
             return;
@@ -127,8 +127,8 @@ pub(super) fn hash_of<Q: Hash + ?Sized>(view: View<'_>, key: &Q) -> u64 {
 
 /// Takes the value of a pending node that no slot leads to.
 pub(super) fn take_value<K, V>(mut node: NonNull<Node<K, V>>) -> V {
-    // SAFETY: the node is the caller's, and its value is there; `stage` says that it is not, any
-    // more, before anybody else can see it.
+    // SAFETY: the node belongs to the caller, and has its value; `stage` says that it has none before any other task
+    // can see the node.
     unsafe {
         let node = node.as_mut();
         let value = node.value.assume_init_read();

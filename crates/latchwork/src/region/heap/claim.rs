@@ -1,4 +1,4 @@
-//! How a free span is found: by a hint where they begin, and by growing where there is none.
+//! How a free span is found: from a hint on, and by growing the region if there is none.
 
 use super::state::State;
 use super::task::TaskRef;
@@ -9,7 +9,7 @@ use crate::atomic::{
 };
 
 impl Heap {
-    /// Has the region grow by at least `spans`, for a block of `requested` bytes.
+    /// Grows the region by at least `spans`, for a block of `requested` bytes.
     pub(super) fn grow_by(&self, spans: u32, requested: usize) -> Result<(), AllocError> {
         let before = self.committed();
         if self.layout.max_spans - before < spans {
@@ -22,19 +22,19 @@ impl Heap {
         }
     }
 
-    /// Notes that a span is free, so that the next claim finds it.
+    /// Records that a span is free, so that the next claim finds it.
     pub(super) fn hint_free(&self, span: u32) {
         lower_hint(&self.header().free_hint, span);
     }
 
-    /// Claims a free span by making it `target`.
+    /// Claims a free span by changing its state to `target`.
     fn claim(&self, target: State) -> Option<u32> {
         let committed = self.committed();
         let hint = self.header().free_hint.load(Relaxed).min(committed);
         for span in (hint..committed).chain(0..hint) {
             let entry = self.entry(span);
-            // Relaxed: the CAS decides. Acquire there pairs with the release that
-            // freed the span; Release lets recovery rely upon what came before.
+            // Relaxed: the CAS decides. Its Acquire pairs with the release that freed the span; its Release lets
+            // recovery rely on the stores before it.
             if entry.load(Relaxed) == State::FREE.0
                 && entry
                     .compare_exchange(State::FREE.0, target.0, AcqRel, Relaxed)
@@ -71,19 +71,19 @@ impl Heap {
     }
 }
 
-/// Notes that spans are free from `span` on.
+/// Records that spans are free from `span` on.
 ///
-/// Relaxed, here and below, and not atomic as a whole: it is a hint, and a claim that finds nothing from
-/// it on looks everywhere. It names a cache line of the table, and is written only when it moves to
-/// another: all tasks read the header's line, and one that allocates what another one frees would
-/// else have to fetch it each time.
+/// Relaxed, here and below, and not atomic as a whole: it is only a hint, and a claim that finds nothing from it on
+/// searches everywhere. It has the granularity of a cache line of the table, and is written only when it moves to
+/// another line: all tasks read the header's line, and otherwise a task that allocates while another one frees would
+/// have to fetch it each time.
 pub(super) fn lower_hint(hint: &AtomicU32, span: u32) {
     if first_beside(span) < hint.load(Relaxed) {
         hint.store(first_beside(span), Relaxed);
     }
 }
 
-/// Notes that there was no free span before `span`.
+/// Records that there is no free span before `span`.
 pub(super) fn move_hint(hint: &AtomicU32, span: u32) {
     if first_beside(span) != hint.load(Relaxed) {
         hint.store(first_beside(span), Relaxed);

@@ -1,10 +1,9 @@
 //! Size classes of small blocks.
 //!
-//! Sixteen-byte steps up to 128 B, then four classes for each doubling, up to
-//! 32 KiB: a block is never more than 25 % larger than the request (but for
-//! requests below 64 B). The table is a constant of the program, not data of
-//! the region, so that a hot path needs no check of it; a region's fingerprint
-//! must cover [`FINGERPRINT`], which changes with it.
+//! Sixteen-byte steps up to 128 B, then four classes for each doubling, up to 32 KiB: a block is at most 25 % larger
+//! than the request (except for requests below 64 B). The table is a constant of the program, not data of the region,
+//! so that the fast paths need not check it; a region's fingerprint must cover [`FINGERPRINT`], which changes with
+//! it.
 
 use core::mem::offset_of;
 
@@ -16,10 +15,10 @@ pub(super) const CLASS_COUNT: usize = 40;
 /// The largest small block, in bytes.
 pub(super) const SMALL_MAX: usize = 32 << 10;
 
-/// Blocks that every class guarantees, whatever its size, to be aligned to.
+/// The alignment in bytes that every class guarantees, whatever its size.
 pub(super) const MIN_ALIGN: usize = 16;
 
-/// What is the same for all spans of one class. The alignment makes finding one a shift.
+/// The constants of one class. The alignment makes the access to a class in the table a shift.
 #[derive(Clone, Copy)]
 #[repr(align(32))]
 pub(super) struct Class {
@@ -33,11 +32,11 @@ pub(super) struct Class {
     pub(super) count: u32,
     /// 64-bit words in each of a span's three bitmaps.
     pub(super) words: u32,
-    /// Where the bitmaps start, from the descriptor (`inline`) or the span.
+    /// Offsets of the bitmaps, from the descriptor (`inline`) or from the span.
     pub(super) alloc: u16,
     pub(super) shared: u16,
     pub(super) remote: u16,
-    /// One word for each bitmap is enough, so they are in the descriptor.
+    /// Whether one word for each bitmap is enough; then they are in the descriptor.
     pub(super) inline: bool,
 }
 
@@ -58,8 +57,8 @@ impl Class {
                 inline: true,
             };
         }
-        // The bitmaps are sized as if they took no room, which costs a word at
-        // most. `remote`, which other tasks write, has cache lines of its own.
+        // The bitmaps are sized as if they took no room, which costs at most one word. `remote`, which other tasks
+        // write, has cache lines of its own.
         let words = (span / size).div_ceil(64);
         let remote = (2 * words * 8).next_multiple_of(64);
         let align = 1 << size.trailing_zeros();
@@ -79,12 +78,10 @@ impl Class {
         }
     }
 
-    /// The index of the block that starts at `offset` in the span, or `None`
-    /// where no block starts.
+    /// The index of the block that starts at `offset` in the span, or `None` if no block starts there.
     ///
-    /// For offsets below 2¹⁶ and sizes below 2¹⁶ the upper half of the product
-    /// is the exact quotient, and the lower half is below the reciprocal exactly
-    /// where the remainder is 0 (Lemire, Kaser, Kurz 2019).
+    /// For offsets below 2¹⁶ and sizes below 2¹⁶ the upper half of the product is the exact quotient, and the lower
+    /// half is below the reciprocal if and only if the remainder is 0 (Lemire, Kaser, Kurz 2019).
     #[inline(always)]
     pub(super) fn index_of(&self, offset: u32) -> Option<u32> {
         let product = u64::from(offset.wrapping_sub(self.first)) * u64::from(self.reciprocal);
@@ -93,8 +90,8 @@ impl Class {
         (starts && offset >= self.first && index < self.count).then_some(index)
     }
 
-    /// Bits of bitmap word `word` that stand for no block. They are always set
-    /// in `alloc`, so that a search for a free block needs no bound.
+    /// The bits of bitmap word `word` that stand for no block. They are always set in `alloc`, so that a search for a
+    /// free block needs no bound.
     pub(super) const fn tail(&self, word: u32) -> u64 {
         let blocks = self.count.saturating_sub(word * 64);
         if blocks >= 64 { 0 } else { u64::MAX << blocks }
@@ -120,7 +117,7 @@ pub(super) static CLASSES: [Class; CLASS_COUNT] = {
     classes
 };
 
-/// A number that differs between builds whose heaps do not fit each other.
+/// A number that differs between builds with incompatible heaps.
 pub const FINGERPRINT: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ super::layout::VERSION;
     let mut class = 0;
@@ -144,8 +141,7 @@ pub(super) const fn class_of(size: usize) -> usize {
     8 + (log2 - 7) * 4 + ((last >> (log2 - 2)) & 3)
 }
 
-/// The smallest class for `size` bytes aligned to `align`; neither may exceed
-/// [`SMALL_MAX`].
+/// The smallest class for `size` bytes aligned to `align`; neither may exceed [`SMALL_MAX`].
 pub(super) fn class_of_aligned(size: usize, align: usize) -> usize {
     let mut class = class_of(size.max(align));
     // Ends at the next power of two at the latest.

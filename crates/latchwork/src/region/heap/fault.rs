@@ -1,17 +1,17 @@
-//! Simulated kills, for tests: a thread that has armed one unwinds at a chosen
-//! point, leaving shared memory as a kill there would.
+//! Simulated kills, for tests: a thread that has armed one unwinds at a chosen point, and leaves shared memory as a
+//! kill there would.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 thread_local! {
-    /// Points left until the kill; negative where none is armed.
+    /// Points left until the kill; negative if none is armed.
     static LEFT: Cell<i64> = const { Cell::new(-1) };
 }
 
 struct Killed;
 
-/// A place where a kill may occur.
+/// A point at which a kill may occur.
 pub(super) fn point() {
     LEFT.with(|left| match left.get() {
         ..0 => {}
@@ -23,8 +23,8 @@ pub(super) fn point() {
     });
 }
 
-/// Runs `step`, killed at its `at`th point; `None` if it was, and its result if it
-/// has fewer points.
+/// Runs `step` and kills it at its point number `at`. Returns `None` if it was killed, and its result if it has fewer
+/// points.
 pub(super) fn kill_at<R>(at: u32, step: impl FnOnce() -> R) -> Option<R> {
     LEFT.set(i64::from(at));
     let result = catch_unwind(AssertUnwindSafe(step));

@@ -1,4 +1,4 @@
-//! Which way a block is freed, by whose it is and what it is; the ways are those of `small` and `large`.
+//! How a block is freed, depending on its owner and kind; `small` and `large` implement the cases.
 
 use core::ptr::NonNull;
 
@@ -7,13 +7,13 @@ use super::state::Kind;
 use super::task::TaskRef;
 use super::{Heap, misuse};
 
-/// What remains to be done after the store that freed a block.
+/// The work that remains after the store that freed a block.
 pub(super) enum Freed {
-    /// The caller's own small span has one block less.
+    /// The caller's own small span has one allocated block less.
     Own(u32),
     /// The owner of a small span has a block to collect.
     Remote(u32),
-    /// A run is the caller's to take apart.
+    /// The caller dismantles a run.
     Large(u32),
     /// Another task's intent names the block, which stays as it is.
     Left,
@@ -27,8 +27,8 @@ impl Heap {
         self.free_finish(task, freed);
     }
 
-    /// Frees the block at `address` by one store, after which a recoverer of the
-    /// task finds it freed, and before which allocated.
+    /// Frees the block at `address` by one store: a recoverer of the task finds the block allocated before it, and
+    /// freed after it.
     pub(super) fn free_commit(&self, task: &TaskRef<'_>, address: usize) -> Freed {
         let Some(offset) = self.offset_of(address) else {
             misuse("free of a foreign pointer", address)
@@ -44,7 +44,7 @@ impl Heap {
                     self.adopt(task, span, state);
                 }
                 Some(Kind::Small) => return self.free_remote_commit(span, state.class(), address),
-                // Its recovery frees it, if the location says so still; else it is lost.
+                // The recovery of that task frees the block if its location still says so; otherwise the block is lost.
                 Some(Kind::Head)
                     if offset.is_multiple_of(SPAN_BYTES)
                         && state.is_shared()

@@ -1,41 +1,34 @@
 //! Linking blocks into shared structures, and unlinking them, in one step.
 //!
-//! A block that becomes reachable by a store to a *location* must change from
-//! private to shared exactly then, and one that ceases to be reachable must be
-//! freed exactly then. Two or three words change, so the task first records its
-//! intent in its slot; its recoverer finishes or undoes the step.
+//! A block that becomes reachable by a store to a *location* must change from private to shared at that store, and a
+//! block that ceases to be reachable must be freed at that store. Since two or three words change, the task first
+//! records its intent in its slot; its recoverer finishes or undoes the step.
 //!
-//! **Detectability.** The recoverer asks the location: if it holds the value
-//! *after*, the step took effect and is finished; if it holds the value *before*,
-//! it did not and is undone. This is sound because nobody else changes the
-//! location in between: it is protected by a lock that the dead task held, or it
-//! is the dead task's own, and **a dead task's recovery comes before the next
-//! holder of its locks goes on**. Should the location hold a third value, that
-//! contract was broken; then the block is left shared and the other is left
-//! allocated, so that the breach leaks and does not dangle.
+//! **Detectability.** The recoverer reads the location. If it holds the value *after*, the step took effect and is
+//! finished; if it holds the value *before*, the step did not take effect and is undone. This is sound because no
+//! other task changes the location in between: a lock that the dead task held protects it, or it is the dead task's
+//! own, and **a dead task's recovery comes before the next holder of its locks goes on**. A third value means that
+//! this contract was broken; then the linked block is left shared and the unlinked block is left allocated, so that
+//! the breach leaks and does not dangle.
 //!
-//! The order is: intent, shared bit, location, free, end of intent, and then what
-//! follows a free (the span may go, its owner is told). So a block is shared
-//! before anybody can find it, and
+//! The order is: intent, shared bit, location, free, end of intent, and then the work that follows a free (the span
+//! may be released, its owner is notified). So a block is shared before any task can find it, and
 //!
-//! **"Has the unlinked block been freed?" has an answer** as long as the intent
-//! lives, since the block cannot be reused before:
-//! - in a small span of the task's own nobody else allocates, and the span is given
-//!   back after the intent has ended: its `alloc` bit tells;
-//! - in the span of another task the `remote` bit tells, and a task that collects
-//!   leaves the bits of blocks that live intents name: before such an intent is
-//!   valid its task sets its bit in `retiring`, and a collector that sees the
-//!   `remote` bit (set after that, with release) sees it;
-//! - a large block's head stays in TRANSIT until the intent has ended.
+//! **"has the unlinked block been freed?" has an answer** as long as the intent lives, since the block cannot be
+//! reused before:
+//! - In a small span of the task's own, no other task allocates, and the span is released only after the intent has
+//!   ended: its `alloc` bit is the answer.
+//! - In the span of another task, the `remote` bit is the answer, and a task that collects leaves the bits of blocks
+//!   that live intents name. Before such an intent is valid, its task sets its bit in `retiring`; a collector that
+//!   sees the `remote` bit (set after that, with release) also sees that one.
+//! - A large block's head stays in TRANSIT until the intent has ended.
 //!
-//! **When the dead task was not the lock's holder**, but another thread of the
-//! holder's process, to which the holder had lent what the lock protects: a kill
-//! ends both, one after the other. The holder is recovered, the lock passes on, and
-//! the next holder may unlink and free the very block that the other one's intent
-//! still names. (What that thread was doing to the structure looks as if the holder
-//! had done it; it runs no instruction any more.) So nobody makes a block that is
-//! named in another's live intent free for reuse: its span's owner marks it in
-//! `remote`, as others do; a large one is left to the recovery that will ask for it.
+//! **If the dead task was not the lock's holder**, but another thread of the holder's process, to which the holder
+//! had lent the protected data: a kill ends both, one after the other. The holder is recovered, the lock passes on,
+//! and the next holder may unlink and free the very block that the other thread's intent still names. (The structure
+//! looks as if the holder itself had made that thread's change; the thread runs no more instructions.) Therefore no
+//! task makes a block free for reuse that another task's live intent names: the owner of a small span marks the
+//! block in `remote`, as other tasks do; a large block is left to the recovery that will ask for it.
 
 #![allow(unsafe_code)]
 
@@ -54,23 +47,22 @@ use crate::atomic::{
 
 /// The intent is valid.
 const ACTIVE: u64 = 1;
-/// The linked block was private, and is again if the step is undone.
+/// The linked block was private, and becomes private again if the step is undone.
 const WAS_PRIVATE: u64 = 2;
 
 impl Heap {
     /// Links `block` into a shared structure: stores `value` (usually the block's
     /// address) in `location`, and marks the block as shared, as if in one step.
     ///
-    /// If the task is killed, its recovery finds either both done or neither.
-    /// Aborts the process if `block` is not the address of an allocated block.
+    /// If the task is killed, its recovery makes both or neither take effect. Aborts the process if `block` is not
+    /// the address of an allocated block.
     ///
     /// # Safety
     ///
-    /// - `location` is in the region, and stays valid until the call has returned
-    ///   or the task's recovery has.
-    /// - No other task stores to it meanwhile; so if a lock protects it, the
-    ///   recovery of a dead holder is complete before the next holder goes on.
-    /// - Nobody frees the block meanwhile.
+    /// - `location` is in the region, and stays valid until the call, or the task's recovery, has returned.
+    /// - No other task stores to it meanwhile; so if a lock protects it, the recovery of a dead holder is complete
+    ///   before the next holder goes on.
+    /// - The block is not freed meanwhile.
     pub unsafe fn publish(
         &self,
         task: &TaskRef<'_>,
@@ -86,8 +78,7 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// As for [`Heap::publish`], and nobody finds or uses the block once `value` is
-    /// in `location`.
+    /// As for [`Heap::publish`], and no task finds or uses the block once `value` is in `location`.
     pub unsafe fn retire(
         &self,
         task: &TaskRef<'_>,
@@ -98,8 +89,7 @@ impl Heap {
         self.exchange(task, location, value, None, Some(block));
     }
 
-    /// Links `new` and unlinks `old` by one store of `value` to `location`: what a
-    /// container does when it grows.
+    /// Links `new` and unlinks `old` by one store of `value` to `location`, as a growing container does.
     ///
     /// # Safety
     ///
@@ -115,16 +105,16 @@ impl Heap {
         self.exchange(task, location, value, Some(new), Some(old));
     }
 
-    /// Takes `block` out of a shared structure: stores `value` in `location`, and makes the block
-    /// private to the task, as if in one step. If the task is killed, the block is where it was, or
-    /// goes with the task.
+    /// Unlinks `block` from a shared structure: stores `value` in `location`, and makes the block private to the
+    /// task, as if in one step. If the task is killed, the block is still linked, or is private and treated like the
+    /// task's other blocks.
     ///
-    /// Only a large block, or one in a span of the task's own, can be private to it: for another one
-    /// this returns `false`, and has changed nothing.
+    /// Only a large block, or one in a span of the task's own, can be private to it: for any other block this returns
+    /// `false`, and has changed nothing.
     ///
     /// # Safety
     ///
-    /// As for [`Heap::retire`], but that the task uses the block.
+    /// As for [`Heap::retire`], except that the task may use the block.
     pub unsafe fn take(
         &self,
         task: &TaskRef<'_>,
@@ -134,15 +124,15 @@ impl Heap {
     ) -> bool {
         let address = block.addr().get();
         if let Some(offset) = self.offset_of(address) {
-            // The state is about to be looked at, and then changed: one way for both.
+            // The state is about to be read and then changed: fetch its cache line once, for both.
             prefetch_to_write(ptr::from_ref(self.entry((offset / SPAN_BYTES) as u32)).cast());
         }
         let is_own = self.is_own_small(task, address);
         if !is_own && !matches!(self.find(address), Some(Found::Large { .. })) {
             return false;
         }
-        // Until the block is the task's own, its recoverer frees it if the location says so: as it
-        // would have to afterwards.
+        // Until the block is private to the task, its recoverer frees it if the location says so, as it would have to
+        // afterwards.
         self.step(task, location, value, (0, address), |heap| {
             match heap.find(address) {
                 Some(Found::Large { head, .. }) => heap.own_large(task.owner, head),
@@ -172,7 +162,7 @@ impl Heap {
         }
     }
 
-    /// Links one block and unlinks another, which `settle` then deals with; 0: none.
+    /// Links one block and unlinks another, which `settle` then frees or takes; 0 means none.
     #[inline]
     fn step(
         &self,
@@ -185,11 +175,11 @@ impl Heap {
         let was_private = linked != 0 && !self.is_shared(linked);
         let named = unlinked != 0 && !self.is_own_small(task, unlinked);
         let intent = &task.heap.intent;
-        // Relaxed, but for `flags`: while that is 0 nobody reads them.
+        // Relaxed, except `flags`: no other task reads these fields while `flags` is 0.
         intent
             .location
             .store(ptr::from_ref(location).expose_provenance(), Relaxed);
-        // Relaxed: nobody else stores to it, by contract.
+        // Relaxed: no other task stores to it, by contract.
         intent.before.store(location.load(Relaxed), Relaxed);
         intent.after.store(value, Relaxed);
         intent.linked.store(linked, Relaxed);
@@ -200,19 +190,19 @@ impl Heap {
             step!();
         }
         let flags = ACTIVE | if was_private { WAS_PRIVATE } else { 0 };
-        // SYNC intent: pairs with the acquires in `held` and `finish_intent`.
+        // SYNC intent: pairs with the acquires in `each_retired` and `finish_intent`.
         intent.flags.store(flags, Release);
         step!();
         if was_private {
             self.set_shared(linked, true);
             step!();
         }
-        // Release: who finds the block by it sees what it holds.
+        // Release: a task that finds the block through the location sees the block's contents.
         location.store(value, Release);
         step!();
         settle(self);
         step!();
-        // SYNC intent: pairs with the acquire in `held`.
+        // SYNC intent: pairs with the acquire in `each_retired`.
         intent.flags.store(0, Release);
         step!();
         if named {
@@ -231,12 +221,12 @@ impl Heap {
 
     fn retiring(&self, word: usize) -> &AtomicU64 {
         debug_assert!(word < (self.layout.slots as usize).div_ceil(64));
-        // SAFETY: the layout has a bit for each slot, and callers have checked it.
+        // SAFETY: the layout has a bit for each slot, and callers have checked the index.
         unsafe { self.retiring.add(word).as_ref() }
     }
 
-    /// Says whether a task may have an intent that names a block which is not in a
-    /// small span of its own. Only that task writes the bit, or its recoverer.
+    /// Sets whether a task may have an intent that names a block outside its own small spans. Only that task, or its
+    /// recoverer, writes the bit.
     fn set_retiring(&self, owner: Owner, retiring: bool) {
         let (word, mask) = (owner.slot() as usize / 64, 1 << (owner.slot() % 64));
         match retiring {
@@ -245,8 +235,7 @@ impl Heap {
         };
     }
 
-    /// Has `each` look at the blocks that live intents unlink, but for those of `except`, by
-    /// their offsets.
+    /// Calls `each` with the offsets of the blocks that live intents unlink, except those of `except`.
     fn each_retired(&self, except: Option<Owner>, mut each: impl FnMut(usize)) {
         for index in 0..(self.layout.slots as usize).div_ceil(64) {
             let mut slots = self.retiring(index).load(SeqCst);
@@ -259,9 +248,8 @@ impl Heap {
                 let Some(heap) = self.task_heap(slot as u16) else {
                     continue;
                 };
-                // SYNC intent: Acquire pairs with the store of `flags`. If the
-                // address is already that of the task's next intent, the one that
-                // the caller cares for has ended.
+                // SYNC intent: Acquire pairs with the store of `flags`. If the address is already that of the task's
+                // next intent, the intent that matters to the caller has ended.
                 if heap.intent.flags.load(Acquire) != 0
                     && let Some(offset) = self.offset_of(heap.intent.unlinked.load(Relaxed))
                 {
@@ -271,7 +259,7 @@ impl Heap {
         }
     }
 
-    /// The blocks of a bitmap word of a span that live intents unlink, but for those of `except`.
+    /// The blocks of one bitmap word of a span that live intents unlink, except those of `except`.
     pub(super) fn held(&self, span: u32, class: &Class, word: u32, except: Option<Owner>) -> u64 {
         let mut held = 0;
         self.each_retired(except, |offset| {
@@ -285,7 +273,7 @@ impl Heap {
         held
     }
 
-    /// Whether a large block is unlinked by a live intent of another task than `task`.
+    /// Whether a live intent of a task other than `task` unlinks a large block.
     pub(super) fn is_held_large(&self, task: Owner, head: u32) -> bool {
         let mut held = false;
         self.each_retired(Some(task), |offset| {
@@ -294,15 +282,14 @@ impl Heap {
         held
     }
 
-    /// Finishes or undoes the step that `dead` was making. Repeatable.
+    /// Finishes or undoes the step that `dead` was making. Can be repeated.
     pub(super) fn finish_intent(&self, dead: Owner, heap: &TaskHeap) {
         let intent = &heap.intent;
-        // SYNC intent: Acquire pairs with the store of `flags` in `exchange`.
+        // SYNC intent: Acquire pairs with the store of `flags` in `step`.
         let flags = intent.flags.load(Acquire);
         let mut owner = None;
         if flags & ACTIVE != 0 {
-            // SAFETY: the contract of `publish`: the location is in the region,
-            // and valid until this has returned.
+            // SAFETY: by the contract of `publish` the location is in the region, and valid until this has returned.
             let location = unsafe {
                 AtomicUsize::from_ptr(ptr::with_exposed_provenance_mut(
                     intent.location.load(Relaxed),
@@ -311,7 +298,7 @@ impl Heap {
             let (linked, unlinked) = (intent.linked.load(Relaxed), intent.unlinked.load(Relaxed));
             let now = location.load(Acquire);
             if now == intent.after.load(Relaxed) {
-                // It is not shared yet only where the two values are the same.
+                // The block is not shared yet only if the two values are the same.
                 if flags & WAS_PRIVATE != 0 && self.find(linked).is_some() {
                     self.set_shared(linked, true);
                     step!();
@@ -339,9 +326,8 @@ impl Heap {
         }
     }
 
-    /// Whether the intent of a task could have been made by this library: its location is in the
-    /// region, and its blocks in the heap, where memory is. For a region of doubtful origin, before
-    /// anybody sweeps it.
+    /// Whether this library could have made the intent of a task: its location is in the region, and its blocks are
+    /// in committed spans of the heap. For a region of doubtful origin, before it is swept.
     pub(in crate::region) fn is_plausible(&self, heap: &TaskHeap) -> bool {
         let intent = &heap.intent;
         if intent.flags.load(Acquire) & ACTIVE == 0 {
@@ -362,8 +348,8 @@ impl Heap {
             && is_block(&intent.unlinked)
     }
 
-    /// Frees the block at `address` unless it is freed already, on behalf of the
-    /// intent of a dead task. Who must be told of it, if anybody.
+    /// Frees the block at `address` unless it is freed already, on behalf of the intent of a dead task. Returns the
+    /// owner that must be notified, if any, and the span.
     fn free_for_dead(&self, dead: Owner, address: usize) -> Option<(Owner, u32)> {
         let offset = self.offset_of(address)?;
         let span = (offset / SPAN_BYTES) as u32;
@@ -377,7 +363,7 @@ impl Heap {
                     let bits = self.bits(span, class);
                     match state.owner() {
                         Some(owner) if owner == dead => {
-                            // Relaxed: a dead owner's bitmap is its recoverer's.
+                            // Relaxed: a dead owner's bitmap belongs to its recoverer.
                             let taken = bits.alloc(word).load(Relaxed);
                             if bits.remote(word).load(Relaxed) & mask == 0 {
                                 bits.alloc(word).store(taken & !mask, Relaxed);
@@ -392,7 +378,7 @@ impl Heap {
                             return Some((owner, span));
                         }
                         None => {
-                            // The dead task's recovery goes on to deal with it.
+                            // The rest of the dead task's recovery frees the block.
                             let own = state.with_owner(Some(dead));
                             let _ = self
                                 .entry(span)
@@ -401,7 +387,7 @@ impl Heap {
                         }
                     }
                 }
-                // As in `free_commit`.
+                // As in `free_commit`: the recovery of the task whose intent names the block frees it.
                 Kind::Head if self.is_held_large(dead, span) => return None,
                 Kind::Head => {
                     let transit = State::transit(self.run_of(span, state), dead);

@@ -1,13 +1,12 @@
 //! Large blocks: runs of whole spans.
 //!
-//! A run of several spans is built from its head: the head becomes TRANSIT, its
-//! length is noted, the parts are claimed upwards, and the head becomes HEAD,
-//! which is the commit. It is freed in the reverse sense: the head becomes TRANSIT
-//! (the commit), the parts FREE, the head FREE. So a TRANSIT whose owner is dead
-//! is taken apart in the same way whichever it was.
+//! A run of several spans is built from its head: the head becomes TRANSIT, its length is stored, the parts are
+//! claimed in ascending order, and the head becomes HEAD, which is the commit. A run is freed in the reverse
+//! direction: the head becomes TRANSIT (the commit), the parts FREE, the head FREE. So a TRANSIT whose owner is dead
+//! is dismantled in the same way in both cases.
 //!
-//! Of several tasks that claim overlapping runs the one with the highest head
-//! meets none of the others' parts, so one of them gets its run.
+//! If several tasks claim overlapping runs, the task with the highest head meets no parts of the others, so at least
+//! one of them gets its run.
 
 #![allow(unsafe_code)]
 
@@ -68,7 +67,7 @@ impl Heap {
                 .rev()
                 .take_while(|&span| is_free(self.entry(span).load(Relaxed)))
                 .count() as u32;
-            // The aligned place nearest to the free spans at the end.
+            // The nearest aligned span to the free spans at the end.
             let first = self.aligned(committed - free, align);
             from = committed - free;
             let need = (first.saturating_add(spans))
@@ -117,8 +116,7 @@ impl Heap {
                 .map(|span| (span, State(self.entry(span).load(Relaxed))))
                 .find(|&(_, state)| state != State::FREE);
             let next = match taken {
-                // A length that is being changed only makes the search skip too
-                // much or too little.
+                // If the length is just being changed, the search skips too much or too little, which is harmless.
                 Some((span, state)) if state.kind() == Some(Kind::Head) => {
                     span.saturating_add(self.run_of(span, state).max(1))
                 }
@@ -133,7 +131,7 @@ impl Heap {
         None
     }
 
-    /// Builds a run, or says which span was not free.
+    /// Builds a run, or returns the span that was not free.
     fn build(&self, task: &TaskRef<'_>, head: u32, spans: u32) -> Result<(), u32> {
         let take = |span: u32, state: State| {
             // Acquire pairs with the release that freed the span.
@@ -165,7 +163,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The spans in the run of a HEAD or TRANSIT.
+    /// The number of spans in the run of a HEAD or TRANSIT.
     pub(super) fn run_of(&self, head: u32, state: State) -> u32 {
         if state.is_single() {
             return 1;
@@ -174,13 +172,13 @@ impl Heap {
         self.desc(head).run.load(Relaxed)
     }
 
-    /// Makes the freeing of a large block irrevocable; `false` if its state has
-    /// changed meanwhile, so that the caller must look again.
+    /// Makes the freeing of a large block irrevocable; `false` if its state has changed meanwhile, so that the caller
+    /// must read it again.
     pub(super) fn free_large_commit(&self, task: &TaskRef<'_>, head: u32, state: State) -> bool {
         let spans = self.run_of(head, state);
         let transit = State::transit(spans, task.owner);
-        // Relaxed: the block was the caller's; who takes the spans next
-        // synchronises with the releases in `take_apart`.
+        // Relaxed: the block belonged to the caller; the next owner of the spans synchronises with the releases in
+        // `take_apart`.
         let freed = self
             .entry(head)
             .compare_exchange(state.0, transit.0, AcqRel, Acquire)
@@ -189,11 +187,11 @@ impl Heap {
         freed
     }
 
-    /// Frees the spans of a TRANSIT of one's own. Repeatable from the start.
+    /// Frees the spans of a TRANSIT of the task's own. Can be repeated from the start.
     pub(super) fn take_apart(&self, head: u32) {
         let state = self.state(head);
         if state.is_shared() {
-            // Of a trim or a refill: nobody knows whether there is memory.
+            // The head of a trim or a refill: it is unknown whether the span has memory.
             self.entry(head).store(State::HOLLOW.0, Release);
             step!();
             return;
@@ -217,9 +215,9 @@ impl Heap {
         kill_point!();
     }
 
-    /// Makes a block that a task has taken out of a shared structure its own.
+    /// Makes a large block private to the task that has unlinked it from a shared structure.
     pub(super) fn own_large(&self, owner: Owner, head: u32) {
-        // AcqRel: pairs with the recovery of its former owner, which may have it orphaned meanwhile.
+        // AcqRel: pairs with the recovery of its former owner, which may orphan it meanwhile.
         let _ = self.entry(head).fetch_update(AcqRel, Relaxed, |entry| {
             let own = State(entry).with_owner(Some(owner)).with_shared(false);
             (State(entry).kind() == Some(Kind::Head)).then_some(own.0)
@@ -227,8 +225,8 @@ impl Heap {
     }
 
     pub(super) fn set_large_shared(&self, head: u32, shared: bool) {
-        // Release: orders it after the intent that it belongs to. A change that
-        // comes between is of the owner alone, since the caller holds the block.
+        // Release: orders the change after the intent that it belongs to. In between, recovery may change the owner
+        // field, and nothing else can change, since the caller holds the block.
         let _ = self.entry(head).fetch_update(Release, Relaxed, |entry| {
             let state = State(entry);
             (state.kind() == Some(Kind::Head)).then(|| state.with_shared(shared).0)

@@ -1,8 +1,7 @@
 //! Recovery of a dead task's part of the heap.
 //!
-//! All of it is derived from the span table and the bitmaps, and each store leaves
-//! a state from which it can be done again from the start, since the recoverer
-//! may be killed as well.
+//! All of it is derived from the span table and the bitmaps. Each store leaves a state from which recovery can start
+//! again, since the recoverer may be killed as well.
 
 #![allow(unsafe_code)]
 
@@ -13,7 +12,7 @@ use super::state::{Kind, State};
 use super::task::Owner;
 use crate::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-/// What becomes of the private blocks of a task that has died.
+/// What happens to the private blocks of a task that died.
 ///
 /// Shared blocks stay in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,29 +20,27 @@ pub enum OnDeath {
     /// They are freed.
     #[default]
     Free,
-    /// They become shared, and stay until somebody frees them.
+    /// They become shared, and stay until a task frees them.
     Keep,
-    /// They become private blocks of this living task, as if it had allocated
-    /// them.
+    /// They become private blocks of this living task, as if it had allocated them.
     #[cfg_attr(not(test), expect(dead_code, reason = "a choice that no user has yet"))]
     Adopt(Owner),
 }
 
 impl Heap {
-    /// Recovers what a dead task held: finishes or undoes its intent, deals with
-    /// its private blocks by `policy`, and lets others have its spans.
+    /// Recovers a dead task's part: finishes or undoes its intent, treats its private blocks by `policy`, and
+    /// releases its spans to other tasks.
     ///
-    /// It may be killed at any instruction and repeated, also with another policy
-    /// for what is left. A task that ends in good order is recovered likewise.
-    /// Blocks that a living task is freeing meanwhile are left to that.
+    /// The recoverer may be killed at any instruction and the recovery repeated, also with another policy for the
+    /// rest. A task that leaves in an orderly way is recovered likewise. Blocks that a living task is freeing
+    /// meanwhile are left to that task.
     ///
     /// # Safety
     ///
-    /// - `dead` does not run any more, and its slot is not taken by another task
-    ///   before this has returned.
-    /// - One task at a time recovers `dead`.
-    /// - The contract of [`Heap::publish`]: this is complete before the next holder
-    ///   of a lock that `dead` held goes on.
+    /// - `dead` does not run any more, and no other task takes its slot before this has returned.
+    /// - Only one task at a time recovers `dead`.
+    /// - The contract of [`Heap::publish`]: the recovery is complete before the next holder of a lock that `dead`
+    ///   held goes on.
     pub unsafe fn recover(&self, dead: Owner, policy: OnDeath) {
         let Some(heap) = self.task_heap(dead.slot()) else {
             return;
@@ -63,8 +60,8 @@ impl Heap {
             }
         }
         heap.reset();
-        // Wherever the task was killed while it looked for orphans, or an earlier
-        // recoverer of it while it made some: let everybody look.
+        // The task may have been killed while it searched for orphans, or an earlier recoverer while it made some:
+        // set all bits, so that all tasks search.
         let all = (1 << CLASS_COUNT) - 1;
         self.header().orphan_classes.fetch_or(all, Release);
         step!();
@@ -81,12 +78,12 @@ impl Heap {
             for word in 0..class.words {
                 let tail = class.tail(word);
                 let taken = bits.alloc(word).load(Relaxed);
-                // Freed blocks whose owner was killed before it cleared the bit.
+                // Clears the bits of freed blocks whose owner was killed before it cleared them.
                 if bits.shared(word).load(Relaxed) & !taken != 0 {
                     bits.shared(word).fetch_and(taken, AcqRel);
                     step!();
                 }
-                // A block that somebody is freeing stays until it is collected.
+                // A block that another task is freeing stays until it is collected.
                 let remote = bits.remote(word).load(SeqCst);
                 let stays = match policy {
                     OnDeath::Free => taken & (bits.shared(word).load(Relaxed) | remote | tail),
@@ -111,9 +108,9 @@ impl Heap {
                 OnDeath::Adopt(owner) => Some(owner),
                 _ => None,
             };
-            // SeqCst: a task that frees into the span sets its bit and then reads
-            // the owner; this changes the owner and then reads the bits. One of
-            // the two sees the other. Release in it: the next owner sees the above.
+            // SeqCst: a task that frees into the span sets its bit and then reads the owner; this changes the owner
+            // and then reads the bits. At least one of the two sees the other's store. It includes a Release: the
+            // next owner sees the stores above.
             self.entry(span).store(state.with_owner(next).0, SeqCst);
             step!();
             if let Some(owner) = next {
@@ -135,8 +132,8 @@ impl Heap {
     }
 
     fn recover_large(&self, dead: Owner, head: u32, policy: OnDeath) {
-        // AcqRel: it stands between who allocated the block and who frees it. The
-        // loop ends: only a task that frees or takes the block changes its head as well.
+        // AcqRel: this change comes between the allocation of the block and its free, by different tasks. The loop
+        // ends: only a task that frees or takes the block also changes its head.
         let entry = self.entry(head);
         loop {
             let state = self.state(head);

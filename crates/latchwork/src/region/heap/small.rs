@@ -1,4 +1,10 @@
-//! Small blocks: spans of one class, each owned by one task.
+//! Small blocks: spans of one size class, each owned by one task.
+//!
+//! A task allocates from the *current* span of a class; its other spans with free blocks are in a list, and full
+//! spans in none. A task frees into its own span by one plain store to `alloc`, and into another task's span by
+//! setting the `remote` bit and notifying the owner by a hint; the owner *collects* such blocks later. A span without
+//! owner, an *orphan*, is adopted by the first task that needs it. A task that ran out of memory searches all its
+//! spans.
 
 #![allow(unsafe_code)]
 
@@ -67,11 +73,10 @@ impl Heap {
         }
     }
 
-    // Throughout: a span's owner reads and writes `alloc` and the caches in the
-    // descriptor as its own data, so Relaxed suffices; who becomes the owner later
-    // gets them by the acquire of the state.
+    // Throughout: only a span's owner accesses `alloc` and the caches in the descriptor, so Relaxed suffices; a later
+    // owner sees them by the acquire of the state.
 
-    /// The hot path of allocation: a free bit in the cursor's word.
+    /// The fast path of allocation: a free bit in the cursor's word.
     #[inline(always)]
     pub(super) fn alloc_from_current(
         &self,
@@ -123,7 +128,7 @@ impl Heap {
                 .map_or_else(|| self.claim_small(task, class, requested), Ok);
             let span = match span {
                 Ok(span) => span,
-                // Running out of memory has made the task look at all its spans.
+                // When memory ran out, `reclaim` has collected in all spans of the task.
                 Err(_) if self.advance_cursor(task, class) => continue,
                 Err(error) => self.pop_listed(task, class).ok_or(error)?,
             };
@@ -131,7 +136,7 @@ impl Heap {
         }
     }
 
-    /// Points the current span's cursor to a word with a free block.
+    /// Points the current span's cursor to a word with a free block. Returns whether there is one.
     fn advance_cursor(&self, task: &TaskRef<'_>, class: usize) -> bool {
         let current = task.heap.bins[class].current.load(Relaxed);
         current != 0 && self.find_free_word(current - 1, &CLASSES[class])
@@ -161,7 +166,7 @@ impl Heap {
         bin.current.store(span + 1, Relaxed);
         kill_point!();
         if old != 0 {
-            // It is full but for what was freed since it was last looked at.
+            // It is full except for blocks that were collected since the last search.
             self.settle(task, old - 1);
         }
     }
@@ -187,19 +192,18 @@ impl Heap {
         desc.place.store(place::LOOSE, Relaxed);
         step!();
         let state = State::small(class, Some(task.owner));
-        // Release pairs with the acquire in `state`: who sees the span as small
-        // sees its bitmaps.
+        // Release pairs with the acquire in `state`: a task that sees the span as small sees its bitmaps.
         self.entry(span).store(state.0, Release);
         step!();
         Ok(span)
     }
 
-    /// The hot path of freeing: a private block of one's own, whose span stays where it is. `false`
-    /// where it is anything else, and nothing was done.
+    /// The fast path of freeing: a private block of the task's own, whose span keeps its place. In all other cases it
+    /// returns `false` and has freed nothing (but may have moved the cursor, which is a cache).
     ///
     /// # Safety
     ///
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     #[inline(always)]
     pub(in crate::region) unsafe fn free_quick(
         &self,
@@ -231,11 +235,11 @@ impl Heap {
             kill_point!();
         }
         step!();
-        // Read again: what follows then does not wait for the computation of `word`, which the
-        // branch above has guessed.
+        // Read again: the following instructions then do not wait for the computation of `word`, which the branch
+        // above has predicted.
         let word = desc.cursor.load(Relaxed);
         let taken = bits.alloc(word).load(Relaxed);
-        // Relaxed: the block is the caller's alone, so nobody sets its bits now.
+        // Relaxed: only the caller has the block, so no other task sets its bits now.
         let others = bits.shared(word).load(Relaxed) | bits.remote(word).load(Relaxed);
         if (taken & !others) >> bit & 1 == 0 {
             return false;
@@ -268,9 +272,9 @@ impl Heap {
         if taken & !remote & mask == 0 {
             misuse("double free of", address);
         }
-        // Relaxed: the block is the caller's alone, so nobody sets its bit now.
+        // Relaxed: only the caller has the block, so no other task sets its bit now.
         let was_shared = bits.shared(word).load(Relaxed) & mask != 0;
-        // Only what is shared is ever unlinked.
+        // Only shared blocks are ever unlinked.
         if was_shared && self.is_held_own(task, span, class, word, mask) {
             return Freed::Own(span);
         }
@@ -278,8 +282,8 @@ impl Heap {
         bits.alloc(word).store(taken & !mask, Relaxed);
         step!();
         if was_shared {
-            // Other bits of the word may be set by others at any time. A kill
-            // before this leaves a free block's bit, which recovery clears.
+            // Other tasks may set other bits of the word at any time. A kill before this leaves a free block's bit,
+            // which recovery clears.
             bits.shared(word).fetch_and(!mask, Relaxed);
             kill_point!();
         }
@@ -291,8 +295,9 @@ impl Heap {
         Freed::Own(span)
     }
 
-    /// Frees a block of one's own in the way of others if a live intent of another task names it:
-    /// the recovery of that task tells the owner when it can be collected. Whether it does.
+    /// If another task's live intent names a block of the task's own span, frees the block like another task's, by
+    /// its `remote` bit: the recovery of that task notifies the owner when the block can be collected. Returns
+    /// whether it did so.
     #[inline(never)]
     fn is_held_own(
         &self,
@@ -324,8 +329,8 @@ impl Heap {
         if bits.alloc(word).load(Relaxed) & mask == 0 {
             misuse("double free of", address);
         }
-        // SYNC remote-free: pairs with `collect`; what the caller did with the
-        // block is done before its next user begins. SeqCst: see `tell`.
+        // SYNC remote-free: pairs with `collect`; the caller's accesses to the block are done before its next user
+        // begins. SeqCst: see `tell`.
         if bits.remote(word).fetch_or(mask, SeqCst) & mask != 0 {
             misuse("double free of", address);
         }
@@ -335,8 +340,8 @@ impl Heap {
 
     pub(super) fn free_remote_finish(&self, task: &TaskRef<'_>, span: u32) {
         loop {
-            // SeqCst, after the bit was set: a task that made the span its own
-            // after this load collects after that, and so sees the bit.
+            // SeqCst, after the bit was set: a task that becomes the span's owner after this load collects after
+            // that, and so sees the bit.
             let state = State(self.entry(span).load(SeqCst));
             match state.owner() {
                 _ if state.kind() != Some(Kind::Small) => return,
@@ -351,13 +356,12 @@ impl Heap {
         }
     }
 
-    /// Tells the owner of a span to look at it.
+    /// Notifies the owner of a span that it has blocks to collect.
     ///
-    /// No hint is lost between living tasks: the teller sets the bit in the bitmap,
-    /// then reads the hint; the owner swaps the hint, then reads the bitmap, all
-    /// SeqCst. If the teller finds the hint set, its bit is there when the owner
-    /// looks. A hint that a kill loses is repeated by the next teller, since both
-    /// words are looked at each time.
+    /// No hint is lost between living tasks: the notifier sets the bit in the bitmap, then reads the hint; the owner
+    /// swaps the hint, then reads the bitmap, all SeqCst. If the notifier finds the hint set, the owner will see its
+    /// bit when it reads the bitmap. A hint that a kill loses is repeated by the next notifier, since it checks both
+    /// words each time.
     pub(super) fn tell(&self, owner: Owner, span: u32) {
         let Some(heap) = self.task_heap(owner.slot()) else {
             return;
@@ -374,9 +378,9 @@ impl Heap {
         }
     }
 
-    /// Looks at the spans that others have told the task of.
+    /// Collects in the spans that other tasks have notified the task of.
     fn drain_pending(&self, task: &TaskRef<'_>) {
-        // Relaxed: what it misses it finds next time.
+        // Relaxed: a missed hint is found next time.
         if task.heap.pending_words.load(Relaxed) == 0 {
             return;
         }
@@ -398,17 +402,17 @@ impl Heap {
         }
     }
 
-    /// Collects in a span of one's own and puts it where it belongs.
+    /// Collects in a span of the task's own, and then settles it.
     fn refresh(&self, task: &TaskRef<'_>, span: u32) {
         self.collect(span);
         self.settle(task, span);
     }
 
-    /// Makes blocks that others have freed in an own span free for reuse, but for
-    /// those that a live intent names (invariant 5). Whether any are left.
+    /// Makes the blocks that other tasks have freed in a span of the task's own free for reuse, except those that a
+    /// live intent names (invariant 5). Returns whether any are left.
     ///
-    /// Killed between two of its stores, it is done again by the recoverer, from
-    /// the `remote` bits that are cleared last.
+    /// If the task is killed between two of the stores, its recoverer collects again, from the `remote` bits, which
+    /// are cleared last.
     pub(super) fn collect(&self, span: u32) -> bool {
         let class = &CLASSES[self.state(span).class()];
         let (desc, bits) = (self.desc(span), self.bits(span, class));
@@ -429,7 +433,7 @@ impl Heap {
             let taken = bits.alloc(word).load(Relaxed);
             bits.alloc(word).store(taken & !freed, Relaxed);
             step!();
-            // Relaxed: nobody sets the bits of freed blocks.
+            // Relaxed: no task sets the bits of freed blocks.
             bits.shared(word).fetch_and(!freed, Relaxed);
             step!();
             // Release, so that it is not made before the two above.
@@ -444,8 +448,8 @@ impl Heap {
         left
     }
 
-    /// Puts an own span where it belongs: to the free ones if it is empty, into
-    /// the list if it has free blocks, unless it is the current one.
+    /// Puts a span of the task's own in its place, unless it is the current one: it is released if it is empty, and
+    /// listed if it has free blocks.
     pub(super) fn settle(&self, task: &TaskRef<'_>, span: u32) {
         let desc = self.desc(span);
         let class = self.state(span).class();
@@ -463,7 +467,7 @@ impl Heap {
         }
     }
 
-    /// Gives back an own span that has no block allocated and is in no list.
+    /// Releases a span of the task's own that has no allocated block and is in no list.
     pub(super) fn release(&self, span: u32) {
         step!();
         // Release pairs with the acquire of the next claim.
@@ -512,12 +516,12 @@ impl Heap {
         Some(span)
     }
 
-    /// Makes an orphan span one's own; `false` where another was faster.
+    /// Makes the task the owner of an orphan span; `false` if another task was faster.
     pub(super) fn adopt(&self, task: &TaskRef<'_>, span: u32, orphan: State) -> bool {
         debug_assert!(orphan.is_orphan());
         let own = orphan.with_owner(Some(task.owner));
-        // SeqCst: collecting comes after it (see `free_remote_finish`). Acquire in
-        // it pairs with the release of the recoverer who left the span.
+        // SeqCst: collecting comes after it (see `free_remote_finish`). It includes the acquire that pairs with the
+        // release of the recoverer that orphaned the span.
         let entry = self.entry(span);
         if entry
             .compare_exchange(orphan.0, own.0, SeqCst, Relaxed)
@@ -526,8 +530,7 @@ impl Heap {
             return false;
         }
         step!();
-        // What the recoverer wrote into the descriptor holds: nobody else has
-        // owned the span since.
+        // The recoverer's values in the descriptor are valid: the span had no owner since.
         self.collect(span);
         true
     }
@@ -538,7 +541,7 @@ impl Heap {
         if hint.load(Relaxed) & 1 << class == 0 {
             return None;
         }
-        // Before the search, so that a span orphaned during it sets it again.
+        // Cleared before the search, so that a span orphaned during it sets the bit again.
         hint.fetch_and(!(1 << class), AcqRel);
         step!();
         let orphan = State::small(class, None);
@@ -546,7 +549,7 @@ impl Heap {
             if self.entry(span).load(Relaxed) != orphan.0 || !self.adopt(task, span, orphan) {
                 continue;
             }
-            // There may be more.
+            // There may be more orphans.
             hint.fetch_or(1 << class, AcqRel);
             kill_point!();
             if self.desc(span).used.load(Relaxed) < CLASSES[class].count {
@@ -556,7 +559,7 @@ impl Heap {
         None
     }
 
-    /// Gives back what the task holds but does not use, when memory has run out.
+    /// Releases what the task holds but does not use, when memory has run out.
     pub(super) fn reclaim(&self, task: &TaskRef<'_>) {
         for span in 0..self.committed() {
             let state = self.state(span);
@@ -573,7 +576,7 @@ impl Heap {
             }
             self.settle(task, span);
         }
-        // A task killed while it freed into an orphan left its block uncollected.
+        // A task that was killed while freeing into an orphan left the block uncollected.
         for span in 0..self.committed() {
             let state = self.state(span);
             if state.is_orphan() && self.has_remote(span) && self.adopt(task, span, state) {
@@ -582,7 +585,7 @@ impl Heap {
         }
     }
 
-    /// Whether a small span has blocks to collect; a guess unless it is one's own.
+    /// Whether a small span has blocks to collect; only a guess unless the task owns the span.
     pub(super) fn has_remote(&self, span: u32) -> bool {
         let Some(class) = CLASSES.get(self.state(span).class()) else {
             return false;

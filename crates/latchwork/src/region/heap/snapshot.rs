@@ -1,7 +1,7 @@
-//! How the heap of a region that is not mapped is used, read from its file.
+//! The use of the heap of a region that is not mapped, read from its file.
 //!
-//! Every number may be a lie, and may change from one read to the next: each is
-//! bounded before use, and nothing is followed.
+//! Every number may be wrong, and may change from one read to the next: each is bounded before use, and no pointer is
+//! followed.
 
 use core::mem::{offset_of, size_of};
 
@@ -9,23 +9,22 @@ use super::classes::CLASSES;
 use super::layout::{Desc, Header, HeapLayout, SPAN_BYTES};
 use super::state::{Kind, State};
 
-/// How a heap is used, as far as its tables tell.
+/// The use of a heap, according to its tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct HeapUse {
-    /// Bytes of the heap that have memory behind them.
+    /// Bytes of the heap that have memory.
     pub committed_bytes: u64,
-    /// Bytes in allocated blocks. A near guess while tasks use the heap.
+    /// Bytes in allocated blocks. Only approximate while tasks use the heap.
     pub allocated_bytes: u64,
 }
 
-/// Spans that are read at a time.
+/// The number of spans that are read at a time.
 const BATCH: usize = 512;
 
 impl HeapLayout {
-    /// Reads the use of a heap whose metadata `read` gives: it fills a buffer from
-    /// an offset into them. `memory` is what the file as a whole has behind it,
-    /// which bounds the work whatever the tables claim.
+    /// Reads the use of a heap whose metadata `read` provides: it fills a buffer from an offset into them. `memory`
+    /// is the size of the file's memory as a whole, which bounds the work whatever the tables claim.
     pub(in crate::region) fn usage<E>(
         &self,
         memory: u64,

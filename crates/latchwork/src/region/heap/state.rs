@@ -1,37 +1,38 @@
-//! The word that says what a span is and who owns it.
+//! The state word of a span: its kind and its owner.
 //!
 //! | kind    | owner               | meaning                                             |
 //! | ------- | ------------------- | --------------------------------------------------- |
-//! | FREE    | –                   | nobody's (the word is 0)                            |
+//! | FREE    | –                   | free (the word is 0)                                |
 //! | INIT    | claimer             | becomes SMALL; its bitmaps are not valid yet        |
 //! | SMALL   | task, or 0 = orphan | blocks of one class                                 |
 //! | HEAD    | task, or 0          | first span of a large block; the block is live      |
 //! | PART    | – (names its head)  | a further span of a large block                     |
-//! | TRANSIT | claimer or freer    | first span of a run that is being built or taken apart; marked (as shared): a span whose memory goes or comes |
-//! | HOLLOW  | –                   | nobody's, and without memory (`trim`)               |
+//! | TRANSIT | claimer or freer    | first span of a run that is being built or dismantled; marked (with the shared flag): a span that is being trimmed or refilled |
+//! | HOLLOW  | –                   | free, and without memory (`trim`)                   |
 //!
 //! | from → to        | made by            | by                    |
 //! | ---------------- | ------------------ | --------------------- |
 //! | FREE → INIT      | any task           | CAS                   |
 //! | INIT → SMALL     | its owner          | store (commit)        |
+//! | INIT → FREE      | the recoverer of its owner | store         |
 //! | SMALL → FREE     | its owner, when no block is allocated | store |
-//! | SMALL own → orphan or adopter | the recoverer of its owner | swap |
+//! | SMALL own → orphan or adopter | the recoverer of its owner | store |
 //! | SMALL orphan → own | any task, the recoverer | CAS            |
 //! | FREE → HEAD      | any task, runs of one span | CAS (commit)  |
 //! | FREE → TRANSIT   | any task, longer runs | CAS                |
 //! | FREE → PART      | owner of the TRANSIT head that it names | CAS |
 //! | TRANSIT → HEAD   | its owner          | store (commit)        |
-//! | HEAD → TRANSIT   | whoever frees it   | CAS (commit)          |
+//! | HEAD → HEAD, other owner or shared flag | the recoverer; a task that links, keeps or takes the block | CAS |
+//! | HEAD → TRANSIT   | the task that frees it | CAS (commit)      |
 //! | PART → FREE      | owner of the TRANSIT head that it names | store |
 //! | TRANSIT → FREE   | its owner, when no PART names it | store   |
 //! | FREE, HOLLOW → TRANSIT marked | any task | CAS                |
 //! | TRANSIT marked → HOLLOW | its owner | store                    |
 //! | TRANSIT marked → FREE | its owner, once there is memory | store |
 //!
-//! "Its owner" includes the one recoverer of a dead owner. A PART needs no owner:
-//! while its head is not FREE no other run can have that head, so the name of the
-//! head tells the recoverer which parts belong to it, even where a part has been
-//! freed already and taken by another run.
+//! "Its owner" includes the one recoverer of a dead owner. A PART needs no owner. While its head is not FREE, no
+//! other run can have that head, so the recoverer knows from the named head which parts belong to it, even if a part
+//! was already freed and taken by another run.
 
 use super::Owner;
 
@@ -46,9 +47,8 @@ pub(super) enum Kind {
     Hollow = 6,
 }
 
-/// A packed span state: kind in bits 0..4, class (or "one span") in 4..12, the
-/// shared flag of a large block in 12, owner in 16..64 as in [`Owner`]. A PART
-/// has the index of its head in 32..64 instead of an owner.
+/// A packed span state: kind in bits 0..4, class (or "one span") in 4..12, the shared flag of a large block in 12,
+/// owner in 16..64 as in [`Owner`]. A PART has the index of its head in 32..64 instead of an owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(pub(super) u64);
 
@@ -61,7 +61,7 @@ impl State {
     pub(super) const FREE: Self = Self(0);
     pub(super) const HOLLOW: Self = Self(Kind::Hollow as u64);
 
-    /// A span whose memory is being given back, or asked for.
+    /// A span that is being trimmed or refilled.
     pub(super) fn hollowing(owner: Owner) -> Self {
         Self::transit(1, owner).with_shared(true)
     }
@@ -84,7 +84,7 @@ impl State {
         Self(Kind::Part as u64 | u64::from(head) << 32)
     }
 
-    /// The head of a run of `spans` that is not a block (yet, or any more).
+    /// The head of a run of `spans` that is not a block yet, or no longer.
     pub(super) fn transit(spans: u32, owner: Owner) -> Self {
         Self(Kind::Transit as u64 | u64::from(spans == 1) << DETAIL_SHIFT | owner.raw())
     }
@@ -103,7 +103,7 @@ impl State {
         })
     }
 
-    /// Whether this is a small span of `owner`: one compare, for the hot path.
+    /// Whether this is a small span of `owner`: one comparison, for the fast path.
     #[inline(always)]
     pub(super) fn is_small_of(self, owner: Owner) -> bool {
         self.0 & !DETAIL == owner.raw() | Kind::Small as u64

@@ -1,4 +1,4 @@
-//! What is in the heap, and whether it is sound.
+//! Statistics of the heap, and the check of its invariants.
 
 use super::Heap;
 use super::classes::CLASSES;
@@ -6,24 +6,24 @@ use super::layout::{SPAN_BYTES, place};
 use super::state::{Kind, State};
 use crate::atomic::Ordering::{Acquire, Relaxed};
 
-/// What is in a heap.
+/// The contents of a heap.
 ///
-/// Exact while no task changes the heap, and a near guess otherwise.
+/// Exact while no task changes the heap, and only approximate otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct HeapStats {
-    /// Bytes in spans that have memory behind them.
+    /// Bytes in spans that have memory.
     pub committed_bytes: usize,
-    /// Bytes in spans whose memory was given back to the system.
+    /// Bytes in spans whose memory was returned to the system.
     pub trimmed_bytes: usize,
-    /// Bytes in allocated blocks, as large as their size class makes them.
+    /// Bytes in allocated blocks, in the sizes of their classes.
     pub allocated_bytes: usize,
-    /// Bytes in free spans and in free blocks, with memory behind them.
+    /// Bytes in free spans and in free blocks that have memory.
     pub free_bytes: usize,
-    /// Allocated blocks that go with their task.
+    /// Allocated blocks that are private to a task.
     pub private_blocks: usize,
-    /// Allocated blocks that outlive their task.
+    /// Allocated blocks that are shared, and so outlive their task.
     pub shared_blocks: usize,
-    /// Spans that nobody has claimed.
+    /// Spans that no task has claimed.
     pub free_spans: usize,
     /// Spans of small blocks, orphans included.
     pub small_spans: usize,
@@ -31,11 +31,11 @@ pub struct HeapStats {
     pub orphan_spans: usize,
     /// Spans of large blocks.
     pub large_spans: usize,
-    /// Spans that a task is just claiming or freeing.
+    /// Spans that a task is claiming or freeing.
     pub transit_spans: usize,
 }
 
-/// A heap that contradicts itself.
+/// A violated invariant of the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("span {span} of the heap is corrupt: {what}")]
 pub struct Corruption {
@@ -46,7 +46,7 @@ pub struct Corruption {
 }
 
 impl Heap {
-    /// Counts what is in the heap. Takes time in proportion to the heap's size.
+    /// Counts the contents of the heap. Takes time in proportion to the heap's size.
     pub fn stats(&self) -> HeapStats {
         let mut stats = HeapStats::default();
         let committed = self.committed();
@@ -98,7 +98,7 @@ impl Heap {
         let bits = self.bits(span, class);
         let (mut live, mut shared) = (0, 0);
         for word in 0..class.words {
-            // Relaxed: a count.
+            // Relaxed: only a count.
             let taken = bits.alloc(word).load(Relaxed) & !class.tail(word);
             let taken = taken & !bits.remote(word).load(Relaxed);
             live += taken.count_ones() as usize;
@@ -110,12 +110,11 @@ impl Heap {
         stats.private_blocks += live - shared;
     }
 
-    /// Checks the heap's invariants while no task changes it and no dead task is
-    /// unrecovered.
+    /// Checks the heap's invariants, while no task changes it and no dead task is unrecovered.
     ///
     /// # Errors
     ///
-    /// The first span that breaks one.
+    /// The first span that violates one.
     pub fn check(&self) -> Result<(), Corruption> {
         let committed = self.committed();
         if committed > self.layout.max_spans {
@@ -168,8 +167,8 @@ impl Heap {
         Ok(())
     }
 
-    /// Checks that no task has anything, where there is none: for a region of doubtful origin, after
-    /// [`Heap::check`]. A task would believe what it finds in its own spans.
+    /// Checks that no span or block belongs to a task, in a region without tasks: for a region of doubtful origin,
+    /// after [`Heap::check`]. A task would trust what it finds in its own spans.
     pub(in crate::region) fn check_settled(&self) -> Result<(), Corruption> {
         for span in 0..self.committed() {
             let state = self.state(span);
@@ -193,7 +192,7 @@ impl Heap {
         let (desc, bits) = (self.desc(span), self.bits(span, class));
         let mut used = 0;
         for word in 0..class.words {
-            // Relaxed: nobody changes them, by contract.
+            // Relaxed: no task changes the bitmaps, by contract.
             let tail = class.tail(word);
             let taken = bits.alloc(word).load(Relaxed);
             if taken & tail != tail {

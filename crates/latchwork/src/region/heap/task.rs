@@ -1,4 +1,4 @@
-//! What a task keeps of the heap: a cache of its spans, and one intent record.
+//! A task's own data in the heap: a cache of its spans, and one intent record.
 
 use core::marker::PhantomData;
 use core::num::NonZero;
@@ -29,13 +29,13 @@ impl Owner {
         (self.0.get() >> 32) as u32
     }
 
-    /// The whole as a number, which is never 0.
+    /// The identity as a number, which is never 0.
     #[inline(always)]
     pub(crate) const fn raw(self) -> u64 {
         self.0.get()
     }
 
-    /// What [`Self::raw`] gave.
+    /// The reverse of [`Self::raw`].
     #[inline(always)]
     pub(crate) fn from_raw(raw: u64) -> Option<Self> {
         NonZero::new(raw).map(Self)
@@ -45,34 +45,33 @@ impl Owner {
 /// One class in a task's cache. Spans are named by index + 1.
 #[repr(C)]
 pub(super) struct Bin {
-    /// The span that is allocated from.
+    /// The span from which the task allocates.
     pub(super) current: AtomicU32,
-    /// Head of the list of further spans with free blocks.
+    /// The first span of the list of further spans with free blocks.
     pub(super) list: AtomicU32,
 }
 
-/// The step that a task is about to make, so that its recoverer can finish or
-/// undo it. Valid while `flags` is not 0, which is stored last and cleared first.
+/// The step that a task is about to make, so that its recoverer can finish or undo it. Valid while `flags` is not 0;
+/// `flags` is stored last and cleared first.
 #[repr(C)]
 pub(super) struct Intent {
     pub(super) flags: AtomicU64,
-    /// Address of the word that is changed, and its value before and after.
+    /// Address of the word to be changed, and its value before and after.
     pub(super) location: AtomicUsize,
     pub(super) before: AtomicUsize,
     pub(super) after: AtomicUsize,
     /// Address of the block that becomes reachable, or 0.
     pub(super) linked: AtomicUsize,
-    /// Address of the block that ceases to be, or 0.
+    /// Address of the block that ceases to be reachable, or 0.
     pub(super) unlinked: AtomicUsize,
 }
 
-/// Words in which other tasks tell the owner of spans that it should look at.
+/// The number of words in which other tasks notify the owner of spans.
 pub(super) const PENDING_WORDS: usize = 16;
 
 /// A task's part of the heap. It lives in the task's slot of the task table.
 ///
-/// Zero is a valid, empty one. All but the intent is a cache that recovery does
-/// not read.
+/// Zero is a valid, empty one. Everything except the intent is a cache that recovery does not read.
 #[repr(C, align(64))]
 pub struct TaskHeap {
     pub(super) bins: [Bin; CLASS_COUNT],
@@ -80,13 +79,13 @@ pub struct TaskHeap {
     _pad: u64,
     /// One bit for each word of `pending` that is not 0.
     pub(super) pending_words: AtomicU64,
-    /// A bit for span `i` at `i % 1024`: it has remotely freed blocks, or it was
-    /// handed to this task.
+    /// The bit for span `i` is at `i % 1024`. It is set if the span has remotely freed blocks, or was handed to this
+    /// task.
     pub(super) pending: [AtomicU64; PENDING_WORDS],
 }
 
 impl TaskHeap {
-    /// An empty one.
+    /// An empty cache, without intent.
     pub const fn new() -> Self {
         Self {
             bins: [const {
@@ -129,7 +128,7 @@ impl Default for TaskHeap {
     }
 }
 
-/// The calling task, as the heap sees it.
+/// The calling task, as seen by the heap.
 ///
 /// It is not `Send`: a task is one thread.
 #[derive(Clone, Copy)]
@@ -140,14 +139,13 @@ pub struct TaskRef<'a> {
 }
 
 impl<'a> TaskRef<'a> {
-    /// The calling task.
+    /// The handle of the calling task.
     ///
     /// # Safety
     ///
-    /// The caller is the task `owner` (or acts for it while it does not run), and
-    /// `heap` is the `TaskHeap` in its slot. Of two calls into the heap on behalf
-    /// of one owner, one ends before the other begins; so a signal handler that
-    /// interrupts such a call must not make one.
+    /// The caller is the task `owner` (or acts for it while it does not run), and `heap` is the `TaskHeap` in its
+    /// slot. Calls into the heap on behalf of one owner do not overlap; so a signal handler that interrupts such a
+    /// call must not make one.
     #[inline(always)]
     pub unsafe fn new(owner: Owner, heap: &'a TaskHeap) -> Self {
         Self {

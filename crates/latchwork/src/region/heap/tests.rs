@@ -1,5 +1,5 @@
-//! Tests of the heap: properties of single operations here; kills in `kill`;
-//! random histories against a model in `model`; threads in `threads`.
+//! Tests of the heap: properties of single operations here; kills in `kill`; random histories against a model in
+//! `model`; threads in `threads`.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::num::NonZero;
@@ -15,17 +15,17 @@ mod threads;
 
 const SLOTS: u16 = 128;
 
-/// What stands in for the file of a region.
+/// A substitute for the file of a region.
 struct Memory {
     data: NonNull<u8>,
     grows: AtomicBool,
-    /// The spans whose memory was given back.
+    /// The spans whose memory was returned.
     hollow: Vec<AtomicBool>,
 }
 
-// SAFETY: the data are the spans' users'; the rest is atomic.
+// SAFETY: the data belong to the spans' users; the rest is atomic.
 unsafe impl Send for Memory {}
-// SAFETY: as above.
+// SAFETY: the data belong to the spans' users; the rest is atomic.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -79,7 +79,7 @@ struct Region {
 }
 
 impl Region {
-    /// A region of at most `max` spans that grows by what is asked for.
+    /// A region of at most `max` spans that grows by the requested size.
     fn new(max: u32) -> Self {
         Self::with_memory(max, true)
     }
@@ -107,7 +107,7 @@ impl Region {
             hollow: (0..max).map(|_| AtomicBool::new(false)).collect(),
         });
         let backing = Box::new(Arc::clone(&memory));
-        // SAFETY: as the contract has it; `tasks` is never resized.
+        // SAFETY: the memory is as the contract requires; `tasks` is never resized.
         let heap = unsafe { Heap::from_raw(meta.0, data.0, layout, table, backing) };
         Self {
             heap,
@@ -129,12 +129,12 @@ impl Region {
     }
 
     fn free(&self, owner: Owner, block: NonNull<u8>) {
-        // SAFETY: tests free what they do not use.
+        // SAFETY: tests free only blocks that they do not use.
         unsafe { self.heap.free(&self.task(owner), block) }
     }
 
     fn recover(&self, owner: Owner, policy: OnDeath) {
-        // SAFETY: tests recover tasks that they do not run any more.
+        // SAFETY: tests recover only tasks that they do not run any more.
         unsafe { self.heap.recover(owner, policy) }
     }
 
@@ -142,7 +142,7 @@ impl Region {
         self.heap.find(block.addr().get()).is_some()
     }
 
-    /// Every span that is in use or free has memory behind it.
+    /// Asserts that every span that is in use or free has memory.
     fn assert_backed(&self) {
         for span in 0..self.heap.committed() {
             let hollow = self.memory.hollow[span as usize].load(Relaxed);
@@ -150,7 +150,7 @@ impl Region {
         }
     }
 
-    /// Nothing is allocated, and all memory is free again once the tasks end.
+    /// Asserts that nothing is allocated, and that all memory is free again once the tasks end.
     fn assert_empty(&self, tasks: &[Owner]) {
         for &owner in tasks {
             self.recover(owner, OnDeath::Free);
@@ -179,13 +179,12 @@ fn owner(slot: u16) -> Owner {
     Owner::new(slot, NonZero::new(7).unwrap())
 }
 
-/// A prime, so that no two words of a filled block are alike, nor do they look
-/// like a sound bitmap.
+/// A prime, so that no two words of a filled block are alike, nor can they be mistaken for a sound bitmap.
 const PERIOD: usize = 251;
 
 /// Fills a block with a pattern of its own.
 fn fill(heap: &Heap, block: NonNull<u8>) {
-    // SAFETY: the block is allocated and nobody else uses it.
+    // SAFETY: the block is allocated, and only the caller uses it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(block.as_ptr(), heap.usable_size(block)) };
     let first = PERIOD.min(bytes.len());
     for (index, byte) in bytes[..first].iter_mut().enumerate() {
@@ -198,11 +197,11 @@ fn fill(heap: &Heap, block: NonNull<u8>) {
 }
 
 fn assert_intact(heap: &Heap, block: NonNull<u8>) {
-    // SAFETY: as above.
+    // SAFETY: the block is allocated, and only the caller uses it.
     let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), heap.usable_size(block)) };
     let first = PERIOD.min(bytes.len());
     let same = (0..first).all(|index| bytes[index] == pattern(block, index))
-        // memcmp, which is fast in debug builds, too.
+        // memcmp, which is also fast in debug builds.
         && bytes[first..] == bytes[..bytes.len() - first];
     assert!(same, "{block:p} was overwritten");
 }
@@ -310,7 +309,7 @@ fn exhaustion_is_an_error_and_passes_when_blocks_are_freed() {
     for block in blocks {
         region.free(task, block);
     }
-    // An empty current span is given back before the heap gives up.
+    // An empty current span is released before the heap reports an error.
     let block = region.heap.alloc(&region.task(task), all).unwrap();
     region.free(task, block);
     region.assert_empty(&[task]);
@@ -324,7 +323,7 @@ fn a_trim_gives_back_what_nobody_uses_and_later_blocks_ask_for_it_again() {
         .map(|bytes| {
             let block = region.alloc(a, bytes);
             fill(&region.heap, block);
-            // Of another task, in between.
+            // Another task's block, in between.
             let other = region.alloc(b, bytes);
             (block, other)
         })
@@ -333,7 +332,7 @@ fn a_trim_gives_back_what_nobody_uses_and_later_blocks_ask_for_it_again() {
         region.free(a, other);
     }
     let free = region.heap.stats().free_spans;
-    // Its own empty spans go, too.
+    // Its own empty spans are trimmed, too.
     let trimmed = region.heap.trim(&region.task(b)) as usize;
     assert!(trimmed >= free && trimmed >= 3, "{trimmed} of {free}");
     let stats = region.heap.stats();
@@ -402,7 +401,7 @@ fn death_frees_keeps_or_hands_over_private_blocks() {
         let mut private = Vec::new();
         for size in SIZES {
             let kept = region.alloc(dead, size);
-            // SAFETY: nobody frees it.
+            // SAFETY: the block is not freed meanwhile.
             unsafe { region.heap.keep(kept) };
             shared.push(kept);
             private.push(region.alloc(dead, size));
@@ -534,7 +533,7 @@ fn free_of_an_interior_pointer_aborts() {
     assert_misuse(name, "latchwork: free of a pointer into 0x", || {
         let region = Region::new(1);
         let block = region.alloc(owner(1), 64);
-        // SAFETY: within the block.
+        // SAFETY: the offset is within the block.
         region.free(owner(1), unsafe { block.add(16) });
     });
 }

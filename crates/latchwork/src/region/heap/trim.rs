@@ -1,40 +1,41 @@
-//! Memory goes back to the system, and comes from it again.
+//! Returning memory to the system, and getting it back.
 //!
-//! A free span whose memory was given back is HOLLOW. It is free as one beyond `committed` is: nobody uses it
-//! before the system has said that there is memory for it, so that a full system is an error of an allocation
-//! and not a fault at the first touch.
+//! A free span whose memory was returned is HOLLOW. Like a span beyond `committed`, it is not used before the system
+//! has provided memory for it. So a lack of memory in the system is an error of an allocation, and not a fault at the
+//! first access.
 //!
-//! | step of a trim | a kill after it leaves | recovery makes it |
+//! | step of a trim | state after a kill | recovery makes it |
 //! | --- | --- | --- |
-//! | FREE → TRANSIT, marked hollow (CAS) | a span that only the dead task could touch | HOLLOW |
+//! | FREE → TRANSIT, marked hollow (CAS) | a span that only the dead task could access | HOLLOW |
 //! | the system takes the memory | the same | HOLLOW |
 //! | TRANSIT → HOLLOW (store) | a HOLLOW span | – |
 //!
-//! | step of a refill | a kill after it leaves | recovery makes it |
+//! | step of a refill | state after a kill | recovery makes it |
 //! | --- | --- | --- |
 //! | HOLLOW → TRANSIT, marked hollow (CAS) | as above | HOLLOW |
-//! | the system gives memory | memory behind a HOLLOW span, which the next refill finds | HOLLOW |
+//! | the system provides memory | memory of a HOLLOW span, which the next refill finds | HOLLOW |
 //! | TRANSIT → FREE (store) | a FREE span | – |
 //!
-//! `Header::hollow` counts at least the HOLLOW spans: raised before they are, lowered after. A kill leaves it too
-//! high, and then a task that needs memory looks for hollow spans in vain before it has the region grow.
+//! `Header::hollow` is an upper bound of the number of HOLLOW spans: it is raised before spans become HOLLOW, and
+//! lowered after they cease to be. After a kill it may stay too high; then a task that needs memory searches for
+//! hollow spans in vain before it grows the region.
 //!
-//! Others go on meanwhile: a span that is being trimmed is nobody's, like one that is just being claimed. Who finds no
-//! free one refills or grows.
+//! Other tasks go on meanwhile: no other task can use a span that is being trimmed, just as one that is being
+//! claimed. A task that finds no free span refills or grows.
 
 use super::state::State;
 use super::task::TaskRef;
 use super::{GrowError, Heap};
 use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Spans that a trim takes at a time: so many are withheld from others.
+/// The number of spans that a trim takes at a time, and thus withholds from other tasks.
 const TRIMMED: u32 = 64;
-/// Spans that are refilled at a time, if there are so many side by side.
+/// The maximum number of adjacent spans that are refilled at a time.
 const REFILLED: u32 = 16;
 
 impl Heap {
-    /// Gives the memory of all free spans back to the system, and of those that the task has empty. Says of how
-    /// many.
+    /// Returns the memory of all free spans to the system, including empty spans that the task owns. Returns the
+    /// number of spans.
     pub fn trim(&self, task: &TaskRef<'_>) -> u32 {
         self.reclaim(task);
         let (mut given, mut span, end) = (0, 0, self.committed());
@@ -47,7 +48,7 @@ impl Heap {
                     given += run;
                 }
                 step!();
-                // Also if it was refused: then a refill finds the memory there.
+                // Also if the system refused: then a refill finds that there is memory.
                 self.put_back(span, run, State::HOLLOW);
             }
             span += run.max(1);
@@ -55,12 +56,13 @@ impl Heap {
         given
     }
 
-    /// Whether the memory of a span was given back.
+    /// Whether the memory of a span was returned.
     pub(in crate::region) fn is_hollow(&self, span: u32) -> bool {
         self.state(span) == State::HOLLOW
     }
 
-    /// Takes the spans from `first` on that are in a state, up to `end`; how many.
+    /// Withholds the spans in state `from`, from `first` on and before `end`, up to the first other one. Returns
+    /// their number.
     fn withhold(&self, task: &TaskRef<'_>, first: u32, end: u32, from: State) -> u32 {
         let taken = (first..end).take_while(|&span| {
             let hollow = State::hollowing(task.owner);
@@ -84,11 +86,11 @@ impl Heap {
         }
     }
 
-    /// Has memory put behind spans that were taken from HOLLOW, and frees them.
+    /// Gets memory for spans that were taken from HOLLOW, and frees them.
     fn fill(&self, first: u32, run: u32) -> Result<(), GrowError> {
         let filled = match self.backing.fill(first, run) {
             Ok(()) => run,
-            // Not for all, perhaps for one.
+            // If there is not enough for all, there may be enough for one.
             Err(error) => {
                 let one = if run > 1 {
                     self.backing.fill(first, 1)
@@ -114,7 +116,8 @@ impl Heap {
         self.header().hollow.load(Relaxed) != 0
     }
 
-    /// Puts memory behind some hollow spans, if there are any: whether there are more free spans now, of whomever.
+    /// Gets memory for some hollow spans, if there are any. Returns whether there are more free spans now, by
+    /// whichever task.
     pub(super) fn refill(&self, task: &TaskRef<'_>) -> Result<bool, GrowError> {
         let committed = self.committed();
         if self.has_hollow() {
@@ -129,7 +132,7 @@ impl Heap {
         Ok(false)
     }
 
-    /// The same where a run of so many spans, from `first` on, is free or hollow.
+    /// The same for all hollow spans of a run of `spans` spans from `first` on.
     fn refill_all(&self, task: &TaskRef<'_>, first: u32, spans: u32) -> Result<(), GrowError> {
         let (mut span, end) = (first, first + spans);
         while span < end {
@@ -142,7 +145,7 @@ impl Heap {
         Ok(())
     }
 
-    /// The same for a run of so many spans, the first of them aligned.
+    /// The same for a run of `spans` spans that are free or hollow, the first of them aligned.
     pub(super) fn refill_run(
         &self,
         task: &TaskRef<'_>,
@@ -163,7 +166,7 @@ impl Heap {
                 if hollow > 0 {
                     return self.refill_all(task, start, spans).map(|()| true);
                 }
-                // All of them are free; another one has just freed them.
+                // All spans of the run are free: another task has just freed them.
                 return Ok(true);
             }
         }

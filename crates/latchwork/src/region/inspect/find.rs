@@ -6,25 +6,25 @@ use crate::sys::inspect::{self as sys, Place};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The regions of the system, as far as the caller can see them.
+/// The regions of the system that the caller can see.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Survey {
-    /// Named ones first, each kind sorted by name.
+    /// Named regions first, each kind sorted by name.
     pub regions: Vec<RegionReport>,
-    /// Processes whose descriptors the caller may not see: anonymous regions of theirs are missing.
+    /// The number of processes whose descriptors the caller may not read: their anonymous regions are missing.
     pub hidden_processes: usize,
 }
 
-/// How the link of a memory file's descriptor begins; [`PREFIX`] and the label follow.
+/// The prefix of the link of a memory file's descriptor; [`PREFIX`] and the label follow.
 const MEMORY_FILE: &str = "/memfd:";
-/// What the link of a descriptor ends with when the file has no name (any more).
+/// The suffix of the link of a descriptor whose file has no name (any more).
 const NAMELESS: &str = " (deleted)";
 
-/// Looks for regions: the files under `/dev/shm` that are named like one, and those that processes
-/// have open. Memory that several processes have open is reported once.
+/// Finds regions: the files under `/dev/shm` with a region's name, and those that processes have open. A file that
+/// several processes have open is reported once.
 ///
-/// Neither waits for a task nor disturbs one. What vanishes meanwhile is left out.
+/// The survey neither waits for a task nor disturbs one. Regions that vanish meanwhile are left out.
 #[must_use]
 pub fn survey() -> Survey {
     let mut found = Found::default();
@@ -41,7 +41,7 @@ pub fn survey() -> Survey {
         match sys::descriptors(process) {
             Ok(descriptors) => found.add_process(process, &descriptors),
             Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM) => hidden_processes += 1,
-            // It has ended.
+            // The process has ended.
             Err(_) => {}
         }
     }
@@ -58,7 +58,7 @@ pub fn survey() -> Survey {
 #[derive(Default)]
 struct Found {
     regions: Vec<RegionReport>,
-    /// Where a file stands in `regions`.
+    /// The index of a file in `regions`.
     index: HashMap<(u64, u64), usize>,
 }
 
@@ -88,7 +88,7 @@ impl Found {
                 continue;
             };
             let known = self.index.contains_key(&(place.device, place.inode));
-            // A name proves nothing, and the creator of a named region has it open without one.
+            // A name proves nothing, and the creator of a named region has it open without a name.
             if !known && !place.open().is_ok_and(|file| identity(&file).is_ok()) {
                 continue;
             }
@@ -100,7 +100,7 @@ impl Found {
     }
 }
 
-/// The name of what may be a region, by the link of a descriptor.
+/// The name of a file that may be a region, from the link of a descriptor.
 fn candidate(target: &Path) -> Option<String> {
     let target = target.to_string_lossy();
     let target = target.strip_suffix(NAMELESS).unwrap_or(&target);
@@ -108,6 +108,6 @@ fn candidate(target: &Path) -> Option<String> {
         return name.strip_prefix(PREFIX).map(str::to_owned);
     }
     let name = target.strip_prefix(DIRECTORY)?.strip_prefix('/')?;
-    // A file that was opened before it had a name keeps its number.
+    // The link of a file that was opened before it had a name keeps its number.
     (name.starts_with(PREFIX) || name.starts_with('#')).then(|| region_name(Path::new(name)))
 }

@@ -1,4 +1,4 @@
-//! Which part of a region an address lies in.
+//! The part of a region that an offset lies in.
 
 use super::Contents;
 use crate::region::header::Header;
@@ -11,22 +11,22 @@ use core::mem::offset_of;
 pub enum Place<'a> {
     /// One of the region's own locks: `grow`, `sweep`, `names`, or the `standing` of a task's slot.
     Lock(&'static str),
-    /// What the library itself needs: identity, task table, directory of names, tables of the heap.
+    /// The library's own tables: identity, task table, directory of names, heap tables.
     Tables,
     /// A named object.
     Object {
         /// Its name.
         name: &'a str,
-        /// How far behind its beginning.
+        /// The offset from its beginning.
         offset: u64,
     },
-    /// The heap, in no named object.
+    /// The heap, outside all named objects.
     Heap,
 }
 
 impl Contents {
-    /// What lies at an offset from the beginning of the region, which is also the offset in its file. `None`
-    /// behind the region's end.
+    /// The part of the region at an offset from its beginning, which is also the offset in its file. `None` behind
+    /// the region's end.
     #[must_use]
     pub fn place(&self, offset: u64) -> Option<Place<'_>> {
         let layout = &self.snapshot.layout;

@@ -1,43 +1,43 @@
-//! What a task waits for, as its slot says.
+//! What a task waits for, from its slot.
 
 use crate::atomic::Ordering::Relaxed;
 use crate::region::task_table::Slot;
 use crate::region::wait_record::{STATE, WAITING};
 
-/// What a task waits for, as the region's table says.
+/// What a task waits for, from the region's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskWait {
-    /// To be handed a semaphore.
+    /// For a semaphore.
     Semaphore {
-        /// Its address.
+        /// The semaphore's address.
         address: u64,
         /// The recorded priority at which it waits.
         priority: u32,
-        /// Orders those who wait for the same one, at the same priority.
+        /// Orders waiters of the same semaphore and priority.
         ticket: u64,
     },
     /// For a message.
     Message {
         /// The address of the queue.
         queue: u64,
-        /// Orders those who wait for the same one.
+        /// Orders waiters of the same queue.
         arrival: u64,
     },
     /// For events.
     Events {
-        /// Which.
+        /// The events.
         events: u32,
-        /// Whether all of them are to come, or any.
+        /// Whether it waits for all of them, or for any.
         all: bool,
         /// Those of them that are pending.
         pending: u32,
-        /// Whether they are those of the layers below the application.
+        /// Whether they are system events, of the layers below the application.
         system: bool,
     },
 }
 
-/// Relaxed throughout: a copy in memory of our own.
+/// Relaxed throughout: a copy in our own memory.
 pub(super) fn of(slot: &Slot) -> Option<TaskWait> {
     let record = &slot.wait;
     if record.word.load(Relaxed) & STATE == WAITING {

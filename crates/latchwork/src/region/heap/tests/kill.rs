@@ -1,9 +1,9 @@
-//! Every operation is killed at each point between two shared stores, others go on
-//! in some way, and the dead task is recovered; then recovery is killed at each of
-//! its points and repeated. Nothing may be lost, doubled or overwritten.
+//! Every operation is killed at each point between two shared stores, other tasks go on in some way, and the dead
+//! task is recovered; then recovery is killed at each of its points and repeated. Nothing may be lost, allocated
+//! twice or overwritten.
 //!
-//! What it leaves out: points between two stores whose order the compiler alone
-//! chose (a single-stepping test covers these), and preemption of living tasks.
+//! Not covered: points between two stores whose order the compiler alone chose (a single-stepping test covers these),
+//! and preemption of living tasks.
 
 mod scenarios;
 mod successor;
@@ -28,7 +28,7 @@ struct World {
     others: RefCell<Vec<NonNull<u8>>>,
     /// Private blocks of A that the operation does not touch.
     own: RefCell<Vec<NonNull<u8>>>,
-    /// Blocks that the operation frees or keeps without a link to tell.
+    /// Blocks that the operation frees or keeps and that no link names.
     loose: RefCell<Vec<NonNull<u8>>>,
 }
 
@@ -40,7 +40,7 @@ impl World {
         let region = Region::new(40);
         region.heap.publish_committed(4);
         let links = region.alloc(owner(C), size_of::<[AtomicUsize; 4]>());
-        // SAFETY: a fresh block of that size, which nobody frees.
+        // SAFETY: a fresh block of that size, which is not freed.
         unsafe {
             links.write_bytes(0, size_of::<[AtomicUsize; 4]>());
             region.heap.keep(links);
@@ -55,7 +55,7 @@ impl World {
     }
 
     fn link(&self, index: usize) -> &AtomicUsize {
-        // SAFETY: it lives as long as the region.
+        // SAFETY: the block of links lives as long as the region.
         unsafe { &self.links.as_ref()[index] }
     }
 
@@ -89,7 +89,7 @@ impl World {
         block
     }
 
-    /// An orphan span with a linked block.
+    /// Makes an orphan span with a linked block.
     fn orphaned(&self, bytes: usize, index: usize) -> NonNull<u8> {
         let ghost = 50 + index as u16;
         let block = self.linked(ghost, bytes, index);
@@ -100,7 +100,7 @@ impl World {
     fn publish(&self, slot: u16, block: NonNull<u8>, index: usize) {
         let task = self.region.task(owner(slot));
         let address = block.addr().get();
-        // SAFETY: one task at a time changes links.
+        // SAFETY: only one task at a time changes links.
         unsafe {
             self.region
                 .heap
@@ -110,14 +110,14 @@ impl World {
 
     fn retire(&self, slot: u16, block: NonNull<u8>, index: usize) {
         let task = self.region.task(owner(slot));
-        // SAFETY: as above.
+        // SAFETY: only one task at a time changes links.
         unsafe { self.region.heap.retire(&task, block, self.link(index), 0) }
     }
 
     fn replace(&self, slot: u16, old: NonNull<u8>, new: NonNull<u8>, index: usize) {
         let task = self.region.task(owner(slot));
         let address = new.addr().get();
-        // SAFETY: as above.
+        // SAFETY: only one task at a time changes links.
         unsafe {
             self.region
                 .heap
@@ -128,12 +128,12 @@ impl World {
     fn take(&self, slot: u16, block: NonNull<u8>, index: usize) {
         self.loose.borrow_mut().push(block);
         let task = self.region.task(owner(slot));
-        // SAFETY: as above.
+        // SAFETY: only one task at a time changes links.
         let taken = unsafe { self.region.heap.take(&task, block, self.link(index), 0) };
         assert!(taken, "the block can be the task's own");
     }
 
-    /// Spans that were used, and are free or trimmed now.
+    /// Makes spans that were used, and are free or trimmed now.
     fn free_spans(&self, trimmed: bool) {
         let blocks: Vec<_> = (0..6).map(|_| self.alloc(B, 64 << 10)).collect();
         self.others(C, 64 << 10);
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// B and C look for blocks to collect and allocate what they can reuse.
+    /// B and C search for blocks to collect and allocate what they can reuse.
     fn busy(&self) {
         for slot in [B, C] {
             self.region.heap.reclaim(&self.region.task(owner(slot)));
@@ -162,8 +162,8 @@ impl World {
             .collect()
     }
 
-    /// Checks the world after A's recovery, then ends it and checks that all
-    /// memory comes back. `slack`: blocks that A may have allocated unknown to us.
+    /// Checks the world after A's recovery, then ends it and checks that all memory is free again. `slack`: the
+    /// number of blocks that A may have allocated unknown to the test.
     fn verify(self, policy: OnDeath, slack: usize) {
         let heap = &self.region.heap;
         heap.check().unwrap();
@@ -201,7 +201,7 @@ impl World {
         let known = all.len() + 1;
         let slack = if policy == OnDeath::Free { 0 } else { slack };
         assert!((known..=known + slack).contains(&live), "{known} {stats:?}");
-        // Whoever is left frees everything.
+        // The remaining task frees everything.
         for block in all {
             self.region.free(owner(C), block);
         }
@@ -211,7 +211,7 @@ impl World {
         heap.check().unwrap();
         self.region.assert_backed();
         let stats = heap.stats();
-        // What A allocated in its last moments, C inherits or nobody knows.
+        // The blocks that A allocated just before its kill belong to C, or to no task.
         let kept = if policy == OnDeath::Keep {
             live - known
         } else {
@@ -231,12 +231,11 @@ enum Meanwhile {
     Busy,
     /// B dies first, and its spans become orphans.
     BDies,
-    /// B dies first, and its spans become C's.
+    /// B dies first, and C adopts its spans.
     BIsAdopted,
 }
 
-/// Prepares a world and runs the operation, killed at its `at`th point. Whether it
-/// was killed.
+/// Prepares a world and runs the operation, killed at its point number `at`. Also returns whether it was killed.
 fn killed_world(scenario: Scenario, at: u32, meanwhile: Meanwhile) -> (World, bool) {
     let world = World::new();
     let operation = scenario(&world);
@@ -262,7 +261,7 @@ fn forget_linked(world: &World) {
         .loose
         .borrow_mut()
         .retain(|block| !linked.contains(block));
-    // A freed loose block may have been given to a bystander.
+    // A freed loose block may have been allocated by a bystander.
     let others = world.others.borrow();
     world
         .loose
@@ -353,7 +352,7 @@ fn kill_of_the_recoverer_at_every_step_loses_and_doubles_nothing() {
     }
 }
 
-/// Frees `block` of A as B, killed before A is told of it.
+/// Frees `block` of A as B, which is killed before it notifies A.
 fn free_untold(region: &Region, block: NonNull<u8>) {
     let killed = kill_at(0, || region.free(owner(B), block)).is_none();
     assert!(killed && !region.is_live(block));
@@ -378,7 +377,7 @@ fn orphan_span_whose_freer_was_killed_is_found_when_memory_runs_out() {
     let blocks: Vec<_> = (0..4).map(|_| region.alloc(owner(A), 30_000)).collect();
     region.recover(owner(A), OnDeath::Keep);
     for block in blocks {
-        // As a task does that took A for the owner just before A was recovered.
+        // As a task does that read A as the owner just before A was recovered.
         let address = block.addr().get();
         let Some(Found::Small { span, class, .. }) = region.heap.find(address) else {
             unreachable!("it is allocated");
@@ -389,7 +388,7 @@ fn orphan_span_whose_freer_was_killed_is_found_when_memory_runs_out() {
     region.alloc(owner(C), 2 * SPAN_BYTES);
 }
 
-/// Says where a test failed.
+/// Prints where a test failed.
 struct Context(String);
 
 impl Drop for Context {

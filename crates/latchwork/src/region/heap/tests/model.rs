@@ -1,4 +1,4 @@
-//! Random histories of several tasks against a model of what must be allocated.
+//! Random histories of several tasks against a model of the blocks that must be allocated.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ enum Op {
         size: usize,
         align: u32,
     },
-    /// Frees the `which`th block that no link holds, whoever's it is.
+    /// Frees the block with index `which` among those that no link holds, whichever task allocated it.
     Free {
         task: usize,
         which: usize,
@@ -26,7 +26,7 @@ enum Op {
     Keep {
         which: usize,
     },
-    /// Publishes, or replaces if the link is taken.
+    /// Publishes, or replaces if the link is in use.
     Publish {
         task: usize,
         which: usize,
@@ -66,11 +66,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the model knows of an allocated block.
+/// The model of an allocated block.
 #[derive(Clone, Copy)]
 struct Block {
     bytes: usize,
-    /// The task that it is private to.
+    /// The task to which it is private.
     private: Option<usize>,
     link: Option<usize>,
 }
@@ -87,7 +87,7 @@ impl Model {
         let region = Region::new(SPANS);
         let owners = [3, 63, 64, 127].map(owner);
         let links = region.alloc(owner(9), size_of::<[AtomicUsize; LINKS]>());
-        // SAFETY: a fresh block of that size that nobody frees.
+        // SAFETY: a fresh block of that size, which is not freed.
         unsafe {
             links.write_bytes(0, size_of::<[AtomicUsize; LINKS]>());
             region.heap.keep(links);
@@ -101,7 +101,7 @@ impl Model {
     }
 
     fn link(&self, link: usize) -> &AtomicUsize {
-        // SAFETY: it lives as long as the region.
+        // SAFETY: the block of links lives as long as the region.
         unsafe { &self.links.as_ref()[link] }
     }
 
@@ -127,7 +127,7 @@ impl Model {
             }
             Op::Keep { which } => {
                 if let Some(block) = self.pick(which) {
-                    // SAFETY: nobody frees it meanwhile.
+                    // SAFETY: the block is not freed meanwhile.
                     unsafe { self.region.heap.keep(block) };
                     self.blocks.get_mut(&block.addr().get()).unwrap().private = None;
                 }
@@ -137,7 +137,7 @@ impl Model {
                 let old = self.link(link).load(Relaxed);
                 if let Some(block) = NonNull::new(old as *mut u8) {
                     let task = self.region.task(self.owners[task]);
-                    // SAFETY: one task at a time changes links.
+                    // SAFETY: only one task at a time changes links.
                     unsafe { self.region.heap.retire(&task, block, self.link(link), 0) };
                     self.blocks.remove(&old);
                 }
@@ -182,7 +182,7 @@ impl Model {
         let address = new.addr().get();
         let old = self.link(link).load(Relaxed);
         let heap = &self.region.heap;
-        // SAFETY: one task at a time changes links.
+        // SAFETY: only one task at a time changes links.
         unsafe {
             match NonNull::new(old as *mut u8) {
                 Some(old) => heap.replace(&task, old, new, self.link(link), address),

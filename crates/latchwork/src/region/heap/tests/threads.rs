@@ -1,4 +1,4 @@
-//! Tasks as threads that run at the same time.
+//! Tasks as concurrent threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -9,10 +9,10 @@ use crate::atomic::AtomicUsize;
 
 /// A block on its way to another thread.
 struct Sent(NonNull<u8>);
-// SAFETY: whoever has it owns the block.
+// SAFETY: the holder of the message owns the block.
 unsafe impl Send for Sent {}
 
-/// `Region` is shared by reference; its parts are.
+/// A shared reference to a `Region`, whose parts are shared.
 struct Shared<'a>(&'a Region);
 // SAFETY: the heap is Sync, task heaps are atomics, and each thread has its own.
 unsafe impl Send for Shared<'_> {}
@@ -38,7 +38,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
     let (senders, receivers): (Vec<_>, Vec<_>) =
         (0..TASKS).map(|_| mpsc::channel::<Sent>()).unzip();
     thread::scope(|scope| {
-        // Free spans go back to the system meanwhile.
+        // Meanwhile free spans are returned to the system.
         let (all, at_work) = (Shared(&region), &at_work);
         scope.spawn(move || {
             let region = all.get();
@@ -60,7 +60,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
                     if let Ok(block) = region.heap.alloc(&region.task(me), layout) {
                         fill(&region.heap, block);
                         if next(&mut seed).is_multiple_of(2) {
-                            // The receiver may have ended: then it is lost to it.
+                            // If the receiver has ended, the block comes back.
                             let Err(mpsc::SendError(Sent(block))) = next_task.send(Sent(block))
                             else {
                                 continue;
@@ -77,7 +77,7 @@ fn blocks_handed_round_are_intact_and_all_come_back() {
                     }
                 }
                 drop(next_task);
-                // Until the one before has ended.
+                // Until the previous thread has ended.
                 while let Ok(Sent(block)) = receiver.recv() {
                     assert_intact(&region.heap, block);
                     region.free(me, block);
@@ -121,7 +121,7 @@ fn tasks_that_die_and_come_back_leave_shared_blocks_to_others() {
                             assert_intact(&region.heap, old);
                         }
                         let new = region.heap.alloc(&task, layout).ok();
-                        // A private block, which goes with the task.
+                        // A private block, which is freed with the task.
                         let _ = region.heap.alloc(&task, layout);
                         if let Some(new) = new {
                             fill(&region.heap, new);

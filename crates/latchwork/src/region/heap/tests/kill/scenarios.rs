@@ -1,4 +1,4 @@
-//! The operations that A is killed in; the number is how many blocks A may have allocated unknown to the world.
+//! The operations in which A is killed; the number is how many blocks A may have allocated unknown to the world.
 
 use super::*;
 
@@ -139,7 +139,7 @@ pub(super) const SCENARIOS: &[(&str, usize, Scenario)] = &[
     }),
     ("free an own shared block", 0, |w| {
         let block = w.loose(A, 64);
-        // SAFETY: nobody frees it meanwhile.
+        // SAFETY: the block is not freed meanwhile.
         unsafe { w.region.heap.keep(block) };
         w.own(64);
         Box::new(move |w| w.region.free(owner(A), block))
@@ -175,7 +175,7 @@ pub(super) const SCENARIOS: &[(&str, usize, Scenario)] = &[
         let blocks = [w.loose(A, 64), w.loose(A, 64 << 10), w.loose(A, 150 << 10)];
         Box::new(move |w| {
             for block in blocks {
-                // SAFETY: nobody frees them meanwhile.
+                // SAFETY: the blocks are not freed meanwhile.
                 unsafe { w.region.heap.keep(block) };
             }
         })
@@ -190,7 +190,7 @@ pub(super) const SCENARIOS: &[(&str, usize, Scenario)] = &[
     }),
     ("publish a kept block", 0, |w| {
         let block = w.loose(A, 64);
-        // SAFETY: nobody frees it meanwhile.
+        // SAFETY: the block is not freed meanwhile.
         unsafe { w.region.heap.keep(block) };
         Box::new(move |w| w.publish(A, block, 0))
     }),

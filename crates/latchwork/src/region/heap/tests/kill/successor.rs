@@ -1,10 +1,10 @@
-//! A changes a link on behalf of the holder of the lock that protects it, and is killed with the
-//! holder. The holder is recovered first: its successor goes on, frees what the link leads to, and
-//! memory is used again, before A is recovered.
+//! A changes a link on behalf of the holder of the lock that protects it, and is killed together with the holder. The
+//! holder is recovered first: its successor goes on, frees the block that the link leads to, and memory is reused,
+//! before A is recovered.
 
 use super::*;
 
-/// Frees what link 0 leads to, as `slot`.
+/// Frees the block that link 0 leads to, as `slot`.
 fn succeed(world: &World, slot: u16) {
     for block in world.linked_blocks() {
         if world.link(0).load(Relaxed) == block.addr().get() {
@@ -14,8 +14,8 @@ fn succeed(world: &World, slot: u16) {
     }
 }
 
-/// Every block that somebody has is live and nobody else's, and all memory comes back, but for what
-/// nobody can decide about: the block that A was about to link, and a large one that it unlinked.
+/// Checks that every known block is live and has one owner, and that all memory is free again, except for the blocks
+/// that cannot be decided: the block that A was about to link, and a large one that it unlinked.
 fn verify(world: World) {
     let World { region, others, .. } = &world;
     region.heap.check().unwrap();
@@ -54,7 +54,7 @@ fn what_a_successor_frees_is_not_freed_again_for_the_dead() {
                 let context = Context(format!("{name}, {successor} goes on, at {at}"));
                 let (world, killed) = killed_world(scenario, at, Meanwhile::Nothing);
                 forget_linked(&world);
-                // A loose block is A's own, and goes with it.
+                // A loose block is private to A, and is freed with it.
                 world.loose.borrow_mut().clear();
                 if killed {
                     succeed(&world, successor);
