@@ -66,6 +66,7 @@
 //!    waiter takes the gate, if it is free, before it sets the request and sleeps. Otherwise a newcomer would take the
 //!    word that is reserved for it.
 //!
+//! # Lock, step by step
 //! 1. CAS 0→TID. If it succeeds, that is all.
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
 //!    from processor to processor, it rests first: `backoff/crowd.rs`.)
