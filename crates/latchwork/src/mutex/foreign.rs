@@ -149,8 +149,9 @@ pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> cor
     crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
 }
 
-/// Takes no thread-specific key: the locks in this module need no record of their thread, so they need none of the keys
-/// that a program can have (`pthread_key_create`).
+/// Gives back the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in
+/// this module need no record of their thread, so the program can have all keys. (The key is created when a thread
+/// needs a record.)
 ///
 /// # Safety
 /// No thread has joined a region through this copy of the library, or taken one of its robust locks, and none does so
