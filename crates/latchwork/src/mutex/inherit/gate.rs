@@ -82,8 +82,8 @@ impl<S: Sharing> Drop for Passed<'_, S> {
         if self.gate.replace(self.me, 0).is_ok() {
             return;
         }
-        // If the gate belongs to another task by now, this does nothing. SAFETY: the gate is part of a lock that this
-        // task holds or waits for, so its memory is alive.
+        // If the gate belongs to another task by now, this does nothing.
+        // SAFETY: the gate is part of a lock that this task holds or waits for, so its memory is alive.
         while unsafe { futex_pi::unlock_pi(&raw const self.gate.0, S::FLAG) } == Pi::Again {}
     }
 }

@@ -27,8 +27,8 @@
 //! has for [`Inherit`]: the kernel makes the first sleeper the gate's owner; a task that comes later takes the gate
 //! over. The gate is no robust lock itself, and need not be one: it carries no data.
 //!
-//! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the kernel reports
-//! that there is no such task (needed after exec by a thread that is not the first).
+//! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the
+//! kernel reports that there is no such task (needed after exec by a thread that is not the first).
 //!
 //! *Why the gated form?* The node has room for the gate, since libc's has 40 bytes; the only advantage of
 //! [`InheritPlain`](crate::mutex::InheritPlain) is that it saves 4 bytes. Without contention both are the same.
