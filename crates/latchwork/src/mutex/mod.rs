@@ -205,7 +205,7 @@ pub unsafe trait Protocol {
     #[doc(hidden)]
     #[inline(always)]
     unsafe fn release_of_guard(&self) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
     /// The queue to which a condition variable may move the waiters that it releases.
@@ -219,7 +219,7 @@ pub unsafe trait Protocol {
     /// As for [`Self::release`].
     #[doc(hidden)]
     unsafe fn release_to_wait(&self, _: crate::hook::Lock, _timed: bool, _: crate::hook::Site) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
     /// Takes the lock again, after a wait for a condition variable.
@@ -259,7 +259,7 @@ unsafe impl<L: RawLock> Protocol for L {
 
     #[inline]
     unsafe fn release(&self) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.unlock() }
     }
 
@@ -487,7 +487,7 @@ pub struct MutexGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
+// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for MutexGuard<'_, T, P> {}
 
 impl<'a, T: ?Sized, P: Protocol> MutexGuard<'a, T, P> {
@@ -525,7 +525,7 @@ impl<T: ?Sized, P: Protocol> DerefMut for MutexGuard<'_, T, P> {
 impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard holds the lock and is gone after this.
+        // SAFETY: the guard holds the lock, and is gone after this.
         unsafe { watched::release(&self.mutex.raw) }
     }
 }

@@ -50,7 +50,7 @@
 //! | 0 | no top waiter | the task that leaves the gate: CAS TID→0 |
 //! | TID | that task is the top waiter | the task that enters: CAS 0→TID |
 //! | TID + `WAITERS` | the same, and others may sleep on the gate | a task that is about to sleep on the gate; a task that enters after a sleep |
-//! | `WAITERS` | a sleeper was woken, and will enter | the task that leaves the gate |
+//! | `WAITERS` | a sleeper was woken, and will enter unless a newcomer enters first | the task that leaves the gate: CAS TID + `WAITERS`→`WAITERS` |
 //!
 //! # Invariants
 //! 1. The task whose TID is in the word has the lock. Each task puts its own TID there, by CAS, into a word without a
@@ -62,19 +62,20 @@
 //! 4. A task that was woken at the gate goes on to the word, even if another task has the gate by that time.
 //! 5. The gate gives its owner two rights only: to poll, and to take a reserved word. Two top waiters at a time, or
 //!    none, do no harm.
-//! 6. A top waiter may be without the gate: a real-time task passes it, and another task may take it away. Such a
-//!    waiter takes the gate, if it is free, before it sets the request and sleeps. Otherwise a newcomer would take the
-//!    word that is reserved for it.
+//! 6. A top waiter may be without the gate: a real-time task does not wait for it, and another task may take it away.
+//!    Such a waiter takes the gate, if it is free, before it sets the request and sleeps. Otherwise a newcomer would
+//!    take the word that is reserved for it.
 //!
 //! # Lock, step by step
 //! 1. CAS 0→TID. If it succeeds, that is all.
 //! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
 //!    from processor to processor, it rests first: `backoff/crowd.rs`.)
 //! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
-//! 4. It enters the gate, or sleeps on the gate. From here on it is a top waiter. (A real-time task passes a gate that
-//!    is held.)
-//! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it then polls 500
-//!    times between two checks whether the owner runs, until the owner does not run or the threshold has passed.
+//! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. (A real-time task
+//!    does not wait at a gate that is held: it becomes a top waiter without the gate.)
+//! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 polls
+//!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
+//!    passed.
 //! 6. If it has waited for longer than the threshold, it sets the request. It sets `WAITERS`, sleeps on the word, and
 //!    goes back to step 5 when it wakes up. After its first sleep an eighth of the threshold is enough: where owners
 //!    sleep in their critical sections, a newcomer would always win against a task that was just woken, and would save
@@ -90,13 +91,13 @@
 //!
 //! # Hand-off, step by step
 //! 1. The top waiter has waited for longer than the threshold: it sets the request, then `WAITERS`, and sleeps.
-//! 2. The owner's CAS fails because of `WAITERS`. Its unlock finds the request, and *reserves* the word: `WAITERS`
-//!    without a TID.
-//! 3. Newcomers leave a reserved word alone as long as the gate is not 0. The fast path does so by itself, since the
+//! 2. The owner's CAS fails because of `WAITERS`. Its unlock finds the request, sets it to 0, and *reserves* the word:
+//!    the word is `WAITERS` without a TID.
+//! 3. Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the
 //!    word is not 0.
 //! 4. The unlock wakes one sleeper on the word. That task, or another top waiter that polls, takes the word by CAS
-//!    `WAITERS`→TID + `WAITERS`.
-//! 5. The new owner leaves the gate.
+//!    `WAITERS`→TID + `WAITERS`. Its own unlock will see the bit, and wake a task that still sleeps on the word.
+//! 5. The new owner leaves the gate, and wakes the next waiter there, which becomes the top waiter.
 //!
 //! A reservation names no task. So a task that set the request and then gave up, was interrupted or died does not take
 //! the lock with it: the next top waiter takes the word, or a newcomer or `try_lock` that finds no top waiter (the gate
@@ -110,13 +111,14 @@
 //! | unlock | the word has `WAITERS`, the request is 1 | one sleeper on the word | takes the reserved word |
 //! | unlock | the word has `WAITERS`, the request is 0 | all sleepers on the word | polls again, in competition with newcomers |
 //! | a top waiter that leaves the gate | the gate has `WAITERS` | one sleeper on the gate | enters the gate, if it is free; goes on to the word in any case (invariant 4) |
-//! | a newcomer whose turn is over | the gate has a TID and `WAITERS` | one sleeper on the gate | goes on to the word, beside the top waiter (invariant 5) |
-//! | the kernel | a nap ends: 50 ms on the gate, 100 ms on the word | the sleeper | reads the words for itself |
+//! | a newcomer whose turn is over | the gate has a TID and `WAITERS` | one sleeper on the gate | goes on to the word, as a second top waiter (invariant 5) |
+//! | the kernel | a sleep has lasted for one *nap*: 50 ms on the gate, 100 ms on the word | the sleeper | reads the gate or the word, and goes on as after a wake-up |
 //!
-//! *Turns.* A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over: it
-//! wakes one waiter at the gate, and sleeps there in its place. The woken task runs on the processor that the thread
-//! leaves. (The thread used to sleep without waking a waiter. Its processor was then often idle until the kernel's next
-//! tick, because the top waiter had been woken to run on another processor.)
+//! *Turns.* A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over, and
+//! the count starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place. The
+//! woken task runs on the processor that the thread leaves. (The thread used to sleep without waking a waiter. Its
+//! processor was then often idle until the kernel's next tick, because the top waiter had been woken to run on another
+//! processor.)
 //!
 //! # No wake-up is lost
 //!

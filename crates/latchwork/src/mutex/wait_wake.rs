@@ -6,8 +6,8 @@
 //! | word | name | meaning | entered by |
 //! | --- | --- | --- | --- |
 //! | 0 | `UNLOCKED` | free | unlock: swap, Release |
-//! | 1 | `LOCKED` | held, nobody sleeps | lock: CAS 0→1, Acquire |
-//! | 2 | `CONTENDED` | held, somebody may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
+//! | 1 | `LOCKED` | held, no task sleeps | lock: CAS 0→1, Acquire |
+//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
 //!
 //! Invariants
 //! 1. A task sleeps only while the word is 2, or while an awake task is about to make it 2: one that a condition
@@ -52,13 +52,13 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// The wait-wake protocol: a waiter polls for a moment, then sleeps until it is woken.
+/// The wait-wake protocol: a waiter polls for a short time, then sleeps until it is woken.
 ///
-/// As the protocol of a [`Mutex`](super::Mutex), or by itself through [`lock_api`]. Four bytes;
-/// zero is unlocked; movable while unlocked.
+/// As the protocol of a [`Mutex`](super::Mutex), or by itself through [`lock_api`]. Four bytes; zero is unlocked;
+/// movable while unlocked.
 ///
-/// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork:
-/// see [`Private`] and [`Shared`](crate::sharing::Shared).
+/// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork: see [`Private`]
+/// and [`Shared`](crate::sharing::Shared).
 #[repr(transparent)]
 pub struct WaitWake<S: Sharing = Private> {
     word: AtomicU32,

@@ -82,9 +82,9 @@ pub(crate) struct Ceilings {
     held: Cell<u128>,
     /// How many locks are held, by ceiling.
     counts: [Cell<u16>; HIGHEST as usize + 1],
-    /// How many guards ask for the boost to be kept.
+    /// How many guards keep the boost.
     keeping: Cell<u32>,
-    /// How many guards declare that nobody else changes this task's priority.
+    /// How many guards declare that only this crate changes this task's priority.
     declared: Cell<u32>,
     /// The real-time priority without the boost, 0 if none.
     own: Cell<u8>,

@@ -8,7 +8,7 @@ use crate::task::TaskError;
 use core::convert::Infallible;
 use core::error::Error;
 
-/// Why a robust lock was not simply taken, without what was taken.
+/// Why a lock call of a robust lock returned no ordinary guard, without the lock.
 ///
 /// `?` converts the errors of robust mutexes and reader/writer locks into it, in functions that return it, a `Box<dyn
 /// Error>`, or an error of their own that implements `From` for it. If the owner had died, the lock is released with
@@ -45,7 +45,7 @@ pub enum LockFailure<F = Infallible> {
     /// A signal handler ran.
     #[error("a signal handler ran")]
     Interrupted,
-    /// The calling task holds it already, or waiting for it would be a deadlock.
+    /// The calling task holds it already, or the wait would complete a wait-for cycle.
     #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
@@ -54,7 +54,7 @@ pub enum LockFailure<F = Infallible> {
     /// The calling thread cannot own robust locks on this system.
     #[error(transparent)]
     Unavailable(TaskError),
-    /// The protocol cannot do its part.
+    /// The protocol failed, for this reason.
     #[error("{0}")]
     Refused(F),
 }

@@ -23,9 +23,11 @@
 //! walks its own records of sleepers, and wakes the first sleeper of each word: the heir, which then owns the word,
 //! with `OWNER_DIED`. So no wake-up has to be passed on: ownership is passed, and an heir that is killed before it runs
 //! is an owner that dies. After the CAS, or the kernel's grant, and before the link: the kernel finds the word through
-//! the announcement. The mark in it tells the kernel not to wake a task. *A kill at the gate* has the effects that it
-//! has for [`Inherit`]: the kernel makes the first sleeper the gate's owner; a task that comes later takes the gate
-//! over. The gate is no robust lock itself, and need not be one: it carries no data.
+//! the announcement. The mark in the announcement makes the kernel leave the waking of sleepers to this second step.
+//!
+//! *A kill at the gate* has the effects that it has for [`Inherit`]: the kernel makes the first sleeper the gate's
+//! owner; a task that comes later takes the gate over. The gate is no robust lock itself, and need not be one: it
+//! carries no data.
 //!
 //! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the
 //! kernel reports that there is no such task (needed after exec by a thread that is not the first).

@@ -135,7 +135,7 @@ impl<P: RobustProtocol> Robust<P> {
         unsafe { self.release_unclean() };
     }
 
-    /// Releases the lock with its data in an unknown state: the next one gets `OwnerDied`.
+    /// Releases the lock with its data in an unknown state: the next owner gets `OwnerDied`.
     ///
     /// # Safety
     /// The calling task holds it.

@@ -19,8 +19,9 @@ use core::marker::PhantomData;
 const BLIND_LOOKS: u32 = 2;
 
 /// A top waiter that has slept sets the request after this part of the threshold. Measured with critical sections that
-/// sleep, 36 tasks on 2 processors, as the share of the average that the slowest task made in a second: 16 and 40 %
-/// without it (all sections sleep, one in 1,024 sleeps), 89 and 66 % with it. The total work was the same (0.98–1.01).
+/// sleep, 36 tasks on 2 processors, as the share of the average that the slowest task made in a second: 16 % if all
+/// critical sections sleep, and 40 % if one in 1,024 does, without it; 89 and 66 % with it. The total work was the same
+/// (0.98–1.01).
 #[cfg(not(loom))]
 const HURRY: u32 = 8;
 
