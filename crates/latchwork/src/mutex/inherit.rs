@@ -27,16 +27,16 @@
 //! 2. While a task sleeps on a word, `WAITERS` is set, so that the unlock goes to the kernel.
 //! 3. The gate's owner takes the word or gives up within a bounded number of polls and one sleep, and then releases the
 //!    gate in every case.
-//! 4. A word becomes `GONE` while its owner is dead, or when its heir writes it; it stays `GONE`.
+//! 4. A word becomes `GONE` only while its owner is dead, or when the owner's heir makes it so; it then stays `GONE`.
 //!
 //! *A lock:* CAS 0→TID. If that fails:
-//! 1. some 200 polls; then up to 16 yields to tasks of the same priority, in at most a millisecond, with some polls
+//! 1. Some 200 polls; then up to 16 yields to tasks of the same priority, in at most a millisecond, with some polls
 //!    between them. (If this thread's recent waits for this lock have polled for longer than a sleep costs: 20 polls
 //!    instead.)
-//! 2. pass the gate.
-//! 3. some 200 polls, until a task sleeps on the word.
-//! 4. sleep on the word.
-//! 5. release the gate.
+//! 2. Enter the gate, or sleep on the gate until the kernel passes it on.
+//! 3. Some 200 polls, until a task sleeps on the word.
+//! 4. Sleep on the word.
+//! 5. Release the gate.
 //!
 //! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then 4.)
 //!
@@ -48,17 +48,17 @@
 //! niceness is not. A task that runs at a lent priority when it comes to this lock polls for 25 µs at most: no other
 //! task has the priority to use the processor, and a yield returns at once.
 //!
-//! *Real-time tasks* (by policy) poll for half a microsecond. They then pass the gate and sleep on the word: the next
+//! *Real-time tasks* (by policy) poll for half a microsecond. They then bypass the gate and sleep on the word: the next
 //! unlock passes it to them in the order of their priorities, and the owner has their priority at once. They do not
-//! poll longer: the owner may be a task that they keep off their own processor, and a check where it runs costs as much
-//! as the sleep.
+//! poll longer: the owner may be a task that they keep off their own processor, and a check where the owner runs costs
+//! as much as the sleep.
 //!
 //! *No wake-up is lost:* the kernel compares, sets `WAITERS` and enqueues in one step, and an unlock with `WAITERS`
 //! goes to the kernel. If the word or gate is passed to a waiter at the moment of its deadline, the waiter has it. A
 //! time-out leaves `WAITERS` set, which costs one system call at the next unlock.
 //!
-//! *Condition variables* used with private locks may have the kernel move their waiters to sleep on the word, past the
-//! gate, and make each of them its owner in turn.
+//! *Condition variables* used with private locks may have the kernel move their waiters to sleep on the word, bypassing
+//! the gate, and make each of them its owner, one after the other.
 //!
 //! *Deadlock* is detected by the kernel when a sleep is about to complete a wait-for cycle. The kernel queues a task
 //! first and checks then. So it reports the deadlock to all tasks that complete a cycle at the same moment, and to a

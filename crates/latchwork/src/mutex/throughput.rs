@@ -29,7 +29,7 @@
 //! | --- | --- |
 //! | newcomer | polls the word for a short time, and *steals*: it takes a free word ahead of all waiters |
 //! | waiter at the gate | sleeps on the gate until the task that leaves the gate wakes it |
-//! | top waiter | has passed the gate. Polls the word while the owner runs, and sleeps on the word while it does not |
+//! | top waiter | has entered the gate, or has slept on it. Polls the word while the owner runs, and sleeps on the word while it does not |
 //!
 //! So an unlock normally finds no sleeper on the word, and makes no system call. It makes one if the top waiter sleeps,
 //! as a rule because the owner was not running. (`owner.rs` says how a waiter knows whether the owner runs.)
@@ -145,8 +145,8 @@
 //! the kernel's order, becomes top waiter after *n* times that; or after 50 ms, out of order. If hand-off is switched
 //! off, a top waiter's wait has no bound.
 //!
-//! *Real-time tasks* poll as newcomers. They then pass a gate that is held, sleep on the word in the order of their
-//! priorities, and set the request at once. An ordinary top waiter that is awake may take the word before them.
+//! *Real-time tasks* poll as newcomers. They do not wait at a gate that is held: they sleep on the word in the order of
+//! their priorities, and set the request at once. An ordinary top waiter that is awake may take the word before them.
 //!
 //! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
 //! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.

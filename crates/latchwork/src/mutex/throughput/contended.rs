@@ -150,7 +150,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         if !ROBUST && !C::FOREIGN {
             self.refuse_recursion(me, patience);
         }
-        // Real-time tasks pass the gate and sleep on the word: the kernel wakes them in the order of their priorities.
+        // Real-time tasks bypass the gate and sleep on the word: the kernel wakes them in the order of their
+        // priorities.
         if !self.gate.is_free() && is_real_time() {
             let entered = self.wait_on_top(me, true, patience, sleeps);
             self.gate.leave::<S>(me);
@@ -252,8 +253,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
                 return Ok(entry);
             }
-            // This task may have passed the gate, or lost it. With the gate at 0, newcomers would take the reserved
-            // word.
+            // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
+            // the reserved word.
             self.gate.stand(me);
             if clock.has_waited_long() {
                 // Relaxed: an unlock that does not see it leaves it to the next one.
