@@ -1,27 +1,27 @@
-//! Who I am: the calling thread's ID, its robust list, and the regions that it is a task of.
+//! The calling thread: its ID, its robust list, and the regions that it is a task of.
 //!
-//! A thread's [`Record`] lives in memory that the kernel wipes in the child of every fork or
-//! memory-copying clone. Its fields are therefore never another process's: after a fork, a raw
-//! clone, or in a new thread the ID reads 0, which sends the fast path to [`refresh`]. No
-//! `pthread_atfork` handler is involved (a raw clone would bypass it), and the fast path has one
-//! branch.
+//! Each thread has a [`Record`], in memory that the kernel wipes in the child of every fork or memory-copying clone. So
+//! its fields never belong to another process: after a fork, a raw clone, or in a new thread the ID reads 0, which
+//! sends the fast path to [`refresh`]. No `pthread_atfork` handler is involved (a raw clone would bypass it), and the
+//! fast path has one branch.
 //!
 //! Invariants
-//! 1. `record()` is either the thread's own record, filled in for the process that it is in now,
-//!    or a record whose `tid` is 0.
-//! 2. A record is only touched by its thread, so its cells need no atomics.
-//! 3. Attachments are undone at thread exit, newest first, before the record goes. (One whose task
-//!    holds something is only forgotten: the kernel ends it, with the thread.)
-//! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no
-//!    memory of the allocator's: four system calls for the record, two for its IDs, and a store that asks
-//!    for the thread's end (`sys/thread_end.rs`).
+//! 1. `record()` is either the thread's own record, filled in for the process that the thread is in now, or a record
+//!    whose `tid` is 0.
+//! 2. Only its thread uses a record, so its cells need no atomics.
+//! 3. Attachments are undone at thread exit, newest first, before the record ends. (An attachment whose task holds an
+//!    object is only forgotten: the kernel ends it, with the thread.)
+//! 4. The first use of a lock, which makes the record, takes no lock of libc's or the loader's, and no memory of the
+//!    allocator's: four system calls for the record, two for its IDs, and a store that requests the call at the
+//!    thread's end (`sys/thread_end.rs`).
 //!
-//! *The end of a thread* comes when the destructors of its thread-locals have run, with those of other keys, whose order is
-//! nobody's. One that locks after this one gets a record again, which ends in the next round. In the last round nothing
-//! follows: 4 KiB stay. A thread whose end has begun becomes no task any more.
+//! *The end of a thread.* [`ends`] is called after the destructors of its thread-locals, together with the destructors
+//! of other thread-specific keys, whose order is undefined. If one of those takes a lock after this call, the thread
+//! gets a record again, which ends in the next round of destructors. After the last round no call follows: 4 KiB stay
+//! mapped. A thread whose end has begun becomes no task any more.
 //!
-//! *Signals:* a handler that locks between any two lines of [`refresh`] may make a record of its own. Whoever is last
-//! to set one has it; the other one is given back, or stays mapped. What the handler held it has released.
+//! *Signals:* a handler that locks between any two lines of [`refresh`] may make a record of its own. The record that
+//! is set last stays; the other one is given back, or stays mapped. The handler has released its locks when it returns.
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicPtr, Ordering};
@@ -37,13 +37,13 @@ mod ceiling;
 pub use ceiling::ProtectFault;
 pub(crate) use ceiling::{Ceilings, HIGHEST};
 
-/// Robust locks of the user that a thread can hold at a time: some of the entries that the kernel
-/// would look at are left for pthread's own, and for the few that this crate takes for itself.
+/// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
+/// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
 /// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
 pub(crate) const MAX_ATTACHMENTS: usize = 128;
-/// So many of them find room there whatever locks the thread holds: see [`MAX_HELD`].
+/// So many of them always have room on the list, whatever locks the thread holds: see [`MAX_HELD`].
 const SURE_ATTACHMENTS: usize = 16;
 
 /// A region that this thread is a task of.
@@ -57,9 +57,9 @@ pub(crate) struct Attachment {
     pub(crate) slot: NonNull<()>,
     /// The link of the life-word on the robust list.
     pub(crate) life: usize,
-    /// The link of its tail there.
+    /// The link of its tail on the robust list.
     pub(crate) tail: usize,
-    /// How the region names this task.
+    /// The tag by which the region names this task.
     pub(crate) tag: u64,
     /// Passed to `detach`.
     pub(crate) context: NonNull<()>,
@@ -67,22 +67,22 @@ pub(crate) struct Attachment {
     pub(crate) detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
 }
 
-/// What a thread knows of itself. All zero is a valid record: that of nobody.
+/// The state of a thread. All zero is a valid record: that of a thread without one.
 #[repr(C)]
 pub(crate) struct Record {
     tid: Cell<u32>,
     process: Cell<u32>,
-    /// Robust locks of the user that still fit on the list; 0 in a record of nobody.
+    /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
     budget: Cell<i32>,
     head: Cell<Option<NonNull<Head>>>,
-    /// Where robust locks are linked: behind the life-words, or at the front.
+    /// The place on the list where robust locks are linked: after the life-words, or at the front.
     anchor: Cell<usize>,
-    /// Where the list ends for them: at the first tail, or at the head.
+    /// Where the list ends for robust locks: at the first tail, or at the head.
     end: Cell<usize>,
     own_head: UnsafeCell<OwnHead>,
-    /// Where the checker keeps what it knows of this thread; 0: nowhere.
+    /// Address of the checker's data for this thread; 0: none.
     checked: Cell<usize>,
-    /// Operations under way that rely on an attachment.
+    /// Number of operations under way that rely on an attachment.
     leaning: Cell<u32>,
     attached: Cell<usize>,
     attachments: [Cell<Option<Attachment>>; MAX_ATTACHMENTS],
@@ -91,7 +91,7 @@ pub(crate) struct Record {
 
 const _: () = assert!(size_of::<Record>() <= thread::RECORD_BYTES);
 
-// The C header knows the beginning.
+// The C header relies on the layout of the first fields.
 #[cfg(all(feature = "foreign", target_pointer_width = "64"))]
 const _: () = assert!(
     core::mem::offset_of!(Record, tid) == 0
@@ -110,39 +110,41 @@ pub enum TaskError {
     /// The kernel, or a sandbox, refuses robust lists.
     #[error("the system refuses robust lists: {0}")]
     RobustList(rustix::io::Errno),
-    /// The C library lays out its robust mutexes in an unknown way.
+    /// The C library's robust mutexes have an unknown layout.
     #[error("this C library's robust mutexes have an unknown layout (offset {0})")]
     ForeignLayout(isize),
 }
 
 each_thread! {
-    /// Survives a fork, unlike the record: a raw clone leaves no other trace of libc's head.
+    /// The robust list head, once found. It survives a fork, unlike the record: a raw clone leaves no other trace of
+    /// libc's head.
     static KNOWN_HEAD: Cell<Option<NonNull<Head>>> = Cell::new(None);
 }
 
 each_thread! {
-    /// One of those below.
+    /// The stage of the thread's end: one of the constants below.
     static END: Cell<u8> = Cell::new(AHEAD);
 }
 const AHEAD: u8 = 0;
-/// The loader knows of the thread's end: there is no key.
+/// The loader will call [`ends`] at the thread's end: there was no free key.
 const ASKED_FOR: u8 = 1;
-/// Attachments have ended.
+/// The attachments have ended.
 const BEGUN: u8 = 2;
 
 #[inline(always)]
 fn record() -> &'static Record {
-    // SAFETY: zeros that nobody writes (all-zero is valid for every field: integers, `Option` of
-    // pointers, `Option<Attachment>` whose niche is a null pointer), or what `refresh` has set.
+    // SAFETY: the record is either zeros that no code writes (all-zero is valid for every field: integers, `Option` of
+    // pointers, `Option<Attachment>` whose niche is a null pointer), or the page that `refresh` has set, which stays
+    // mapped until the thread's end.
     unsafe { own_record::get().cast().as_ref() }
 }
 
-/// Whether that is the calling thread's own.
+/// Whether this is the calling thread's own record, and not the shared one of zeros.
 fn is_own(record: &Record) -> bool {
     !core::ptr::addr_eq(record, own_record::nobody().as_ptr())
 }
 
-/// The calling thread, as robust locks need it.
+/// The calling thread, as robust locks use it.
 #[derive(Clone, Copy)]
 pub struct Me {
     record: &'static Record,
@@ -160,14 +162,14 @@ impl Me {
         }
     }
 
-    /// The calling thread, with an ID of 0 and no list if it has not called [`Self::get`] before, in
-    /// this process.
+    /// The calling thread, without making a record: its ID is 0, and it has no list, if it has not called [`Self::get`]
+    /// before in this process.
     #[inline]
     pub(crate) fn whoever() -> Self {
         Self { record: record() }
     }
 
-    /// The thread's ID in its PID namespace; 0 only after [`Self::whoever`].
+    /// The thread's ID in its PID namespace. It can be 0 only if `self` comes from [`Self::whoever`].
     #[inline]
     pub(crate) fn tid(self) -> u32 {
         self.record.tid.get()
@@ -180,13 +182,13 @@ impl Me {
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
-    /// Where the robust list ends for locks (see [`robust_list`]); 0 if the thread is not known.
+    /// Where the robust list ends for locks (see [`robust_list`]); 0 if the thread has no record.
     #[inline]
     pub(crate) fn end(self) -> usize {
         self.record.end.get()
     }
 
-    /// The links of what is on the robust list, but for the attachments' own.
+    /// The links of the entries on the robust list, without those of attachments.
     pub(crate) fn locks(self) -> impl Iterator<Item = usize> {
         self.head().links().filter(move |link| {
             self.attachments()
@@ -194,44 +196,43 @@ impl Me {
         })
     }
 
-    /// Whether the thread is running its last destructors: nobody would end an attachment in good
-    /// order.
+    /// Whether the thread is running its last destructors: a new attachment would not be ended in the proper order.
     pub(crate) fn is_ending(self) -> bool {
         END.with(Cell::get) == BEGUN
     }
 
-    /// How many more robust locks this thread can take, for the kernel walks only so many entries of
-    /// a dead task's list. May be too low: see [`Self::recount`].
+    /// How many more robust locks this thread can take: the kernel walks only a limited number of entries of a dead
+    /// task's list. May be too low: see [`Self::recount`].
     #[inline]
     pub(crate) fn budget(self) -> i32 {
         self.record.budget.get()
     }
 
-    /// A lock that counts has come onto the list. This crate's own do even if there is no budget left,
-    /// which is below 0 then.
+    /// To be called when a lock that counts has been linked. This crate's own locks are linked even if no budget is
+    /// left; the budget is then below 0.
     #[inline]
     pub(crate) fn spend(self) {
         self.record.budget.set(self.budget() - 1);
     }
 
-    /// A lock that counts has left the list.
+    /// To be called when a lock that counts has been unlinked.
     #[inline]
     pub(crate) fn refund(self) {
         self.record.budget.set(self.budget() + 1);
     }
 
-    /// What [`Self::set_checked`] was given; 0 in a new thread and in the child of a fork.
+    /// The address passed to [`Self::set_checked`]; 0 in a new thread and in the child of a fork.
     #[inline(always)]
     pub(crate) fn checked(self) -> usize {
         self.record.checked.get()
     }
 
-    /// Where the checker keeps what it knows of this thread, which is known.
+    /// Sets the address of the checker's data for this thread, which has a record.
     pub(crate) fn set_checked(self, address: usize) {
         self.record.checked.set(address);
     }
 
-    /// Counts the robust list, and returns the budget.
+    /// Counts the entries of the robust list, and returns the corrected budget.
     #[cold]
     pub(crate) fn recount(self) -> i32 {
         let budget = MAX_HELD - self.head().links().count() as i32;
@@ -239,7 +240,7 @@ impl Me {
         budget
     }
 
-    /// Where robust locks are linked; see [`Head::link`].
+    /// The place on the list where robust locks are linked; see [`Head::link`].
     #[inline]
     pub(crate) fn anchor(self) -> usize {
         self.record.anchor.get()
@@ -253,13 +254,13 @@ impl Me {
             .filter_map(Cell::get)
     }
 
-    /// The first of them, without a look at the others: most threads are tasks of one region.
+    /// The first attachment, without a read of the others: most threads are tasks of one region.
     #[inline(always)]
     pub(crate) fn first_attachment(self) -> Option<Attachment> {
         self.record.attachments[0].get()
     }
 
-    /// Runs an operation that relies on an attachment: none is given up meanwhile, by a signal handler.
+    /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
     pub(crate) fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
         struct Leaning(&'static Cell<u32>);
@@ -286,7 +287,7 @@ impl Me {
         count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
     }
 
-    /// Remembers a region; see [`Self::can_attach`]. Its life-word is on the list.
+    /// Records an attachment; see [`Self::can_attach`]. Its life-word is on the list.
     pub(crate) fn attach(self, attachment: Attachment) {
         let count = self.record.attached.get();
         self.record.attachments[count].set(Some(attachment));
@@ -294,8 +295,8 @@ impl Me {
         self.place_anchor();
     }
 
-    /// Forgets a region without calling its `detach`. Its life-word is still on the list: a lock that a
-    /// signal handler takes must not find the anchor at one that is not.
+    /// Removes the record of an attachment without calling its `detach`. Its life-word is still on the list: otherwise
+    /// a signal handler's lock would be linked at an anchor that is not on the list.
     pub(crate) fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
         if let Some(index) = places.iter().position(|place| {
@@ -311,8 +312,8 @@ impl Me {
         self.place_anchor();
     }
 
-    /// The anchor is the last life-word on the list. It is never a lock of another kind: libc may
-    /// unlink its own at any time. The end is the first tail.
+    /// Sets the anchor to the last life-word on the list, and the end to the first tail. The anchor is never another
+    /// lock: libc may unlink its own at any time.
     fn place_anchor(self) {
         let is = |which: fn(&Attachment) -> usize| {
             move |link: &usize| {
@@ -328,7 +329,7 @@ impl Me {
     }
 }
 
-/// The calling thread's ID, cached where a record can be made.
+/// The calling thread's ID. It is cached, if the thread can have a record.
 #[inline]
 pub(crate) fn id() -> u32 {
     Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
@@ -340,10 +341,10 @@ pub(crate) fn process_id() -> u32 {
     Me::get().map_or_else(|_| thread::process_id(), |me| me.record.process.get())
 }
 
-/// What a region does when one of its robust locks passes on from a dead owner; called with the
-/// lock's address, after the lock was taken and before anyone sees the data.
+/// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,
+/// after the lock was taken and before the new owner can use the data.
 pub(crate) fn after_owner_death(lock: usize) {
-    // Acquire: pairs with `set_owner_death_hook`.
+    // Acquire: pairs with the Release in `set_owner_death_hook`.
     let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
         // SAFETY: only `set_owner_death_hook` stores here, and only functions of this type.
@@ -352,7 +353,7 @@ pub(crate) fn after_owner_death(lock: usize) {
     }
 }
 
-/// Installs what [`after_owner_death`] calls. Regions lie above this layer and reach it this way.
+/// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
 pub(crate) fn set_owner_death_hook(hook: fn(usize)) {
     OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
 }
@@ -367,12 +368,12 @@ fn refresh() -> Result<Me, TaskError> {
         let page = thread::map_wipe_on_fork().map_err(TaskError::Memory)?;
         record = self::record();
         if is_own(record) {
-            // A handler's, of just now.
-            // SAFETY: mapped above, and nobody knows it.
+            // A signal handler has just made a record.
+            // SAFETY: the page was mapped above, and no pointer to it is left.
             unsafe { thread::unmap_record(page) };
         } else {
-            // SAFETY: fresh zeroed memory, large enough, page-aligned; all-zero is a valid record, and
-            // it stays mapped until the thread's end, after which nothing leads to it any more.
+            // SAFETY: the page is fresh zeroed memory, large enough and page-aligned; all-zero is a valid record, and
+            // it stays mapped until the thread's end, after which no pointer leads to it.
             record = unsafe { page.cast::<Record>().as_ref() };
             own_record::set(page.cast());
         }
@@ -384,29 +385,30 @@ fn refresh() -> Result<Me, TaskError> {
         Unavailable::Refused(error) => TaskError::RobustList(error),
         Unavailable::ForeignLayout(offset) => TaskError::ForeignLayout(offset),
     })?;
-    // A head inside the wiped record would be found empty by the child; it is never a libc one.
+    // Do not remember a head inside the record: the record is wiped in the child, which would find the head empty. Such
+    // a head is never libc's.
     if !core::ptr::addr_eq(head.as_ptr(), own) {
         KNOWN_HEAD.with(|known| known.set(Some(head)));
     }
     record.head.set(Some(head));
-    // SAFETY: as for `Me::head`.
+    // SAFETY: `find` returned the head of this thread's list, which lives as long as the thread.
     let front = unsafe { head.as_ref() }.front();
     record.anchor.set(front);
     record.end.set(front);
     record.process.set(thread::process_id());
     record.tid.set(thread::thread_id());
     ceiling::drop_inherited_boost();
-    // Last: who finds a budget finds all the rest.
+    // Last: a caller that reads a budget above 0 can rely on all other fields.
     record.budget.set(MAX_HELD);
     Ok(Me { record })
 }
 
-/// Sees to it that [`ends`] is called.
+/// Requests that [`ends`] is called at the thread's end.
 fn ask_for_end() {
     if thread_end::call_at_end(ends) {
         return;
     }
-    // All keys are taken. (Or there is no memory for this one's value: it is one of many.)
+    // No key is free. (Or there is no memory for the value of this one.)
     END.with(|end| {
         if end.get() == AHEAD {
             let is_asked_for = thread_end::call_at_exit(ends);
@@ -415,7 +417,7 @@ fn ask_for_end() {
     });
 }
 
-/// The thread ends, or the process by this thread's call.
+/// Called when the thread ends, or when it ends the process.
 unsafe extern "C" fn ends(_: *mut c_void) {
     let record = record();
     if !is_own(record) {
@@ -434,15 +436,16 @@ unsafe extern "C" fn ends(_: *mut c_void) {
     }
 }
 
-/// Has the end of this thread, which has begun, come here once more, after other destructors. Whether it will.
+/// Requests one more call of [`ends`], after other destructors of this thread, whose end has begun. Returns whether it
+/// will come.
 pub(crate) fn end_again() -> bool {
     thread_end::call_at_end(ends)
 }
 
-/// The process ends by `exit`, which the calling thread has called.
+/// Called when the process ends by `exit`, which the calling thread has called.
 pub(crate) extern "C" fn process_ends() {
     if !Me::whoever().is_ending() {
-        // SAFETY: in the thread that ends the process.
+        // SAFETY: the call is made in the thread that ends the process; `ends` does not use its argument.
         unsafe { ends(core::ptr::null_mut()) };
     }
 }
@@ -452,7 +455,7 @@ extern "C" fn begins() {
     thread_end::prepare(ends);
 }
 
-// SAFETY: sections of pointers to such functions.
+// SAFETY: these sections hold pointers to functions of this type.
 #[cfg(not(miri))]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -463,18 +466,19 @@ static BEGINS: extern "C" fn() = begins;
 static PROCESS_ENDS: extern "C" fn() = process_ends;
 
 impl Me {
-    /// The thread is nobody from now on.
+    /// Ends the record: the thread has none from now on.
     fn end_record(self) {
         let record = self.record;
         own_record::set(own_record::nobody());
-        // A list head of the record's own, with locks on it, is for the kernel to walk.
+        // If the list head is inside the record, and locks are on it, the record stays mapped: the kernel is to walk
+        // the list.
         let page = core::ptr::from_ref(record).addr();
         let lies_in_it =
             |head: NonNull<Head>| (page..page + size_of::<Record>()).contains(&head.addr().get());
         if record.head.get().is_some_and(lies_in_it) && self.head().links().next().is_some() {
             return;
         }
-        // SAFETY: the record was this thread's, and nothing leads to it any more.
+        // SAFETY: the record was this thread's; no list head or other pointer leads to it any more.
         unsafe { thread::unmap_record(NonNull::from(record).cast()) };
     }
 }

@@ -1,10 +1,10 @@
-//! Models of the inheriting mutexes: `src/mutex/inherit.rs` under the model checker, with a kernel that
-//! passes words on, finds circles of waits, and makes heirs of those who sleep when an owner dies.
+//! Models of the priority-inheritance mutexes: `src/mutex/inherit.rs` under the model checker, with a kernel that
+//! passes words on, detects wait-for cycles, and makes a sleeper the heir when an owner dies.
 //!
-//! Properties: two tasks are never inside at once, what one wrote inside the next one sees, every task
-//! gets in or is told why not (a lost wake-up, or a gate that stays closed, ends as loom's deadlock),
-//! only a task of the circle is told of a deadlock, and data that a dead owner left torn is seen by
-//! nobody. Task 3 is a real-time one. Every model has a negative twin.
+//! Properties: two tasks are never in the critical section at once; each task sees what the one before it wrote there;
+//! every task gets in or gets an error (a lost wake-up, or a gate that stays closed, ends as loom's deadlock); only a
+//! task of a wait-for cycle gets a deadlock error; and no task sees data that a dead owner left torn. Task 3 is a
+//! real-time task. Every model has a negative twin.
 //!
 //! Left out: polls and naps (`sys/futex_pi_loom.rs`), priorities, more than four tasks.
 #![cfg(loom)]
@@ -23,16 +23,16 @@ struct Data {
     torn: bool,
 }
 
-/// What is locked, and by what.
+/// A lock and the data that it protects.
 #[derive(Default)]
 struct Shared<P> {
     lock: P,
     data: UnsafeCell<Data>,
 }
 
-// SAFETY: the data is touched under the lock only; that is what the model checks.
+// SAFETY: the data is used only under the lock; the model checks just that.
 unsafe impl<P> Sync for Shared<P> {}
-// SAFETY: as above.
+// SAFETY: the data is used only under the lock, by one task at a time.
 unsafe impl<P> Send for Shared<P> {}
 
 trait Lock: Protocol<Fault = InheritFault> + Default + 'static {}
@@ -40,7 +40,7 @@ impl<P: Protocol<Fault = InheritFault> + Default + 'static> Lock for P {}
 
 impl<P: Lock> Shared<P> {
     fn with<R>(&self, body: impl FnOnce(&mut Data) -> R) -> R {
-        // SAFETY: called with the lock held; loom reports two at once.
+        // SAFETY: the caller holds the lock; loom reports it if two tasks do.
         self.data.with_mut(|data| body(unsafe { &mut *data }))
     }
 
@@ -54,7 +54,7 @@ impl<P: Lock> Shared<P> {
             data.sum += 1;
             data.torn = false;
         });
-        // SAFETY: called with the lock held.
+        // SAFETY: the caller holds the lock.
         unsafe { self.lock.release() };
     }
 
@@ -81,7 +81,7 @@ fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) {
         .for_each(|thread| thread.join().unwrap());
 }
 
-/// These tasks enter `rounds` times each.
+/// These tasks enter the critical section `rounds` times each.
 fn everybody_enters<P: Lock, const N: usize>(tasks: [usize; N], rounds: u32) -> impl Fn() {
     move || {
         let shared = Arc::<Shared<P>>::default();
@@ -93,7 +93,7 @@ fn everybody_enters<P: Lock, const N: usize>(tasks: [usize; N], rounds: u32) -> 
     }
 }
 
-/// One task gives up at its deadline; the others must get in all the same.
+/// One task gives up at its deadline; the others must still get in.
 fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() {
     move || {
         let shared = Arc::<Shared<P>>::default();
@@ -115,7 +115,7 @@ fn a_deadline_passes<P: Lock, const N: usize>(patient: [usize; N]) -> impl Fn() 
     }
 }
 
-/// Takes `first`, then `second`; gives up if told of a deadlock. Whether it was.
+/// Takes `first`, then `second`; gives up at a deadlock error. Returns whether it gave up.
 fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
     first.lock.acquire().expect("nothing is held");
     let told = match second.lock.acquire() {
@@ -132,7 +132,7 @@ fn take_both<P: Lock>(first: &Shared<P>, second: &Shared<P>) -> bool {
     told
 }
 
-/// Two tasks take two locks in opposite order; others take one of them only.
+/// Two tasks take two locks in opposite order; other tasks take one of them only.
 fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
     move || {
         let (left, right) = (Arc::<Shared<P>>::default(), Arc::<Shared<P>>::default());
@@ -164,7 +164,7 @@ fn a_circle<P: Lock, const N: usize>(innocent: [usize; N]) -> impl Fn() {
     }
 }
 
-/// A survivor of somebody else's death; whether the lock is gone.
+/// A survivor of another task's death; returns whether the lock is `GONE`.
 fn survive<P: Lock>(shared: &Shared<P>) -> bool {
     match shared.lock.acquire() {
         Ok(()) => {
@@ -203,7 +203,7 @@ fn somebody_dies<P: Lock, const N: usize>(survivors: [usize; N], life: usize) {
     });
 }
 
-/// The model for each step at which the victim can die, until it has none left.
+/// Runs the model for each step at which the victim can die, until there is no such step left.
 fn at_every_step<P: Lock, const N: usize>(scene: Scene, preemptions: usize, survivors: [usize; N]) {
     for life in 0.. {
         somebody_died();

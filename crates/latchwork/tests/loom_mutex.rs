@@ -1,9 +1,9 @@
 //! Models of the wait-wake mutex: `src/mutex/wait_wake.rs` under the model checker.
 //!
-//! Properties: two tasks are never inside at once, what one wrote inside the next one sees, and
-//! every task gets in (a lost wake-up ends as loom's deadlock). Every model has a negative twin.
+//! Properties: two tasks are never in the critical section at once; each task sees what the one before it wrote there;
+//! and every task gets in (a lost wake-up ends as loom's deadlock). Every model has a negative twin.
 //!
-//! Left out: the spin before the sleep (zero polls here), more than three tasks, timing.
+//! Left out: the spin before the sleep (no polls here), more than three tasks, timing.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -19,9 +19,9 @@ struct Shared {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: the data is touched under the lock only; that is what the model checks.
+// SAFETY: the data is used only under the lock; the model checks just that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the data is used only under the lock, by one task at a time.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -33,9 +33,9 @@ impl Shared {
     }
 
     fn add_and_unlock(&self) {
-        // SAFETY: called with the lock held; loom reports two at once.
+        // SAFETY: the caller holds the lock; loom reports it if two tasks do.
         self.data.with_mut(|data| unsafe { *data += 1 });
-        // SAFETY: called with the lock held.
+        // SAFETY: the caller holds the lock.
         unsafe { self.lock.unlock() };
     }
 
@@ -48,13 +48,13 @@ impl Shared {
         self.lock.lock();
         // SAFETY: the lock is held.
         let sum = self.data.with(|data| unsafe { *data });
-        // SAFETY: as above.
+        // SAFETY: this task has taken the lock above.
         unsafe { self.lock.unlock() };
         sum
     }
 }
 
-/// `tasks` tasks enter `rounds` times each.
+/// `tasks` tasks enter the critical section `rounds` times each.
 fn everybody_enters(tasks: u32, rounds: u32) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = Shared::new();
@@ -73,7 +73,7 @@ fn everybody_enters(tasks: u32, rounds: u32) -> impl Fn() + Send + Sync + 'stati
     }
 }
 
-/// One task gives up at its deadline; two others must get in all the same.
+/// One task gives up at its deadline; the two others must still get in.
 fn a_deadline_passes() {
     let shared = Shared::new();
     let hasty = {

@@ -1,17 +1,17 @@
-//! Models of the robust mutex: `src/mutex/robust.rs` under the model checker, with a kernel that
-//! buries the dead as Linux does.
+//! Models of the robust mutex: `src/mutex/robust.rs` under the model checker, with a kernel that handles the death of a
+//! task as Linux does.
 //!
-//! In each model a victim dies before its n-th step, for every n, in every interleaving within the
-//! bound. Properties: every survivor gets in (a lost wake-up, or a lock that stays with the dead,
-//! ends as loom's deadlock), two are never inside at once, and whoever finds the data torn was told.
+//! In each model a victim dies before its n-th step, for every n, in every interleaving within the bound. Properties:
+//! every survivor gets in (a lost wake-up, or a lock that stays with its dead owner, ends as loom's deadlock); two
+//! tasks are never in the critical section at once; and a task that finds the data torn has got the owner-death error.
 //! Every model has a negative twin.
 //!
-//! A sleeper's nap ends when a task has died whose wake-up nobody else passes on, and at no other time: all else must
-//! not depend on naps.
+//! A sleeper's nap ends when a task has died whose wake-up no other task passes on, and at no other time: everything
+//! else must work without naps.
 //!
-//! Left out: the links of the list (`tests/robust.rs`, and the kill tests with the real kernel), the
-//! spin before the sleep, a victim that is killed asleep (which is a victim that never slept, or one
-//! that was woken), more than two survivors.
+//! Left out: the links of the list (`tests/robust.rs`, and the kill tests with the real kernel), the spin before the
+//! sleep, a victim that is killed asleep (equivalent to one that never slept, or one that was woken), more than two
+//! survivors.
 #![cfg(loom)]
 
 use latchwork::model::{Scene, WakeOrder};
@@ -62,7 +62,7 @@ fn unrepaired_means_not_recoverable_for_everybody() {
     unrepaired_is_lost::<WaitWake>(Scene::default(), 3);
 }
 
-/// All steps of the victim in one model after the other, for a twin.
+/// All steps of the victim in one model, one after the other, for a twin.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $survivors:expr, $victim:expr) => {
         #[test]

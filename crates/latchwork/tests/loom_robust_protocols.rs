@@ -1,15 +1,15 @@
-//! Models of the robust forms of the inheriting and the throughput mutex: `src/mutex/robust/` under the model
-//! checker, with a kernel that buries the dead as Linux does: first the list, then those who sleep for what
-//! inherits priority.
+//! Models of the robust forms of the priority-inheritance and the throughput mutex: `src/mutex/robust/` under the model
+//! checker, with a kernel that handles the death of a task as Linux does: first the robust list, then the sleepers on
+//! priority-inheritance futexes.
 //!
-//! Properties: those of `loom_robust.rs`, and that a top waiter, or a gate's owner, that dies keeps nobody
-//! out. Task 3 is a real-time one. Every model has a negative twin.
+//! Properties: those of `loom_robust.rs`; and the death of a top waiter, or of a gate's owner, keeps no other task out.
+//! Task 3 is a real-time task. Every model has a negative twin.
 //!
-//! Two survivors of a throughput lock are looked at with one preemption; with two it takes four minutes, and
-//! finds nothing.
+//! Two survivors of a throughput lock are checked with one preemption. With two preemptions the check takes four
+//! minutes, and finds nothing.
 //!
-//! Left out: what `loom_robust.rs`, `loom_inherit.rs` and `loom_throughput.rs` leave out; the end of naps on
-//! the word, and owners that the list does not tell of (`robust_special.rs`).
+//! Left out: what `loom_robust.rs`, `loom_inherit.rs` and `loom_throughput.rs` leave out; the end of naps on the word;
+//! and owners whose death the kernel does not report through the list (`robust_special.rs`).
 #![cfg(loom)]
 
 use latchwork::model::{Scene, WakeOrder};
@@ -23,7 +23,7 @@ type Throughput = latchwork::mutex::Throughput<sharing::Shared>;
 
 const ORDERS: [WakeOrder; 2] = [WakeOrder::Oldest, WakeOrder::Newest];
 
-/// Naps at the gate end, since a dead top waiter leaves it held.
+/// Naps on the gate end, since a dead top waiter leaves the gate held.
 fn napping(hands_off: bool) -> Scene {
     Scene {
         hands_off,
@@ -88,7 +88,7 @@ fn throughput_unrepaired_means_not_recoverable_for_everybody() {
     unrepaired_is_lost::<Throughput>(napping(false), 2);
 }
 
-/// All steps of the victim in one model after the other, for a twin.
+/// All steps of the victim in one model, one after the other, for a twin.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $survivors:expr, $victim:expr) => {
         #[test]

@@ -1,12 +1,11 @@
 //! Models of the throughput mutex: `src/mutex/throughput.rs` under the model checker.
 //!
-//! Properties: two tasks are never inside at once, what one wrote inside the next one sees, and every
-//! task gets in (a lost wake-up ends as loom's deadlock), with top waiters that ask for the lock and
-//! that do not, with deadlines, and with naps that end, so that gates are taken away from their holders.
-//! Negative twins.
+//! Properties: two tasks are never in the critical section at once; each task sees what the one before it wrote there;
+//! and every task gets in (a lost wake-up ends as loom's deadlock). The models have top waiters that set the request
+//! and that do not, deadlines, and naps that end, so that gates are taken away from their owners. Negative twins.
 //!
-//! Left out: all polls but one a step, turns, whether the owner runs, naps on the word, more than three
-//! tasks, timing.
+//! Left out: all polls but one per step, turns, whether the owner runs, naps on the word, more than three tasks,
+//! timing.
 #![cfg(loom)]
 #![allow(unsafe_code)]
 
@@ -21,9 +20,9 @@ struct Shared {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: the data is touched under the lock only; that is what the model checks.
+// SAFETY: the data is used only under the lock; the model checks just that.
 unsafe impl Sync for Shared {}
-// SAFETY: as above.
+// SAFETY: the data is used only under the lock, by one task at a time.
 unsafe impl Send for Shared {}
 
 impl Shared {
@@ -35,9 +34,9 @@ impl Shared {
     }
 
     fn add_and_unlock(&self) {
-        // SAFETY: called with the lock held; loom reports two at once.
+        // SAFETY: the caller holds the lock; loom reports it if two tasks do.
         self.data.with_mut(|data| unsafe { *data += 1 });
-        // SAFETY: called with the lock held.
+        // SAFETY: the caller holds the lock.
         unsafe { self.lock.unlock() };
     }
 
@@ -57,11 +56,11 @@ impl Shared {
     }
 
     fn sum(&self) -> u32 {
-        // Nobody is left: it is free, though it may be reserved.
+        // All other tasks have ended: the lock is free, though it may be reserved.
         assert!(self.lock.try_lock(), "nobody has it, and it is not free");
         // SAFETY: the lock is held.
         let sum = self.data.with(|data| unsafe { *data });
-        // SAFETY: as above.
+        // SAFETY: this task has taken the lock above.
         unsafe { self.lock.unlock() };
         sum
     }
@@ -78,7 +77,7 @@ fn spawn(shared: &Arc<Shared>, number: usize, body: Body) -> JoinHandle<u32> {
     })
 }
 
-/// One task for each body, and the first is the model's own.
+/// One task for each body; the first is the model's own task.
 fn everybody_enters<const N: usize>(bodies: [Body; N]) -> impl Fn() + Send + Sync + 'static {
     move || {
         let shared = Shared::new();
@@ -153,7 +152,7 @@ fn a_top_waiter_that_gives_up_takes_nothing_with_it() {
     }
 }
 
-/// A scene with a fault, which must fail.
+/// A scene with a fault: the model must fail.
 macro_rules! twin {
     ($name:ident, $fault:ident, $expected:expr, $scene:expr, $preemptions:expr, $bodies:expr) => {
         #[test]

@@ -1,4 +1,4 @@
-//! The calling thread, as a model knows it: see `model/mortal.rs`.
+//! The calling thread in a model: see `model/mortal.rs`.
 
 use crate::model::mortal;
 use crate::sys::robust_list::Head;
@@ -7,11 +7,11 @@ use std::cell::Cell;
 /// More locks than a model has.
 const BUDGET: i32 = 8;
 
-/// What a task of a model knows of itself.
+/// A task of a model.
 pub struct Record {
     pub tid: u32,
     pub head: Head,
-    /// Steps until death.
+    /// Steps until the task dies.
     pub life: Cell<Option<usize>>,
     budget: Cell<i32>,
 }

@@ -5,25 +5,25 @@ use super::speed::polls_in;
 #[cfg(not(loom))]
 use crate::sys::own_record::{PLACES, with_habits};
 
-/// Microseconds of polls that cost as much as a sleep: what a futex wait and its wake-up take of both processors, and the
-/// time in which nobody has the lock.
+/// Microseconds of polls that cost as much as a sleep: the time of a futex wait and its wake-up on both processors, and
+/// the time in which no task has the lock.
 #[cfg(not(loom))]
 const SLEEP: u32 = 10;
-/// One wait in so many polls where polls do not pay, to find out whether they do again; for at most twice [`SLEEP`].
+/// Where polls do not pay, one wait in so many polls, to learn whether they pay again; for at most twice [`SLEEP`].
 #[cfg(not(loom))]
 const PROBE: u8 = 16;
 /// The average is over about so many waits.
 #[cfg(not(loom))]
 const WEIGHT: u32 = 8;
-/// So that the sum has room.
+/// The highest cost of one wait that is counted, so that the sum does not overflow.
 #[cfg(not(loom))]
 const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
 
 /// How long one wait goes on polling after its [`FIRST_POLLS`](super::FIRST_POLLS), before it sleeps.
 ///
-/// A thread keeps, for the lock, the average cost of its latest such waits: their polls, and a sleep if the polls were in
-/// vain. If that is more than a sleep costs, the thread sleeps at once: others can use the processor. Long yields do not
-/// count, since others had the processor then.
+/// A thread keeps, for each lock, the average cost of its latest waits of this kind: their polls, and a sleep if the
+/// polls were in vain. If the average is more than a sleep costs, the thread sleeps at once: others can use the
+/// processor. Long yields do not count, since others had the processor meanwhile.
 pub(crate) struct Budget {
     #[cfg(not(loom))]
     place: usize,
@@ -43,7 +43,7 @@ impl Budget {
                 if u32::from(mine.costs[place].get()) / WEIGHT < polls_in(SLEEP) {
                     return most;
                 }
-                // Counted for each place: a thread that takes turns between locks probes all of them.
+                // Counted for each place, so that a thread that alternates between locks probes all of them.
                 let waits = mine.dear_waits[place].get().wrapping_add(1);
                 mine.dear_waits[place].set(waits);
                 if waits.is_multiple_of(PROBE) {
@@ -66,7 +66,7 @@ impl Budget {
         self.most == 0
     }
 
-    /// The wait has made so many polls, and got what it waited for by them or not.
+    /// To be called after the wait has made so many polls; `success`: it got the lock by them.
     #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
     pub(crate) fn made(&self, polls: u32, success: bool) {
         #[cfg(not(loom))]
@@ -109,7 +109,7 @@ mod tests {
                     .count()
             };
             assert_eq!(made(16 * 10), 10);
-            // Probes that succeed at once lead back to polls.
+            // After probes that succeed at once the thread polls again.
             for _ in 0..16 * 4 * WEIGHT {
                 let budget = Budget::at(LOCK, 100);
                 budget.made(budget.most().min(1), true);
@@ -129,7 +129,7 @@ mod tests {
         });
     }
 
-    /// One wait in ten in vain is worth nine that take one poll.
+    /// One wait in ten that polls in vain is outweighed by nine that take one poll.
     #[test]
     fn a_few_polls_in_vain_do_not_end_them() {
         on_a_thread(|| {

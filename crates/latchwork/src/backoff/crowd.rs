@@ -1,4 +1,5 @@
-//! Rests: where tasks do little else than move a lock between processors, each lets another have it for a moment.
+//! Rests: where tasks do little but move a lock between processors, each waits for a moment without a poll, so that
+//! another task has the lock for itself.
 
 #[cfg(not(loom))]
 use super::speed::{polls_in, ticks_in};
@@ -9,32 +10,35 @@ use crate::sys::clock::ticks;
 #[cfg(not(loom))]
 use crate::sys::own_record::{Crowd, with_habits};
 
-/// Microseconds that a waiter rests.
+/// Microseconds of one rest.
 pub(crate) const REST: u32 = 1;
-/// Microseconds between two collisions of a thread, on average, up to which it rests. A collision is a lock call that found
-/// the lock held.
+/// A thread rests if its collisions are at most so many microseconds apart, on average. A collision is a lock call that
+/// found the lock held.
 ///
-/// On an AMD EPYC, two tasks, nothing in the section: 0.9 to 2.2 with nothing between sections, and two or three times as
-/// much work is done with rests; 5 to 8 with 270 ns between sections, and a tenth less is done with rests.
+/// Measured on an AMD EPYC with two tasks and empty critical sections. With no work between the critical sections,
+/// collisions are 0.9 to 2.2 µs apart, and rests allow two or three times as much work. With 270 ns between them,
+/// collisions are 5 to 8 µs apart, and with rests a tenth less work is done.
 #[cfg(not(loom))]
 const SOON: u32 = 3;
-/// Collisions over which a thread counts.
+/// Number of collisions over which a thread counts.
 #[cfg(not(loom))]
 const COUNTED: u32 = 256;
-/// So many of them find the lock free at the first poll, at least, if sections are short: 40 to 80 do where a section takes
-/// 1 ns and the others do not rest, fewer while they rest, and 2 where it takes 270. (Of 64 collisions 5 did so by chance
-/// often enough to cost a tenth of the work there. With 20 here, and 4,096 rests, tasks in empty sections hardly rested.)
+/// If critical sections are short, at least so many of the counted collisions find the lock free at the first poll: 40
+/// to 80 do where a critical section takes 1 ns and the other tasks do not rest, fewer while they rest, and 2 where it
+/// takes 270 ns. (Of 64 collisions 5 did so by chance, often enough to cost a tenth of the work there. With 20 here,
+/// and 4,096 rests, tasks in empty critical sections hardly rested.)
 #[cfg(not(loom))]
 const SHORT: u32 = 10;
-/// Collisions with rests, before the thread counts again.
+/// Number of collisions with rests, before the thread counts again.
 #[cfg(not(loom))]
 const RESTED: u32 = 1024;
 
 /// To be called before a wait for a lock that could not be taken.
 ///
-/// To move a lock, and all that its section writes, to another processor takes longer than to use it many times where it
-/// is. If sections are short, and the thread collides with others all the time, the tasks do little else than move the
-/// lock: then this passes some `microseconds` (one, as a rule), in which another task has it for itself.
+/// Moving a lock, and all memory that its critical section writes, to another processor takes longer than many uses of
+/// it on one processor. If critical sections are short, and the thread collides with others all the time, the tasks do
+/// little but move the lock. Then this call passes some `microseconds` (normally one), in which another task has the
+/// lock for itself.
 #[inline]
 pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
     #[cfg(loom)]
@@ -56,7 +60,7 @@ pub fn rest_if_crowded(microseconds: u32, looks_free: impl Fn() -> bool) {
     });
 }
 
-/// The thread has counted for long enough, or rested.
+/// To be called when the thread has counted enough collisions, or rested often enough.
 #[cfg(not(loom))]
 #[cold]
 fn count_again(crowd: &Crowd) {

@@ -1,25 +1,28 @@
-//! Backoff: how a waiter passes the time between two polls of what it waits for, and how long it polls before it sleeps.
+//! Backoff: how a waiter passes the time between two polls of the word that it waits for, and how long it polls before
+//! it sleeps.
 //!
-//! A poll costs processor time that other tasks could use, and takes the cache line from the task that is to write it.
-//! A sleep costs a system call, a wake-up, and the time in which nobody has the lock. A wait polls by one of the policies
-//! below, and then sleeps. (`spin.rs`, whose lock never sleeps, has a loop of its own, and so has the checking interposer.)
+//! A poll costs processor time that other tasks could use, and takes the cache line from the task that is about to
+//! write it. A sleep costs a system call, a wake-up, and the time in which no task has the lock. A wait polls by one of
+//! the policies below, and then sleeps. (`spin.rs`, whose lock never sleeps, has a loop of its own, and so has the
+//! checking interposer.)
 //!
-//! | policy | who | what |
+//! | policy | used by | what it does |
 //! | --- | --- | --- |
 //! | spin | every wait; alone: events, and a semaphore's waiter for its own hand-over | the processor's pause instruction between two polls ([`FIRST_POLLS`], [`pause`]) |
 //! | yield | mutexes, reader/writer locks, semaphores before their queue | `sched_yield` after [`FIRST_YIELD`] polls and then every [`NEXT_YIELD`]: the owner may wait for this very processor ([`yield_if_brief`]) |
 //! | budget | throughput, priority-inheritance locks, semaphores | a thread learns for each lock whether polls pay ([`Budget`]) |
-//! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks only move the lock between processors ([`rest_if_crowded`]) |
-//! | widening | message queues | one, two, four … pauses between two polls, since each poll takes the line from the peer ([`Widening`]) |
+//! | rest | wait-wake, robust, throughput locks | no poll at all for a microsecond, where tasks do little but move the lock between processors ([`rest_if_crowded`]) |
+//! | widening | message queues | one, two, four … pauses between two polls, since each poll takes the cache line from the peer ([`Widening`]) |
 //! | meeting | coprocs | a few polls, then a yield, up to a deadline ([`poll_briefly`]) |
 //!
-//! Tasks of the same processor: the first yield hands the processor over. Tasks of different processes: the same policies;
-//! nothing here is kept in the lock. Real-time tasks: a yield reaches tasks of the same priority only, and those locks that
-//! order their waiters by priority let a real-time task poll [`FIRST_POLLS`] times and then sleep in order.
+//! Tasks on the same processor: the first yield hands the processor over. Tasks of different processes: the same
+//! policies; the lock keeps none of their data. Real-time tasks: a yield reaches tasks of the same priority only. Locks
+//! that order their waiters by priority let a real-time task poll [`FIRST_POLLS`] times and then sleep in order.
 //!
-//! What a thread learns is in its own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room for it, and
-//! no cache line moves. A pause takes 4 to 60 ns, depending on the processor: counts of polls below are bounds, and what is
-//! compared with the cost of a sleep is measured once a process (`speed.rs`). Models do not poll.
+//! A thread keeps what it learns in its own memory ([`Habits`](crate::sys::own_record::Habits)): a lock needs no room
+//! for it, and no cache line moves. A pause takes 4 to 60 ns, depending on the processor. The counts of polls below are
+//! therefore upper bounds; where polls are compared with the cost of a sleep, their speed is measured once per process
+//! (`speed.rs`). Models do not poll.
 
 mod budget;
 mod crowd;
@@ -40,40 +43,40 @@ pub(crate) use yields::yield_if_brief;
 
 use crate::atomic::spin_hint;
 
-/// Polls, or none in a model.
+/// `number` polls, or none in a model.
 const fn polls(number: u32) -> u32 {
     if cfg!(loom) { 0 } else { number }
 }
 
-/// Polls with which every wait begins, without a yield. Nothing is learned of them: where a lock is handed over at once, what
-/// a waiter does beside them is time in which nobody has the lock.
+/// Polls at the start of every wait, without a yield. A thread learns nothing from them: where a lock is handed over at
+/// once, any other work of the waiter is time in which no task has the lock.
 pub(crate) const FIRST_POLLS: u32 = polls(20);
-/// Polls of a wait-wake, robust or reader/writer lock before a sleep. A hand-over between two processors takes 100 to 200 ns,
-/// a sleep and a wake-up some 6 µs.
+/// Polls of a wait-wake, robust or reader/writer lock before a sleep. A hand-over between two processors takes 100 to
+/// 200 ns, a sleep and a wake-up some 6 µs.
 pub(crate) const HAND_OVER: u32 = polls(200);
-/// Polls of a newcomer at a throughput lock: an owner that runs is done by then, one that does not run is waited for asleep.
-/// With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
+/// Polls of a newcomer at a throughput lock. By their end an owner that runs is done; a waiter sleeps for an owner that
+/// does not run. With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
 pub(crate) const NEWCOMER: u32 = polls(1000);
 /// Polls of a throughput lock's top waiter between two checks whether the owner runs; a check takes 0.3 µs.
 pub(crate) const TOP_WAITER: u32 = polls(500);
-/// Polls of a semaphore before the queue: once tasks queue, each hand-over costs a switch.
+/// Polls of a semaphore before the queue: once tasks queue, each hand-over costs a context switch.
 pub(crate) const BEFORE_QUEUE: u32 = polls(1640);
 /// Polls of a semaphore's waiter for its own hand-over: about what a sleep and a wake-up cost.
 pub(crate) const IN_QUEUE: u32 = polls(150);
 /// Polls of a task that waits for events.
 pub(crate) const EVENTS: u32 = polls(300);
 
-/// Polls before the first yield. A hand-over between two processors takes a fifth of that, and a yield to nobody a third, so
-/// that a waiter on another processor does not come to it. (After 20 polls, half of a chain of such hand-overs did, each
-/// for the other's sake.)
+/// Polls before the first yield. A hand-over between two processors takes a fifth of this time, and a yield without a
+/// task to run takes a third, so that a waiter on another processor normally does not yield. (After 20 polls, half of a
+/// chain of such hand-overs yielded, each because of the other's yield.)
 const FIRST_YIELD: u32 = 30;
 /// Polls from one yield to the next.
 const NEXT_YIELD: u32 = 100;
 
-/// Passes the time after a number of polls in a row.
+/// Passes the time between two polls, after `polls` polls in a row.
 ///
-/// The owner may be waiting for the very processor that the caller polls from. If the caller yields it, the lock changes
-/// hands without a sleep and a wake-up.
+/// The owner may be waiting for the very processor that the caller polls from. If the caller yields it, the lock
+/// changes hands without a sleep and a wake-up.
 #[inline]
 pub(crate) fn pause(polls: u32) {
     if cfg!(not(loom)) && polls % NEXT_YIELD == FIRST_YIELD && yield_if_brief() {

@@ -1,9 +1,9 @@
-//! How fast this machine polls, measured once a process.
+//! How fast this machine polls, measured once per process.
 
 use crate::atomic::{AtomicU32, Ordering, spin_hint};
 use crate::sys::clock::{monotonic_by_call, ticks};
 
-/// Polls that take so many microseconds on this machine.
+/// How many polls take so many microseconds on this machine.
 pub(super) fn polls_in(microseconds: u32) -> u32 {
     (microseconds * SPEED.polls() / 16).max(1)
 }
@@ -11,11 +11,11 @@ pub(super) fn polls_in(microseconds: u32) -> u32 {
 /// Ticks of the processor's counter in so many microseconds.
 pub(super) fn ticks_in(microseconds: u32) -> u64 {
     SPEED.polls();
-    // Relaxed: a number by itself.
+    // Relaxed: no other memory depends on the number.
     u64::from(microseconds) * u64::from(SPEED.ticks.load(Ordering::Relaxed)) / 16
 }
 
-/// What happens in 16 microseconds; zeros before it was measured.
+/// How many polls, and ticks of the processor's counter, take 16 microseconds; zeros before the measurement.
 struct Speed {
     polls: AtomicU32,
     ticks: AtomicU32,
@@ -28,13 +28,13 @@ static SPEED: Speed = Speed {
 
 impl Speed {
     fn polls(&self) -> u32 {
-        // Relaxed: a number by itself.
+        // Relaxed: no other memory depends on the number.
         let polls = self.polls.load(Ordering::Relaxed);
         if polls == 0 { self.measure() } else { polls }
     }
 
-    /// Some 10 µs, or 50 where a pause takes longest. The clock is read by a system call: the vDSO's reader, single-stepped
-    /// by a debugger, tries again at each tick.
+    /// Measures the speed, in some 10 µs, or 50 where a pause takes longest. The clock is read by a system call: under
+    /// a debugger that single-steps, the vDSO's reader would try again at each tick.
     #[cold]
     fn measure(&self) -> u32 {
         const HINTS: u64 = 256;
@@ -46,7 +46,7 @@ impl Speed {
             let ticks = ticks().wrapping_sub(began.1);
             (monotonic_by_call().saturating_sub(began.0), ticks)
         };
-        // The one that was interrupted least.
+        // The smallest sample is the one that was interrupted least.
         let (nanoseconds, ticks) = (0..3).map(|_| sample()).min().unwrap_or_default();
         let nanoseconds = nanoseconds.clamp(HINTS, HINTS * 250);
         let polls = (16_000 * HINTS / nanoseconds) as u32;

@@ -1,19 +1,19 @@
-//! Yields: a waiter offers its processor to the owner, unless other tasks need the processor for themselves.
+//! Yields: a waiter yields its processor to the owner, unless other tasks need the processor for themselves.
 
 #[cfg(not(loom))]
 use crate::atomic::spin_hint;
 #[cfg(not(loom))]
 use crate::sys::own_record::with_habits;
 
-/// Yields that a thread leaves out after a long one. (4 tasks beside 4 programs that spin, 2 processors: throughput and
-/// wait-wake locks did 0.6 to 0.8 of the work of std's with all yields, and 0.9 to 1.1 without.)
+/// Yields that a thread omits after a long one. (4 tasks beside 4 programs that spin, 2 processors: throughput and
+/// wait-wake locks did 0.6 to 0.8 of the work of std's with all yields, and 0.9 to 1.1 with long ones omitted.)
 #[cfg(not(loom))]
 const LEFT_OUT: u32 = 64;
 
 /// Yields the processor, unless one of the thread's latest yields was a long one. Returns whether it did.
 ///
-/// A yield is long if the kernel's tick came in it: it was to tasks that need the processor for themselves, and not just
-/// to an owner that is about to release a lock. A sleeper would have been woken sooner.
+/// A yield is long if the kernel's clock tick came during it: then it went to tasks that need the processor for
+/// themselves, and not just to an owner that is about to release a lock. A sleeper would have been woken earlier.
 #[cold]
 pub(crate) fn yield_if_brief() -> bool {
     #[cfg(loom)]
@@ -35,11 +35,11 @@ pub(crate) fn yield_if_brief() -> bool {
     }
 }
 
-/// Polls of tasks that are about to meet, before the processor is yielded: some 20 ns each.
+/// Polls of a task that is about to meet its peer, before it yields the processor: some 20 ns each.
 #[cfg(not(loom))]
 const MEETING: u32 = 20;
 
-/// Polls for a moment. Whether it `has_come`.
+/// Polls for a short time. Returns whether `has_come` returned true.
 #[cfg(not(loom))]
 pub(crate) fn poll_briefly(has_come: impl Fn() -> bool) -> bool {
     (0..MEETING).any(|_| {

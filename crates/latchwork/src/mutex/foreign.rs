@@ -1,9 +1,9 @@
-//! The locks of this crate in memory that another library has laid out: for an interposer, which keeps
-//! their words in that library's mutex. Not for programs.
+//! The locks of this crate in memory that another library has laid out: for an interposer, which keeps their words in
+//! that library's mutex. Not for programs.
 //!
-//! What differs from the locks themselves: the caller says who it is, since its thread may have no record
-//! and must get none (an allocator may be what calls); a mutex may be locked again by its holder, which then
-//! waits, and released by another task; nothing aborts. The argument of each stands with the lock.
+//! The differences to the locks themselves: the caller passes its thread ID, since its thread may have no record and
+//! must get none (the caller may be an allocator). The owner may lock a mutex again, and then waits. Another task may
+//! release a mutex. No call aborts. The argument of each lock is in the lock's own module.
 #![allow(unsafe_code)]
 #![allow(missing_docs, reason = "hidden")]
 
@@ -18,18 +18,18 @@ use crate::sys::proc_file;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// A throughput lock: held if `word` has a task's ID.
+/// A throughput lock: it is held if `word` has a task's ID.
 #[derive(Clone, Copy)]
 pub struct Throughput<'a> {
     pub word: &'a AtomicU32,
     pub gate: &'a AtomicU32,
     pub request: &'a AtomicU32,
-    /// How much good polls do; zero at first.
+    /// What the lock has learned of whether polls pay; zero at first.
     pub mood: &'a AtomicU32,
 }
 
 impl Throughput<'_> {
-    /// Takes the lock for the task `me`, however it is held; false once the deadline has passed.
+    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
     #[cold]
     #[inline(never)]
     pub fn lock_contended(self, me: u32, deadline: Option<Deadline>) -> bool {
@@ -44,23 +44,24 @@ impl Throughput<'_> {
         words.lock(me, Patience::until(deadline)).is_ok()
     }
 
-    /// Takes the lock if nobody has it or is to get it.
+    /// Takes the lock if no task has it, and it is not reserved for a top waiter.
     #[must_use]
     pub fn try_lock(self, me: u32) -> bool {
-        // Relaxed: the compare-and-swap looks again.
+        // Relaxed: the compare-and-swap checks the value again.
         let word = self.word.load(Ordering::Relaxed);
         let top_waiter = || self.gate.load(Ordering::Relaxed) & TID_MASK;
-        // Reserved for nobody of this process, in the child of a fork.
+        // In the child of a fork the word may be reserved for a task that only the parent has.
         let is_for_all = || word != WAITERS || top_waiter() == 0 || is_outside(top_waiter());
         word & TID_MASK == 0 && is_for_all() && take(self.word, me, word)
     }
 
-    /// Releases the lock if somebody waits or another task has taken it.
+    /// Releases the lock when it may have waiters, or another task has taken it.
     #[cold]
     #[inline(never)]
     pub fn unlock_contended(self) {
         let address = core::ptr::from_ref(self.word);
-        // Release: pairs with the Acquire in `take`. Relaxed: as in the lock's own unlock.
+        // Release: pairs with the Acquire in `take`. Relaxed: an unlock that misses the request leaves it to the next
+        // one.
         if self.request.load(Ordering::Relaxed) != 0 {
             self.request.store(0, Ordering::Relaxed);
             self.word.swap(WAITERS, Ordering::Release);
@@ -74,11 +75,11 @@ impl Throughput<'_> {
 /// A word as a wait-wake lock.
 #[must_use]
 pub fn wait_wake(word: &AtomicU32) -> &WaitWake {
-    // SAFETY: the same, under another name.
+    // SAFETY: `WaitWake` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
     unsafe { &*core::ptr::from_ref(word).cast() }
 }
 
-/// An inheriting lock: held if `word` has a task's ID.
+/// A priority-inheritance lock: it is held if `word` has a task's ID.
 #[derive(Clone, Copy)]
 pub struct Inherit<'a> {
     pub word: &'a AtomicU32,
@@ -94,11 +95,11 @@ fn is_here(thread: u32) -> bool {
 
 impl Inherit<'_> {
     fn word(&self) -> &Word {
-        // SAFETY: the same, under another name.
+        // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(self.word).cast() }
     }
 
-    /// Takes the lock for the task `me`, however it is held; false once the deadline has passed.
+    /// Takes the lock for the task `me`, free or held; returns false once the deadline has passed.
     ///
     /// # Errors
     /// See [`InheritFault`].
@@ -108,19 +109,19 @@ impl Inherit<'_> {
         Way::<Private, false>::new(self.word(), InheritGate::of(self.gate)).go(me, deadline)
     }
 
-    /// The task that has the lock, if that is another thread of this process than `me`, and does not end. (A thread that was
-    /// joined ends in the kernel a little later.)
+    /// The owner, if it is another thread of this process than `me`, and is not ending. (After a join, the kernel still has
+    /// the thread for a moment.)
     #[cold]
     #[must_use]
     pub fn other_owner(self, me: u32) -> Option<u32> {
-        // Relaxed: whoever it is does not release it meanwhile, says the caller.
+        // Relaxed: the caller knows that the owner does not release the lock meanwhile.
         let owner = self.word.load(Ordering::Relaxed) & TID_MASK;
         (owner != me && owner != 0 && owner != TID_MASK && is_here(owner)).then_some(owner)
     }
 
-    /// Releases the lock if it was not found to be the task's and without waiters; false if it is not
-    /// the calling task's, and somebody waits for it: only its owner can pass it on. (In the child of a
-    /// fork, who waits for what a thread of the parent had finds out when its nap ends.)
+    /// Releases the lock where the fast path failed: the word was not `me` without waiters. Returns false if the lock
+    /// belongs to another task and has waiters: only its owner can pass it on. (In the child of a fork, the lock of a
+    /// thread that only the parent has may have waiters; they detect that when their nap ends.)
     #[cold]
     #[inline(never)]
     #[must_use]
@@ -128,7 +129,7 @@ impl Inherit<'_> {
         loop {
             let word = self.word.load(Ordering::Relaxed);
             if word & TID_MASK == me && word & WAITERS != 0 {
-                // SAFETY: a word of the caller's, until this is done.
+                // SAFETY: the word belongs to the caller's lock, which is alive until this call returns.
                 match unsafe {
                     futex_pi::unlock_pi(core::ptr::from_ref(self.word), Sharing::Private)
                 } {
@@ -140,7 +141,7 @@ impl Inherit<'_> {
                 return false;
             } else if self
                 .word
-                // Release: pairs with the Acquire of who takes it.
+                // Release: pairs with the Acquire of the task that takes it.
                 .compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed)
                 .is_ok()
             {
@@ -150,20 +151,21 @@ impl Inherit<'_> {
     }
 }
 
-/// Writes where an instruction is that a call of this process returns to, for a message: the file and the offset in it, and
-/// the function.
+/// Writes the place of an instruction to which a call of this process returns, for a message: the file, the offset in
+/// it, and the function.
 #[cold]
 pub fn write_place(return_address: usize, to: &mut impl core::fmt::Write) -> core::fmt::Result {
     crate::sys::look::write_place(crate::sys::thread::process_id(), return_address as u64, to)
 }
 
-/// The locks in here need no record of their thread: none of the keys that a program can have (`pthread_key_create`) is
-/// taken for it.
+/// Gives back the thread-specific key (`pthread_key_create`) that this library creates when it is loaded: the locks in
+/// this module need no record of their thread, so the program can have all keys. (The key is created when a thread
+/// needs a record.)
 ///
 /// # Safety
-/// No thread has joined a region with this copy of the library, or taken a robust lock of it, nor does one before the
-/// call returns: what the key that is deleted was to do at the end of that thread is not done, and what the thread leaves
-/// is taken for a dead owner's.
+/// No thread has joined a region through this copy of the library, or taken one of its robust locks, and none does so
+/// before the call returns. This call deletes the key: its destructor does not run at the end of such a thread, and
+/// what the thread leaves is treated as a dead owner's.
 pub unsafe fn take_no_key() {
     crate::sys::thread_end::make_no_key_yet();
 }

@@ -1,99 +1,105 @@
-//! Priority inheritance: whoever waits lends its priority to the holder, in two sizes.
+//! Priority inheritance: a waiter lends its priority to the owner. There are two sizes.
 //!
-//! | type | fields | who waits in the kernel |
+//! | type | fields | which waiters sleep where |
 //! | --- | --- | --- |
-//! | [`InheritPlain`] | the word | every waiter, on the word |
-//! | [`Inherit`] | the word, the gate | one waiter on the word; the others on the gate |
+//! | [`InheritPlain`] | the word | every waiter sleeps on the word |
+//! | [`Inherit`] | the word, and the *gate*: a queueing mutex in front of the word | one waiter sleeps on the word; the others sleep on the gate |
 //!
-//! Not robust (see [`Robust`](super::Robust)), not recursive; locking again reports [`InheritFault::Deadlock`], as does any other
-//! circle of such waits. Source: `Documentation/locking/pi-futex.rst` of Linux, whose futexes the word
-//! and the gate are. The kernel alone knows who waits; it passes a word for which tasks sleep on to
-//! the first of them, so that with one word each hand-over costs a sleep. The gate is the remedy:
-//! who comes polls the word, and takes it when it is free, while one sleeps on it at most.
+//! Not robust (see [`Robust`](super::Robust)), not recursive. Locking again reports [`InheritFault::Deadlock`], as does
+//! any other wait-for cycle of such locks. Source: `Documentation/locking/pi-futex.rst` of Linux. The word and the gate
+//! are priority-inheritance futexes. Only the kernel knows the waiters; it passes a word that tasks sleep on to the
+//! first of them. With one word each hand-over therefore costs a sleep. The gate avoids that: a newcomer polls the word
+//! and takes it when it is free, while at most one waiter sleeps on it.
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free, nobody sleeps | unlock: CAS TID→0, Release; or the kernel, if it finds no sleeper |
-//! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
-//! | TID + `WAITERS` | held, somebody may sleep | the kernel, before a task sleeps and when it passes the word on |
-//! | TID + `WAITERS` + `OWNER_DIED` | the owner died; TID is its heir, the first of those who slept | the kernel |
-//! | `GONE` (+ `WAITERS`) | an owner died: nobody gets the lock any more | the heir, or who finds the dead owner |
+//! | 0 | free, no task sleeps | unlock: CAS TID→0, Release; or the kernel, if it finds no sleeper |
+//! | TID | held, no task sleeps | lock: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, a task may sleep | the kernel, before a task sleeps and when it passes the word on |
+//! | TID + `WAITERS` + `OWNER_DIED` | the owner died; TID is its *heir*, the first of its sleepers | the kernel |
+//! | `GONE` (+ `WAITERS`) | an owner died: no task gets the lock any more | the heir, or the task that detects the dead owner |
 //!
-//! The gate has the same states but `GONE`: a dead owner's gate goes on to the heir, or to who finds
-//! it. It stands for nothing but the right to go on to the word without polling much.
+//! The gate has the same states except `GONE`: the gate of a dead owner goes to the heir, or to the task that detects
+//! the death. It gives its owner one right only: to go on to the word without polling much.
 //!
 //! Invariants
-//! 1. Who has the TID in the word has the lock. Only the kernel puts another task's TID there.
-//! 2. While a task sleeps for a word, `WAITERS` is set, so that the unlock goes to the kernel.
-//! 3. The gate's owner takes the word or gives up within a bounded number of polls and one sleep, and
-//!    then releases the gate, whatever happened.
-//! 4. A word becomes `GONE` while its owner is dead or its heir does so; it stays.
+//! 1. The task whose TID is in the word has the lock. Only the kernel writes another task's TID there.
+//! 2. While a task sleeps on a word, `WAITERS` is set, so that the unlock goes to the kernel.
+//! 3. The gate's owner takes the word or gives up within a bounded number of polls and one sleep, and then releases the
+//!    gate in every case.
+//! 4. A word becomes `GONE` only while its owner is dead, or when the owner's heir makes it so; it then stays `GONE`.
 //!
-//! *A lock:* CAS 0→TID. Else some 200 polls; give way to others of the same priority up to 16 times,
-//! for a millisecond at most, with some polls in between (20 polls in place of all these if the thread's latest waits
-//! for this lock have polled for longer than a sleep costs); pass the gate; some 200 polls, until
-//! somebody sleeps on the word; sleep on the word; release the gate. ([`InheritPlain`]: the first
-//! polls, until somebody sleeps on the word; sleep on the word.) *An unlock:* CAS TID→0, else the
-//! kernel passes the word on.
+//! *A lock:* CAS 0→TID. If that fails:
+//! 1. Some 200 polls; then up to 16 yields to tasks of the same priority, in at most a millisecond, with some polls
+//!    between them. (If this thread's recent waits for this lock have polled for longer than a sleep costs: 20 polls
+//!    instead.)
+//! 2. Enter the gate, or sleep on the gate until the kernel passes it on.
+//! 3. Some 200 polls, until a task sleeps on the word.
+//! 4. Sleep on the word.
+//! 5. Release the gate.
 //!
-//! *Inheritance.* Who sleeps on the word lends its priority to the owner. Who sleeps on the gate lends
-//! it to the gate's owner, and through that to the word's owner once the gate's owner sleeps, too: it
-//! polls for some 4 µs before. Lent are real-time priorities (`SCHED_FIFO`, `SCHED_RR`,
-//! `SCHED_DEADLINE`), not niceness. A task that was lent one before it came here polls for 25 µs at
-//! most: the processor is then its own, and giving way returns at once.
-//! *Real-time tasks* (by policy) poll for half a microsecond, then sleep on the word, past the gate: it
-//! is theirs in the order of their priorities at the next unlock, and the owner has their priority at
-//! once. They do not poll longer, since the owner may be one that they keep off their own processor,
-//! and a look at where it runs costs as much as the sleep.
+//! ([`InheritPlain`]: the first polls of 1, until a task sleeps on the word; then 4.)
 //!
-//! *No wake-up is lost:* the kernel compares, sets `WAITERS` and enqueues in one step, and an unlock
-//! with `WAITERS` is the kernel's. A word or gate that was passed on in the moment of a deadline is
-//! the waiter's. A time-out leaves `WAITERS` set, at the price of one call at the next unlock.
+//! *An unlock:* CAS TID→0. If that fails, the kernel passes the word on.
 //!
-//! *Condition variables* that private locks are used with may have the kernel put their waiters to sleep
-//! on the word, past the gate, and make them its owner in turn.
+//! *Inheritance.* A task that sleeps on the word lends its priority to the owner. A task that sleeps on the gate lends
+//! it to the gate's owner, and through that to the word's owner once the gate's owner sleeps, too. (The gate's owner
+//! polls for some 4 µs before it sleeps.) Real-time priorities (`SCHED_FIFO`, `SCHED_RR`, `SCHED_DEADLINE`) are lent,
+//! niceness is not. A task that runs at a lent priority when it comes to this lock polls for 25 µs at most: no other
+//! task has the priority to use the processor, and a yield returns at once.
 //!
-//! *Deadlock* is what the kernel finds when a task is about to close a circle of sleeps. It queues a task
-//! first and looks then: so it tells all who close a circle in the same moment, and who comes to wait
-//! for one of them just then. The owner of
-//! a gate can do that without having any lock of the circle: somebody else in it waits at the gate. It
-//! then releases the gate, and asks again.
+//! *Real-time tasks* (by policy) poll for half a microsecond. They then bypass the gate and sleep on the word: the next
+//! unlock passes it to them in the order of their priorities, and the owner has their priority at once. They do not
+//! poll longer: the owner may be a task that they keep off their own processor, and a check where the owner runs costs
+//! as much as the sleep.
 //!
-//! *Death of an owner.* The next one to wait gets ESRCH from the kernel, a task that sleeps becomes the
-//! heir. Either buries the lock: the data may be torn, so nobody gets it any more, and all are told
-//! [`InheritFault::OwnerGone`]. An heir could pass its knowledge on to nobody if it released the word:
-//! so it keeps it, and those who still sleep for it (several on a plain word; on a gated one, real-time
-//! tasks) look for themselves when their nap ends, within a second. Until then they count as
-//! waiting for the heir, also where the kernel looks for deadlocks. (The end of a nap costs a sleeper its
-//! place among those of its own priority.) A dead owner's word that nobody
-//! looks at until its TID is another task's cannot be told from a held one. exec with the lock held is
-//! noticed when the process ends.
+//! *No wake-up is lost:* the kernel compares, sets `WAITERS` and enqueues in one step, and an unlock with `WAITERS`
+//! goes to the kernel. If the word or gate is passed to a waiter at the moment of its deadline, the waiter has it. A
+//! time-out leaves `WAITERS` set, which costs one system call at the next unlock.
 //!
-//! *Death, or a stop, of the gate's owner* delays those at the gate for a nap at most; they then go on
-//! without it. A dead one's gate is taken over. (If its TID is another task's before anybody looks, each
-//! wait takes a nap longer until that task ends.) In the child of a fork a private lock's gate may be owned by a thread of
-//! the parent: the first waiter that the kernel refuses, or whose nap ends, takes it over.
+//! *Condition variables* used with private locks may have the kernel move their waiters to sleep on the word, bypassing
+//! the gate, and make each of them its owner, one after the other.
 //!
-//! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The
-//! gate orders nothing.
+//! *Deadlock* is detected by the kernel when a sleep is about to complete a wait-for cycle. The kernel queues a task
+//! first and checks then. So it reports the deadlock to all tasks that complete a cycle at the same moment, and to a
+//! task that begins to wait for one of them just then. The owner of the gate can complete a cycle without owning a lock
+//! in it, when another task of the cycle waits at the gate. It then releases the gate, and asks the kernel again.
 //!
-//! *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; nothing touches it.
+//! *Death of an owner.* The next task that waits gets ESRCH from the kernel; a task that sleeps becomes the heir.
+//! Either marks the lock `GONE`: the data may be torn, so no task gets the lock any more, and every lock call returns
+//! [`InheritFault::OwnerGone`]. If the heir released the word, its knowledge of the death would be lost. So it keeps
+//! the word, and the tasks that still sleep on it (several on a plain word; on a gated one, real-time tasks) read the
+//! word when their nap ends, within a second. Until then they count as waiting for the heir, also in the kernel's check
+//! for deadlocks. (The end of a nap costs a sleeper its place among the sleepers of its priority.) If no task reads a
+//! dead owner's word before another task gets the owner's TID, the word looks held. exec with the lock held is detected
+//! when the process ends.
 //!
-//! *Progress:* newcomers pass those who sleep, but not for long: the kernel lets tasks of one priority
-//! through the gate in the order of their arrival, and the gate's owner, once it sleeps, gets the word
-//! at the next unlock. So who is the *n*th at the gate gets in after at most *n* times the polls at the
-//! gate, a section, and a switch of tasks.
+//! *Death, or a stop, of the gate's owner* delays the tasks at the gate for one nap at most; they then go on without
+//! the gate. The gate of a dead owner is taken over. (If its TID belongs to another task before a waiter checks it,
+//! each wait takes a nap longer until that task ends.)
+//! In the child of a fork, a thread of the parent may own the gate of a private lock: the first waiter that the kernel
+//! refuses, or whose nap ends, takes the gate over.
 //!
-//! *Hostile events:* a signal handler runs and the wait goes on (there is no interruptible lock); in a
-//! handler, a lock that the interrupted code holds is reported as a deadlock. In the child of a fork
-//! nothing is held: an inherited guard is the parent's, and dropping it there aborts. Do not share one
-//! across PID namespaces: TIDs are compared.
+//! *Orderings:* unlock's Release pairs with lock's Acquire; the kernel's exchange is a full barrier. The gate orders
+//! nothing.
+//!
+//! *After the CAS in unlock, or the kernel's exchange*, the memory may be gone; no code touches it.
+//!
+//! *Progress:* newcomers overtake sleepers, but not for long: the kernel lets tasks of one priority through the gate in
+//! the order of their arrival, and the gate's owner, once it sleeps, gets the word at the next unlock. So the *n*th
+//! task at the gate gets the lock after at most *n* times the polls at the gate, a critical section, and a context
+//! switch.
+//!
+//! *Hostile events:* a signal handler runs, and the wait goes on (there is no interruptible lock). In a handler,
+//! locking a lock that the interrupted code holds reports a deadlock. In the child of a fork no lock is held: an
+//! inherited guard belongs to the parent, and dropping it in the child aborts. Do not share a lock across PID
+//! namespaces: TIDs are compared.
 //!
 //! *Frozen:* word and gate as above; sizes 4 and 8, alignment 4, zero = unlocked; movable while unlocked.
 //!
-//! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_inherit.rs` (two to four tasks,
-//! the kernel modelled, deaths, deadlines, negative twins), `tests/inherit.rs` (with the real kernel:
-//! priorities, deadlocks, deaths), `tests/mutex.rs`. Left out of the models: the polls, the naps.
+//! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_inherit.rs` (two to four tasks, the kernel
+//! modelled, owner deaths, deadlines, negative twins), `tests/inherit.rs` (with the real kernel: priorities, deadlocks,
+//! owner deaths), `tests/mutex.rs`. The models leave out the polls and the naps.
 #![allow(unsafe_code)]
 
 mod gate;
@@ -118,36 +124,34 @@ use word::task_id;
 pub(super) use word::{Word, release_by_kernel};
 pub(crate) use word::{end_of_nap, is_over};
 
-/// Why a lock that inherits priority was not taken. It never will be taken by waiting longer.
+/// Why a priority-inheritance lock was not taken. A longer wait would not help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InheritFault {
-    /// The calling task holds it already, or waits for a task that waits, through locks of this kind
-    /// or pthread's, for the calling one. Of a circle's tasks at least one is told; several, if they
-    /// close it in the same moment, and then also who just came to wait for one of them.
+    /// The calling task holds the lock already, or the wait would complete a wait-for cycle through locks of this kind
+    /// or pthread's. At least one task of a cycle gets this error. If several complete the cycle at the same moment,
+    /// each of them may get it, as may a task that just begins to wait for one of them.
     #[error("waiting for the lock would be a deadlock")]
     Deadlock,
-    /// An owner died while it held the lock. The data may be torn; nobody gets it any more. (`try_lock`
-    /// says so once a call that waits has noticed; until then the lock is held. A wait for a condition
-    /// variable says so once it is notified.)
+    /// An owner died while it held the lock. The data may be torn; no task gets it any more. (`try_lock` returns this
+    /// only after a call that waits has detected the death; until then the lock counts as held. A wait for a condition
+    /// variable returns this when it is notified.)
     #[error("an owner of the lock died while it held it")]
     OwnerGone,
-    /// The kernel had no memory for the wait. Nothing has changed; it may have some later.
+    /// The kernel had no memory for the wait. The lock is unchanged; a later call may succeed.
     #[error("the kernel has no memory for the wait")]
     NoMemory,
-    /// The kernel, or a sandbox, refuses the system call. A lock that is free can be taken all the
-    /// same.
+    /// The kernel, or a sandbox, refuses the system call. A free lock can still be taken.
     #[error("this system has no futexes that inherit priority")]
     Unsupported,
-    /// The lock's memory says something that no state of the lock can be: it was overwritten, or
-    /// waited for by other means.
+    /// The lock's memory has a value that no state of the lock has: it was overwritten, or waited for by other means.
     #[error("the lock's memory was overwritten")]
     Corrupt,
 }
 
 /// Priority inheritance for locks that many tasks use at once, as the parameter of a [`Mutex`].
 ///
-/// While a real-time task waits, the holder runs at its priority, also if the holder waits for another
-/// such lock in turn. Methods give a `Result`: what can go wrong is in [`InheritFault`].
+/// While a real-time task waits, the owner runs at the waiter's priority, also while the owner itself waits for another
+/// such lock. Methods return a `Result`; [`InheritFault`] lists what can go wrong.
 ///
 /// ```
 /// use latchwork::mutex::{InheritFault, Mutex};
@@ -160,13 +164,13 @@ pub enum InheritFault {
 /// # Ok::<(), InheritFault>(())
 /// ```
 ///
-/// Ordinary tasks poll for up to 25 µs, and may give way to each other for up to a millisecond, before
-/// they sleep; real-time tasks sleep after half a microsecond. The kernel keeps the order among
-/// sleepers: by priority, then first come. Inheritance needs no privilege.
+/// Ordinary tasks poll for up to 25 µs, and may yield to each other for up to a millisecond, before they sleep;
+/// real-time tasks sleep after half a microsecond. The kernel orders the sleepers: by priority, then first come.
+/// Inheritance needs no privilege.
 ///
-/// The death of its owner ends a lock: all who wait for it or come later get
-/// [`InheritFault::OwnerGone`]. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared); dropping an
-/// inherited guard in the child aborts it. A signal handler does not end a wait.
+/// The death of its owner ends a lock: all current waiters and all later callers get [`InheritFault::OwnerGone`]. Fork:
+/// see [`Private`] and [`Shared`](crate::sharing::Shared); dropping an inherited guard in the child aborts it. A signal
+/// handler does not end a wait.
 ///
 /// Eight bytes; zero is unlocked; movable while unlocked. For processes that map it:
 /// `Mutex::from_raw(Inherit::<Shared>::new(), value)`, within one PID namespace.
@@ -177,11 +181,11 @@ pub struct Inherit<S: Sharing = Private> {
     sharing: PhantomData<S>,
 }
 
-/// As [`Inherit`], in four bytes: for locks that are rarely held when another task comes.
+/// As [`Inherit`], in four bytes: for locks that rarely have waiters.
 ///
-/// From the third task on at the latest every hand-over is a sleep and a wake-up, in the kernel's
-/// order; [`Inherit`] then does ten times as much. A task that is not a real-time one polls for up to
-/// 5 µs before it sleeps, as long as none does.
+/// As soon as three tasks compete, every hand-over is a sleep and a wake-up, in the kernel's order; [`Inherit`] then
+/// does ten times as much work. A task that is not a real-time task polls for up to 5 µs before it sleeps, as long as
+/// no task sleeps.
 ///
 /// ```
 /// use latchwork::mutex::Mutex;
@@ -252,7 +256,7 @@ impl<S: Sharing> InheritPlain<S> {
     }
 }
 
-/// What both have: all but the waiting.
+/// What both types have in common: all but the waiting.
 macro_rules! implement {
     ($lock:ident) => {
         // SAFETY: by invariant 1 one task has the word, which it takes with Acquire and releases with
@@ -273,7 +277,7 @@ macro_rules! implement {
                 if self.word.take_free() {
                     return Ok(());
                 }
-                // Without a deadline it was taken, if nothing went wrong.
+                // Without a deadline the lock was taken, unless an error ended the wait.
                 self.lock_contended(None).map(drop)
             }
 
@@ -295,7 +299,7 @@ macro_rules! implement {
 
             #[inline]
             unsafe fn release(&self) {
-                // SAFETY: by the caller's contract.
+                // SAFETY: the caller holds the lock, by the contract of `release`.
                 unsafe { self.word.release::<S>() }
             }
 
@@ -316,8 +320,8 @@ macro_rules! implement {
         }
 
         impl<S: Sharing> $lock<S> {
-            /// The task that holds the lock at this moment, by its thread ID; none if its owner died and
-            /// somebody has noticed.
+            /// The task that holds the lock at this moment, by its thread ID; none if its owner died and a task has
+            /// detected that.
             #[must_use]
             pub fn owner(&self) -> Option<u32> {
                 self.word.owner()

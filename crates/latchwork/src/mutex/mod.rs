@@ -4,13 +4,13 @@
 //! | --- | --- | --- | --- |
 //! | [`WaitWake`] | 4 bytes | locked for ever | threads of one process |
 //! | [`WaitWake<Shared>`](crate::sharing::Shared) | 4 bytes | locked for ever | processes that cannot be killed, or that die together |
-//! | [`Throughput`] | 16 bytes | locked for ever, and can be asked for | many tasks, short sections |
-//! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the holder runs at a priority ceiling |
-//! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to all who come | real-time tasks: the holder runs at the priority of who waits |
-//! | [`Robust`] | 40 bytes | reported to the next one | processes that can be killed at any moment |
-//! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next one | the same, as their protocol says |
+//! | [`Throughput`] | 16 bytes | locked for ever; a supervisor can detect it | many tasks, short critical sections |
+//! | [`Protect`] | 8 bytes | locked for ever | real-time tasks: the owner runs at a priority ceiling |
+//! | [`Inherit`], [`InheritPlain`] | 8, 4 bytes | reported to every later lock call | real-time tasks: the owner runs at the priority of its waiters |
+//! | [`Robust`] | 40 bytes | reported to the next owner | processes that can be killed at any moment |
+//! | [`Robust<Inherit>`], [`Robust<Protect>`], [`Robust<Throughput>`] | 40 bytes | reported to the next owner | the same, with the properties of their protocol |
 //!
-//! [`RecursiveMutex`] lets its holder take it again, with any protocol but [`Robust`].
+//! [`RecursiveMutex`] lets its owner lock it again, with any protocol but [`Robust`].
 //!
 //! ```
 //! use latchwork::mutex::Mutex;
@@ -21,14 +21,14 @@
 //! ```
 #![allow(unsafe_code)]
 
-/// Implements the traits of [`lock_api`] for a [`RawLock`], so that other crates take it.
+/// Implements the traits of [`lock_api`] for a [`RawLock`], so that other crates can use it.
 #[cfg(not(loom))]
 macro_rules! implement_lock_api {
     ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr) => {
         $crate::mutex::implement_lock_api!({$($parameter: $bound)?} $lock, $is_locked, lock_api::GuardSend);
     };
     ({$($parameter:ident : $bound:path)?} $lock:ty, $is_locked:expr, $guard:ty) => {
-        // SAFETY: the contract is the same as `RawLock`'s.
+        // SAFETY: `RawMutex` asks for mutual exclusion between `lock` and `unlock`, which `RawLock` promises.
         unsafe impl $(<$parameter: $bound>)? lock_api::RawMutex for $lock {
             #[allow(clippy::declare_interior_mutable_const, reason = "the trait's way to spell a constructor")]
             const INIT: Self = Self::new();
@@ -46,7 +46,7 @@ macro_rules! implement_lock_api {
 
             #[inline]
             unsafe fn unlock(&self) {
-                // SAFETY: by the caller's contract, which is the same.
+                // SAFETY: the caller holds the lock: `RawMutex::unlock` asks for the same.
                 unsafe { $crate::mutex::RawLock::unlock(self) }
             }
 
@@ -57,7 +57,7 @@ macro_rules! implement_lock_api {
             }
         }
 
-        // SAFETY: a timed lock that succeeds is a lock.
+        // SAFETY: both calls return true only if the lock is taken, as `RawMutexTimed` asks.
         unsafe impl $(<$parameter: $bound>)? lock_api::RawMutexTimed for $lock {
             type Duration = core::time::Duration;
             type Instant = $crate::time::Deadline;
@@ -129,16 +129,16 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-/// A lock without data that can always be taken: what a simple protocol provides.
+/// A lock without data, whose lock calls cannot fail: what a simple protocol provides.
 ///
 /// # Safety
-/// Between a `lock`, a `try_lock` or `lock_until` that returned true and the matching `unlock` no
-/// other task gets the lock, and all that happened before the unlock is visible to the next holder.
+/// Between a `lock`, a `try_lock` or `lock_until` that returned true and the matching `unlock` no other task gets the
+/// lock, and all that happened before the unlock is visible to the next owner.
 pub unsafe trait RawLock {
-    /// What a checker has to know of it.
+    /// What the checker must know of the lock.
     #[doc(hidden)]
     const TRAITS: Traits = Traits::empty();
-    /// Takes the lock, however long it takes.
+    /// Takes the lock, however long the wait.
     fn lock(&self);
     /// Takes the lock if it is free at this moment.
     fn try_lock(&self) -> bool;
@@ -147,9 +147,9 @@ pub unsafe trait RawLock {
     /// Releases the lock.
     ///
     /// # Safety
-    /// The calling task holds it.
+    /// The calling task holds the lock.
     unsafe fn unlock(&self);
-    /// Where a condition variable may send those whom it releases.
+    /// The queue to which a condition variable may move the waiters that it releases.
     #[doc(hidden)]
     fn sleepers(&self) -> Queue<'_> {
         Queue::NONE
@@ -166,24 +166,24 @@ pub unsafe trait RawLock {
 /// # Safety
 /// As for [`RawLock`].
 pub unsafe trait Protocol {
-    /// Why a lock call may fail, however patient; [`Infallible`] if none can.
+    /// Why a lock call may fail, even if it may wait for ever; [`Infallible`] if none can fail.
     type Fault: core::error::Error;
-    /// What lock calls give: `G` itself, or `Result<G, Self::Fault>` if they can fail.
+    /// What lock calls return: `G` itself, or `Result<G, Self::Fault>` if they can fail.
     type Outcome<G>;
-    /// What a checker has to know of it.
+    /// What the checker must know of the lock.
     #[doc(hidden)]
     const TRAITS: Traits = Traits::empty();
-    /// Whether it tells the checker of what it does.
+    /// Whether the protocol itself reports its lock calls to the checker.
     #[doc(hidden)]
     const CHECKS_ITSELF: bool = false;
     /// Turns a result into an outcome.
     fn outcome<G>(result: Result<G, Self::Fault>) -> Self::Outcome<G>;
-    /// Takes the lock, however long it takes.
+    /// Takes the lock, however long the wait.
     ///
     /// # Errors
-    /// [`Self::Fault`]: it is not taken.
+    /// [`Self::Fault`]: the lock is not taken.
     fn acquire(&self) -> Result<(), Self::Fault>;
-    /// Takes the lock if it is free at this moment; whether it did.
+    /// Takes the lock if it is free at this moment; returns whether it did.
     ///
     /// # Errors
     /// As for [`Self::acquire`].
@@ -196,19 +196,19 @@ pub unsafe trait Protocol {
     /// Releases the lock.
     ///
     /// # Safety
-    /// The calling task holds it.
+    /// The calling task holds the lock.
     unsafe fn release(&self);
-    /// Releases the lock as its guard ends, at a place that nobody knows.
+    /// Releases the lock as its guard is dropped, at a place in the program that is not known.
     ///
     /// # Safety
     /// As for [`Self::release`].
     #[doc(hidden)]
     #[inline(always)]
     unsafe fn release_of_guard(&self) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
-    /// Where a condition variable may send those whom it releases.
+    /// The queue to which a condition variable may move the waiters that it releases.
     #[doc(hidden)]
     fn queue(&self) -> Queue<'_> {
         Queue::NONE
@@ -219,7 +219,7 @@ pub unsafe trait Protocol {
     /// As for [`Self::release`].
     #[doc(hidden)]
     unsafe fn release_to_wait(&self, _: crate::hook::Lock, _timed: bool, _: crate::hook::Site) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.release() }
     }
     /// Takes the lock again, after a wait for a condition variable.
@@ -229,7 +229,7 @@ pub unsafe trait Protocol {
     }
 }
 
-// SAFETY: the contract is the same.
+// SAFETY: both traits ask for the same mutual exclusion and visibility.
 unsafe impl<L: RawLock> Protocol for L {
     type Fault = Infallible;
     type Outcome<G> = G;
@@ -259,7 +259,7 @@ unsafe impl<L: RawLock> Protocol for L {
 
     #[inline]
     unsafe fn release(&self) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock, by this function's contract.
         unsafe { self.unlock() }
     }
 
@@ -273,17 +273,17 @@ unsafe impl<L: RawLock> Protocol for L {
     }
 }
 
-/// A protocol whose waits a signal handler can end. (The kernel's own inheritance is none: it goes on
-/// waiting after a signal.)
+/// A protocol whose waits a signal handler can end. (The kernel's priority-inheritance futexes cannot offer this: their
+/// wait goes on after a signal.)
 ///
 /// # Safety
 /// As for [`RawLock`].
 pub unsafe trait Interruptible: Protocol {
-    /// Takes the lock, or gives up at `deadline`, if there is one, or when a signal handler has run
-    /// while it slept.
+    /// Takes the lock, or gives up at `deadline`, if there is one, or when a signal handler has run while the task
+    /// slept.
     ///
     /// # Errors
-    /// [`Protocol::Fault`] outside, [`Unfinished`] inside: it is not taken.
+    /// [`Protocol::Fault`] outside, [`Unfinished`] inside: the lock is not taken.
     fn acquire_interruptible(
         &self,
         deadline: Option<Deadline>,
@@ -292,8 +292,8 @@ pub unsafe trait Interruptible: Protocol {
 
 /// Data that one task at a time may use.
 ///
-/// `P` is the protocol: how waiting and the death of an owner are treated; see the
-/// [module](self). With [`Robust`] the methods take a pinned reference and return a `Result`.
+/// `P` is the protocol: it decides how tasks wait, and what the death of an owner does; see the [module](self). With
+/// [`Robust`] the methods take a pinned reference and return a `Result`.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Throughput};
@@ -306,10 +306,10 @@ pub unsafe trait Interruptible: Protocol {
 /// }
 /// ```
 ///
-/// Not recursive: locking again from the task that holds it waits for ever ([`Robust`] reports it).
-/// A panic while it is held releases it; without [`Robust`] there is no poisoning. What the death of an
-/// owner does to it is the protocol's, too. The guard of a private mutex must not be dropped in the child of a
-/// fork, and a signal handler must not take a lock that the code it interrupts may hold.
+/// Not recursive: a task that locks it again waits for ever ([`Robust`] reports a deadlock). A panic while it is held
+/// releases it; without [`Robust`] there is no poisoning. What the death of an owner does depends on the protocol. The
+/// guard of a private mutex must not be dropped in the child of a fork, and a signal handler must not take a lock that
+/// the code it interrupts may hold.
 ///
 /// `Mutex<T>` is as large as `T` and 4 bytes; the data lies beside the word, in the same cache line
 /// when it fits. A free lock and unlock are one compare-and-swap and one swap.
@@ -319,15 +319,15 @@ pub struct Mutex<T: ?Sized, P: Custody = WaitWake> {
     data: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: the lock hands out access to one task at a time, which is a loan of `T` across threads.
+// SAFETY: the mutex owns its lock and its data, and both may be sent to another thread.
 unsafe impl<T: ?Sized + Send, P: Custody + Send> Send for Mutex<T, P> {}
-// SAFETY: as above.
+// SAFETY: `&Mutex` gives one task at a time access to `T`, as if `T` was lent across threads: `T: Send` is enough.
 unsafe impl<T: ?Sized + Send, P: Custody + Sync> Sync for Mutex<T, P> {}
 
-/// What a lock can say of the data that a [`Mutex`] keeps with it. Every [`Protocol`] says that it is
-/// whole; [`Robust`] knows better.
+/// Whether the data that a [`Mutex`] keeps with its lock is whole. With every [`Protocol`] it always is; [`Robust`]
+/// detects that an owner died.
 pub trait Custody {
-    /// Whether the data is a value: no owner died while it had it, or what it left was repaired.
+    /// Whether the data is a valid value: no owner died while it had it, or the data was repaired.
     #[doc(hidden)]
     fn is_whole(&mut self) -> bool;
 }
@@ -339,13 +339,13 @@ impl<P: Protocol> Custody for P {
     }
 }
 
-/// Data that an owner left torn is leaked: it may be no value of its type.
+/// Torn data, left by an owner that died, is leaked: it may be no valid value of its type.
 impl<T: ?Sized, P: Custody> Drop for Mutex<T, P> {
     #[inline]
     fn drop(&mut self) {
         watched::ends(&self.raw);
         if self.raw.is_whole() {
-            // SAFETY: it is a value, and gone after this.
+            // SAFETY: the data is a valid value, and is dropped once: the mutex is gone after this.
             unsafe { ManuallyDrop::drop(self.data.get_mut()) };
         }
     }
@@ -370,7 +370,7 @@ impl<T> Mutex<T, WaitWake<crate::sharing::Shared>> {
 }
 
 impl<T, P: Custody> Mutex<T, P> {
-    /// A mutex from a lock, which nobody else may use, and the data that it protects.
+    /// A mutex made from a lock, which must have no other user, and the data that it protects.
     #[must_use]
     pub const fn from_raw(raw: P, value: T) -> Self {
         Self {
@@ -388,14 +388,14 @@ impl<T: ?Sized, P: Custody> Mutex<T, P> {
 }
 
 impl<T: ?Sized, P: Protocol> Mutex<T, P> {
-    /// The data, without locking: an exclusive reference proves that nobody else has it.
+    /// The data, without locking: an exclusive reference proves that no other task uses it.
     pub fn get_mut(&mut self) -> &mut T {
         self.data.get_mut()
     }
 
-    /// Takes the lock, sleeping as long as another task holds it.
+    /// Takes the lock; the calling task sleeps as long as another task holds it.
     ///
-    /// The guard comes in a `Result` if the protocol can fail: [`Protocol::Outcome`].
+    /// If the protocol can fail, the guard comes in a `Result`: [`Protocol::Outcome`].
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<MutexGuard<'_, T, P>> {
@@ -431,13 +431,12 @@ impl<T: ?Sized, P: Protocol> Mutex<T, P> {
         P::outcome(self.guard_if(taken))
     }
 
-    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this
-    /// thread while it sleeps, with `SA_RESTART` or without: what `mutex_lock_interruptible` is in
-    /// Linux. A handler that runs before the sleep does not end it: let it leave a mark, and look at
-    /// that mark first.
+    /// Takes the lock, unless `deadline` passes, if there is one, or a signal handler runs in this thread while it
+    /// sleeps, with `SA_RESTART` or without. It corresponds to Linux's `mutex_lock_interruptible`. A handler that runs
+    /// before the sleep does not end the wait: let the handler set a flag, and read that flag first.
     ///
     /// # Errors
-    /// [`Unfinished`], inside of what [`lock`](Self::lock) gives.
+    /// [`Unfinished`], inside what [`lock`](Self::lock) returns.
     #[inline]
     #[track_caller]
     pub fn lock_interruptible(
@@ -481,14 +480,14 @@ where
 
 /// The right to use a mutex's data; dropping it releases the lock.
 ///
-/// Forgetting it leaves the mutex locked. Not `Send`: later protocols record their owner.
+/// Forgetting it leaves the mutex locked. Not `Send`: some protocols record their owner.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct MutexGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a Mutex<T, P>,
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
+// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for MutexGuard<'_, T, P> {}
 
 impl<'a, T: ?Sized, P: Protocol> MutexGuard<'a, T, P> {
@@ -526,7 +525,7 @@ impl<T: ?Sized, P: Protocol> DerefMut for MutexGuard<'_, T, P> {
 impl<T: ?Sized, P: Protocol> Drop for MutexGuard<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the guard holds the lock and is gone after this.
+        // SAFETY: the guard holds the lock, and is gone after this.
         unsafe { watched::release(&self.mutex.raw) }
     }
 }

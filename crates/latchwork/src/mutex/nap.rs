@@ -8,15 +8,15 @@ use crate::time::Deadline;
 #[cfg(not(loom))]
 use core::time::Duration;
 
-/// What a waiter sleeps for, and so for how long at a time.
+/// What a waiter sleeps on, which decides how long one nap lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nap {
-    /// A throughput lock's gate. Longer than a round of 36 tasks on 2 processors as a rule: a waiter that wakes up
-    /// by itself does so out of turn.
+    /// A throughput lock's gate. A nap normally lasts longer than a round of 36 tasks on 2 processors: a waiter that
+    /// wakes up by itself does so out of order.
     InQueue,
     /// A throughput lock's word.
     OnTop,
-    /// A robust lock's word. Nearly always a wake-up ends the sleep; a second is what a lost one may cost.
+    /// A robust lock's word. Nearly always a wake-up ends the sleep; a lost wake-up costs a second at most.
     OnWord,
 }
 
@@ -30,14 +30,14 @@ impl Nap {
         }
     }
 
-    /// When a nap ends that begins now.
+    /// When a nap that begins now ends.
     pub(super) fn end(self) -> Deadline {
         Deadline::after(self.length())
     }
 }
 
-/// Sleeps while `word` is `expected`, as long as the caller's patience and the nap last.
-/// [`Wait::TimedOut`] is the end of the nap.
+/// Sleeps while `word` is `expected`, at most as long as the caller's patience and the nap last. [`Wait::TimedOut`]
+/// means that the nap ended.
 #[cfg(not(loom))]
 pub(super) fn sleep(
     word: &AtomicU32,
@@ -60,7 +60,7 @@ fn settle(ended: Wait, patience: Patience) -> Result<Wait, Unfinished> {
     Ok(ended)
 }
 
-/// The same for one nap that begins now.
+/// As [`sleep`], for one nap that begins now.
 pub(super) fn sleep_once(
     word: &AtomicU32,
     expected: u32,
@@ -68,7 +68,7 @@ pub(super) fn sleep_once(
     patience: Patience,
     nap: Nap,
 ) -> Result<Wait, Unfinished> {
-    // Without a deadline the nap's length will do: the clock is not read.
+    // Without a deadline the nap's length is enough: the clock need not be read.
     #[cfg(not(loom))]
     if patience.deadline().is_none() {
         let ended = futex::wait_for(word, expected, sharing, nap.length());
@@ -84,8 +84,8 @@ impl Nap {
     }
 }
 
-/// In a model the naps at a gate end at any moment, or none does; a nap on a robust lock's word ends when a task
-/// dies whose wake-up nobody else passes on (`model/mortal.rs`).
+/// In a model either all naps on a gate may end at any moment, or none ends; a nap on a robust lock's word ends when a
+/// task dies whose wake-up no other task passes on (`model/mortal.rs`).
 #[cfg(loom)]
 pub(super) fn sleep(
     word: &AtomicU32,

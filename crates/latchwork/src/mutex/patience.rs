@@ -1,4 +1,4 @@
-//! How long a lock call is ready to wait, and what may end the wait.
+//! How long a lock call may wait, and what may end the wait.
 
 use crate::sys::futex::Wait;
 use crate::time::Deadline;
@@ -14,8 +14,8 @@ pub enum Unfinished {
     Interrupted,
 }
 
-/// The end of a wait that nothing else ends. The kernel restarts a sleep *without* a deadline after
-/// a handler that was installed with `SA_RESTART`; one with a deadline it never restarts.
+/// The deadline of a wait without one. The kernel restarts a sleep *without* a deadline after a handler that was
+/// installed with `SA_RESTART`; it never restarts one with a deadline.
 const FAR: u64 = i64::MAX as u64;
 
 /// Bits of [`Patience::kind`].
@@ -23,7 +23,7 @@ const TIMED: u32 = 1;
 const INTERRUPTIBLE: u32 = 2;
 const NONE: u32 = 4;
 
-/// What a slow path is told of its caller. (Two registers: fast paths pass it on.)
+/// Wait mode: try, for ever, until a deadline, interruptible. (Two registers: fast paths pass it on.)
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     end: u64,
@@ -31,13 +31,13 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// None: it tries.
+    /// Does not wait: tries once.
     pub(crate) const NONE: Self = Self { end: 0, kind: NONE };
 
-    /// However long it takes.
+    /// Waits for ever.
     pub(crate) const ENDLESS: Self = Self { end: FAR, kind: 0 };
 
-    /// Until the deadline, if there is one.
+    /// Waits until the deadline, if there is one.
     pub(crate) const fn until(deadline: Option<Deadline>) -> Self {
         match deadline {
             None => Self::ENDLESS,
@@ -48,7 +48,7 @@ impl Patience {
         }
     }
 
-    /// Until the deadline, if there is one, or a signal handler has run.
+    /// Waits until the deadline, if there is one, or until a signal handler has run.
     pub(crate) const fn interruptible(deadline: Option<Deadline>) -> Self {
         Self {
             kind: TIMED | INTERRUPTIBLE,
@@ -56,7 +56,7 @@ impl Patience {
         }
     }
 
-    /// Until another deadline, too, if there is one.
+    /// Waits until another deadline, too, if there is one.
     pub(crate) fn at_most(self, deadline: Option<Deadline>) -> Self {
         match deadline {
             Some(deadline) if !self.is_none() => Self {
@@ -67,7 +67,7 @@ impl Patience {
         }
     }
 
-    /// Whether it only tries.
+    /// Whether the call only tries.
     pub(crate) const fn is_none(self) -> bool {
         self.kind == NONE
     }
@@ -77,7 +77,7 @@ impl Patience {
         (self.kind & TIMED != 0).then_some(Deadline::from_nanoseconds(self.end))
     }
 
-    /// Whether a sleep that ended so was the last one.
+    /// Returns an error if a sleep that `ended` so ends the whole wait.
     pub(crate) fn check(self, ended: Wait) -> Result<(), Unfinished> {
         match ended {
             Wait::TimedOut => Err(Unfinished::TimedOut),

@@ -1,41 +1,39 @@
-//! The priority-protect mutex: who holds it runs at its ceiling (immediate ceiling protocol).
+//! The priority-protect mutex: its owner runs at the lock's ceiling (immediate ceiling protocol).
 //!
-//! Not robust (see [`Robust`](super::Robust)), not recursive. Source: POSIX `PTHREAD_PRIO_PROTECT`; unlike glibc's it serves tasks of
-//! every policy but `SCHED_DEADLINE`, and changes of priority from outside are not undone.
+//! Not robust (see [`Robust`](super::Robust)), not recursive. Source: POSIX `PTHREAD_PRIO_PROTECT`. Unlike glibc's, it
+//! serves tasks of every policy but `SCHED_DEADLINE`, and does not undo changes of priority that others make.
 //!
 //! | field | meaning | changed by |
 //! | --- | --- | --- |
-//! | `lock` | a [`WaitWake`]; its states, its orderings | as there |
+//! | `lock` | a [`WaitWake`]; its states, its orderings | see there |
 //! | `ceiling` | 1 to 99, a `SCHED_FIFO` priority | [`set_ceiling`](Mutex::set_ceiling), under the lock |
 //!
-//! *A lock:* enter the ceiling (`task/ceiling.rs`: the priority is raised, unless it is high enough),
-//! then take the word. *An unlock:* release the word, then leave the ceiling. What is taken under a
-//! ceiling that was changed meanwhile is kept under the new one.
+//! *A lock:* enter the ceiling (`task/ceiling.rs`: the priority is raised, unless it is high enough), then take the
+//! word. *An unlock:* release the word, then leave the ceiling. If the ceiling was changed between the two steps of a
+//! lock call, the call enters the new ceiling and leaves the old one.
 //!
-//! *Waiting:* a newcomer polls at the ceiling, as the holder runs. Before it sleeps it leaves the
-//! ceiling: at the ceiling all sleepers would be equal, so the kernel would wake them in the order of
-//! their arrival, and not in that of their priorities. It enters again when it is woken, before it
-//! takes the word. A task that is woken and then kept off its processor by others of more than its
-//! own priority holds nothing; who comes meanwhile takes the lock, and sleepers behind it have no
-//! higher priority.
+//! *Waiting:* a newcomer polls at the ceiling, while the owner runs. Before it sleeps it leaves the ceiling: at the
+//! ceiling all sleepers would have the same priority, and the kernel would wake them in the order of their arrival
+//! instead of their own priorities. When it is woken it enters the ceiling again, before it takes the word. A woken
+//! task that tasks above its own priority keep off its processor holds nothing. Another task may take the lock
+//! meanwhile; and the sleepers behind the woken task have no higher priority than it.
 //!
-//! *No wake-up is lost:* as for [`WaitWake`]; one that meets a task which may not enter any more is
-//! passed on.
+//! *No wake-up is lost:* as for [`WaitWake`]. A task that is woken, but may no longer enter the ceiling, passes the
+//! wake-up on.
 //!
-//! *Progress:* as for [`WaitWake`]. *Hostile events:* as for [`WaitWake`]; a task that is killed
-//! inside takes its priority with it. *Fork:* the child of a task that is inside holds nothing; it
-//! starts at the ceiling, and gives the boost back when it first uses a lock of this kind, a robust
-//! one, or a region, as our coprocs do before they run anything. One that does none of this, for
-//! instance since it becomes another program, stays there, as does a thread that is started inside:
-//! neither can be known from here. Start them outside, or set `SCHED_RESET_ON_FORK`, which is kept.
-//! *Timer slack* of an ordinary task is its default after a boost: the kernel clears it for real-time
-//! tasks.
+//! *Progress:* as for [`WaitWake`]. *Hostile events:* as for [`WaitWake`]. The boost of an owner that is killed ends
+//! with it. *Fork:* the child of an owner holds nothing. It starts at the ceiling, and gives the boost back when it
+//! first uses a lock of this kind, a robust lock, or a region; our coprocs do so before they run any code. A child that
+//! does none of this, for instance because it executes another program, stays at the ceiling, as does a thread that the
+//! owner starts: this library can detect neither. Start them while the lock is not held, or set `SCHED_RESET_ON_FORK`,
+//! which is kept. *Timer slack* of an ordinary task has its default value after a boost: the kernel clears it for
+//! real-time tasks.
 //!
 //! *Frozen:* size 8, alignment 4, zero in the first word = unlocked; a ceiling of 0 counts as 1.
 //!
-//! *Cost:* when the priority is high enough already, as for [`WaitWake`], and some 10 plain loads and
-//! stores. Otherwise two changes of priority, each with a look in front (see `task/ceiling.rs`);
-//! [`Protect::trust_priority`] saves the looks, [`Protect::keep_boost`] nearly all.
+//! *Cost:* when the priority is high enough already, as for [`WaitWake`], and some 10 plain loads and stores. Otherwise
+//! two changes of priority, each with a system call before it that reads the priority (see `task/ceiling.rs`).
+//! [`Protect::trust_priority`] saves the reads, [`Protect::keep_boost`] nearly all of the cost.
 //!
 //! *Checked by:* the loom models of [`WaitWake`], whose word this is; `tests/protect.rs`.
 #![allow(unsafe_code)]
@@ -51,18 +49,17 @@ use crate::time::Deadline;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// The priority-protect protocol: while a task holds the lock it runs at the lock's ceiling, or at
-/// its own priority if that is the same.
+/// The priority-protect protocol: while a task holds the lock it runs at the lock's ceiling, or at its own priority if
+/// the two are equal.
 ///
-/// So no task that the ceiling covers waits for one of lower priority that was kept off its
-/// processor by a third. The ceiling is a `SCHED_FIFO` priority, no lower than that of any task that
-/// uses the lock: one that is above gets [`ProtectFault::AboveCeiling`]. A `SCHED_RR` task runs as
-/// such at the ceiling, one without real-time priority as a `SCHED_FIFO` task; it has its policy and
-/// niceness back afterwards. A task that holds several locks runs at the highest ceiling, in whatever
-/// order it releases them.
+/// So a task that the ceiling covers never waits for a task of lower priority that a third task keeps off its
+/// processor. The ceiling is a `SCHED_FIFO` priority, no lower than that of any task that uses the lock: a task with a
+/// higher priority gets [`ProtectFault::AboveCeiling`]. A `SCHED_RR` task stays one at the ceiling; a task without
+/// real-time priority runs as a `SCHED_FIFO` task, and has its policy and niceness back afterwards. A task that holds
+/// several locks runs at the highest ceiling, in whatever order it releases them.
 ///
-/// Needs `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO` that reaches the ceiling, unless the task has that
-/// priority itself. Whatever fails leaves the lock untaken, and the priority as it was.
+/// Needs `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO` that reaches the ceiling, unless the task has that priority itself. A
+/// lock call that fails takes nothing, and leaves the priority as it was.
 ///
 /// ```no_run
 /// use latchwork::mutex::Mutex;
@@ -75,15 +72,15 @@ use core::marker::PhantomData;
 /// # Ok::<(), latchwork::mutex::ProtectFault>(())
 /// ```
 ///
-/// *The own priority* may be changed at any time, by the task or by others, also while it is inside:
-/// from the next change of priority here it is what counts, and what it will go back to. (To see a
-/// change from within a boost, this looks at the priority before it changes it. A change to the very
-/// priority of the boost cannot be told from the boost.) As long as no lock changes the priority
-/// nothing is looked at: tell it by [`Protect::priority_changed`].
+/// *The task's own priority* may be changed at any time, by the task or by others, also while it holds the lock: from
+/// the next change of priority by this library on, the new priority counts, and is the one that the task goes back to.
+/// (To detect such a change during a boost, this library reads the priority before it changes it. It cannot distinguish
+/// a change to the very priority of the boost from the boost.) While no lock changes the priority, the library does not
+/// read it: report a change by [`Protect::priority_changed`].
 ///
-/// Owner death leaves it locked. Fork: the child holds nothing, and gives the boost back at its first
-/// use of this crate's locks; what becomes another program without that keeps it, and so does a
-/// thread that is started inside. A signal handler must not use one.
+/// Owner death leaves it locked. Fork: the child holds nothing, and gives the boost back at its first use of this
+/// crate's locks. A child that executes another program before that keeps the boost, and so does a thread that the
+/// owner starts. A signal handler must not use such a lock.
 ///
 /// Eight bytes.
 #[repr(C)]
@@ -106,17 +103,17 @@ impl<S: Sharing> Protect<S> {
         }
     }
 
-    /// The ceiling. Only under the lock it stays what it is.
+    /// The ceiling at this moment. It can change, except while the caller holds the lock.
     #[inline]
     fn ceiling(&self) -> u8 {
-        // Relaxed: changed and confirmed under the lock.
-        // The bounds are for memory that was zeroed, or is shared with something broken.
+        // Relaxed: it is changed under the lock, and a lock call confirms it under the lock. The clamp is for memory
+        // that was zeroed, or is shared with a faulty program.
         self.ceiling
             .load(Ordering::Relaxed)
             .clamp(1, HIGHEST.into()) as u8
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether a task holds the lock at this moment.
     #[cfg(feature = "foreign")]
     pub(crate) fn is_locked(&self) -> bool {
         self.lock.is_locked()
@@ -124,13 +121,14 @@ impl<S: Sharing> Protect<S> {
 
     fn set_ceiling(&self, ceiling: u8) -> u8 {
         check(ceiling);
-        // For a moment's hold; that may be all the same if the task is above, or has no privilege.
+        // Enter the higher ceiling while the lock is held. This call may change the ceiling even if the task cannot
+        // enter: its priority is higher, or it has no privilege.
         let hold = self.ceiling().max(ceiling);
         let entered = Ceilings::enter(hold).is_ok();
         self.lock.lock();
         let old = self.ceiling();
         self.ceiling.store(ceiling.into(), Ordering::Relaxed);
-        // SAFETY: taken above.
+        // SAFETY: `self.lock.lock()` above has taken the lock.
         unsafe { self.lock.unlock() };
         if entered {
             Ceilings::leave(hold);
@@ -161,7 +159,7 @@ impl<S: Sharing> Protect<S> {
             patience.check(ended).map_err(Ok)?;
             entered = self.ceiling();
             Ceilings::enter(entered).map_err(|fault| {
-                // The wake-up may have been this task's.
+                // This task may have consumed the wake-up: pass it on.
                 futex::wake(word, 1, S::FLAG);
                 Err(fault)
             })
@@ -172,7 +170,8 @@ impl<S: Sharing> Protect<S> {
         }
     }
 
-    /// The lock is taken, under the ceiling `entered`.
+    /// Completes a lock call: the lock is taken, and the ceiling `entered` was entered for it. The ceiling may have
+    /// changed since.
     #[inline]
     fn confirm(&self, entered: u8) -> Result<(), ProtectFault> {
         let ceiling = self.ceiling();
@@ -187,7 +186,7 @@ impl<S: Sharing> Protect<S> {
     fn change(&self, entered: u8, ceiling: u8) -> Result<(), ProtectFault> {
         let changed = Ceilings::enter(ceiling);
         if changed.is_err() {
-            // SAFETY: the caller has taken it.
+            // SAFETY: the caller has taken the lock.
             unsafe { self.lock.unlock() };
         }
         Ceilings::leave(entered);
@@ -195,7 +194,7 @@ impl<S: Sharing> Protect<S> {
     }
 }
 
-/// Panics unless it is a ceiling.
+/// Panics unless `ceiling` is a valid ceiling.
 pub(super) const fn check(ceiling: u8) {
     assert!(
         1 <= ceiling && ceiling <= HIGHEST,
@@ -203,7 +202,7 @@ pub(super) const fn check(ceiling: u8) {
     );
 }
 
-// SAFETY: the inner lock's, which is held exactly from a success here to the release.
+// SAFETY: the inner lock excludes other tasks, and is held exactly from a success here to the release.
 unsafe impl<S: Sharing> Protocol for Protect<S> {
     const TRAITS: Traits = traits_of::<S>(Traits::LENDS);
 
@@ -217,7 +216,7 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
 
     #[inline]
     fn acquire(&self) -> Result<(), ProtectFault> {
-        // Nothing else ends it.
+        // Without a deadline nothing but success or a fault ends the wait.
         self.lock(Patience::ENDLESS).map(|_| ())
     }
 
@@ -244,13 +243,13 @@ unsafe impl<S: Sharing> Protocol for Protect<S> {
     #[inline]
     unsafe fn release(&self) {
         let ceiling = self.ceiling();
-        // SAFETY: by the contract.
+        // SAFETY: the caller holds the lock, by the contract of `release`.
         unsafe { self.lock.unlock() };
         Ceilings::leave(ceiling);
     }
 }
 
-// SAFETY: as above.
+// SAFETY: it takes the inner lock as `acquire` does; see `Protocol` above.
 unsafe impl<S: Sharing> Interruptible for Protect<S> {
     #[inline]
     fn acquire_interruptible(
@@ -302,8 +301,8 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
 
     /// Changes the priority ceiling, and returns the old one.
     ///
-    /// Takes the lock for it, so the task must not hold it; whoever waits for it meanwhile will have
-    /// it under the new ceiling. Any task may do this, whatever its priority and privilege.
+    /// The call takes the lock, so the calling task must not hold it; tasks that wait for the lock meanwhile get it
+    /// under the new ceiling. Any task may do this, whatever its priority and privilege.
     ///
     /// # Panics
     /// If `ceiling` is not 1 to 99.
@@ -315,41 +314,40 @@ impl<T: ?Sized, S: Sharing> Mutex<T, Protect<S>> {
 impl Protect {
     /// Keeps the boost after an unlock, for the calling task, until the guard is dropped.
     ///
-    /// The next section under that ceiling, or a lower one, then costs no system call. *What it costs
-    /// others:* the task runs at the ceiling between its sections, too, and tasks between its own
-    /// priority and the ceiling have to wait for it: keep it as short as a section could be. A sleep
-    /// for a lock of this kind ends the boost, for the order of the sleepers; others do not.
+    /// The next critical section under that ceiling, or a lower one, then costs no system call. *What it costs others:*
+    /// the task runs at the ceiling between its critical sections, too, and tasks with priorities between its own and
+    /// the ceiling have to wait for it: keep it no longer than a critical section may last. A sleep for a lock of this
+    /// kind ends the boost, so that the sleepers keep their order; other sleeps do not.
     ///
     /// # Errors
-    /// The thread cannot be a task.
+    /// The thread cannot be a task: it can have no record.
     pub fn keep_boost() -> Result<KeptBoost, TaskError> {
         Ceilings::keep()?;
         Ok(KeptBoost(PhantomData))
     }
 
-    /// Declares that until the guard is dropped nobody but this crate changes the policy or the
-    /// priority of the calling task. So it need not be looked up before each change, which saves a
-    /// fifth of what they cost.
+    /// Declares that until the guard is dropped only this crate changes the policy or the priority of the calling task.
+    /// So the crate need not read it before each change, which saves a fifth of the cost.
     ///
-    /// Should anybody do it nevertheless, the change may be undone, as with glibc's mutexes.
+    /// If another program changes it nevertheless, the change may be undone, as with glibc's mutexes.
     ///
     /// # Errors
-    /// The priority cannot be found out.
+    /// The priority cannot be read.
     pub fn trust_priority() -> Result<TrustedPriority, ProtectFault> {
         Ceilings::declare()?;
         Ok(TrustedPriority(PhantomData))
     }
 
-    /// Has the calling task's policy and priority looked up again at the next lock, in any case.
+    /// The next lock of the calling task reads its policy and priority again in any case.
     ///
-    /// For a task whose own priority was its ceiling, so that no lock changed it, and is not any
-    /// more. Otherwise a change is noticed without this.
+    /// For a task whose own priority was its ceiling, so that no lock changed it, and that now has another priority.
+    /// Every other change is noticed without this call.
     pub fn priority_changed() {
         Ceilings::forget();
     }
 }
 
-/// Locks leave the calling task its boost: [`Protect::keep_boost`].
+/// While it lives, the calling task keeps its boost after an unlock: [`Protect::keep_boost`].
 #[derive(Debug)]
 #[must_use = "the boost is kept as long as this lives"]
 pub struct KeptBoost(PhantomData<*const ()>);
@@ -360,7 +358,7 @@ impl Drop for KeptBoost {
     }
 }
 
-/// Nobody else changes the calling task's priority: [`Protect::trust_priority`].
+/// While it lives, only this crate changes the calling task's priority: [`Protect::trust_priority`].
 #[derive(Debug)]
 #[must_use = "the declaration holds as long as this lives"]
 pub struct TrustedPriority(PhantomData<*const ()>);

@@ -2,21 +2,21 @@
 
 use crate::atomic::AtomicU32;
 
-/// Where those who wait for a lock sleep, so that a condition variable can send its own there.
+/// Where the waiters of a lock sleep, so that a condition variable can move its own waiters there.
 ///
-/// One of this process only: the private condition variable that moves sleepers does so by private
-/// futex calls.
+/// For locks of this process only: the private condition variable that moves sleepers does so by private futex calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Queue<'a>(pub(crate) Sleeps<'a>);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sleeps<'a> {
-    /// Nowhere that others could be sent to.
+    /// The lock has no queue to which other waiters could be moved.
     Elsewhere,
-    /// On a word; whoever is woken there, or takes the lock after one that may have been sent there,
-    /// takes it as one that has slept: [`By::Sent`].
+    /// The waiters sleep on this word. A task that is woken there, or that takes the lock after one that may have been
+    /// moved there, takes it as one that has slept: [`By::Sent`].
     On(&'a AtomicU32),
-    /// On a word that the kernel passes on: [`By::Kernel`]. Where it can send them there.
+    /// The waiters sleep on this word, and the kernel passes its ownership on: [`By::Kernel`]. Used where the kernel
+    /// can move waiters there.
     Owning(&'a AtomicU32),
 }
 
@@ -30,10 +30,10 @@ pub struct Arrival(pub(crate) By);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// As anybody who wants the lock.
+    /// As any task that wants the lock.
     Itself,
-    /// As one that has slept for it, as others may.
+    /// As a task that has slept on the lock, as others may still do.
     Sent,
-    /// As one whom the kernel has made the owner of the lock's word.
+    /// As a task that the kernel has made the owner of the word.
     Kernel,
 }

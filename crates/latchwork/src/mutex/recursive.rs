@@ -1,23 +1,23 @@
-//! The recursive mutex: the task that holds it may take it again.
+//! The recursive mutex: its owner may lock it again.
 //!
-//! Source: POSIX `PTHREAD_MUTEX_RECURSIVE`. Any protocol's lock, and beside it:
+//! Source: POSIX `PTHREAD_MUTEX_RECURSIVE`. It consists of a lock of any protocol, and:
 //!
 //! | field | meaning | changed by |
 //! | --- | --- | --- |
-//! | `owner` | thread ID of the holder, 0 = none | the holder, after taking and before releasing |
-//! | `depth` | how many guards it has | the holder |
+//! | `owner` | thread ID of the owner, 0 = none | the owner, after it takes and before it releases the lock |
+//! | `depth` | how many guards the owner has | the owner |
 //!
-//! Invariant: a task finds its own ID in `owner` only while it holds the lock, for nobody else stores
-//! it. So the look may be Relaxed, and another task's ID, stale or not, only says "not me".
+//! Invariant: a task reads its own ID in `owner` only while it holds the lock, for no other task stores that ID. So the
+//! load may be Relaxed; another task's ID, stale or not, only means "not me".
 //!
-//! The guards of one task give shared references: exclusive ones would alias. Put what changes into a
+//! The guards of one task give shared references: exclusive ones would alias. Put data that changes into a
 //! [`Cell`](core::cell::Cell) or an atomic.
 //!
-//! *Hostile events:* as for the protocol. In the child of a fork it is held by a task that does not
-//! exist there. An owner that dies leaves it locked. A thread ID that is reused by a new thread finds
-//! such a lock its own: one more reason to end no thread with a lock held.
+//! *Hostile events:* as for the protocol. In the child of a fork its owner is a task that does not exist there. An
+//! owner that dies leaves it locked. If a new thread gets the thread ID of a dead owner, it counts as the owner of that
+//! lock: do not end a thread that holds one.
 //!
-//! *Cost:* the protocol's, and a look at the thread's ID and two plain stores each way; taken again,
+//! *Cost:* the protocol's, and in each direction a read of the thread's ID and two plain stores. Locking it again takes
 //! no atomic read-modify-write at all. *Checked by:* `tests/recursive.rs`.
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-/// Data that one task at a time may use, however often it takes the lock.
+/// Data that one task at a time may use, and whose owner may lock it again.
 ///
 /// ```
 /// use core::cell::Cell;
@@ -47,7 +47,7 @@ use core::ops::Deref;
 /// assert_eq!(TREE.lock().get(), 4);
 /// ```
 ///
-/// A task that dies while it holds it leaves it locked; in the child of a fork a held one belongs to nobody.
+/// A task that dies while it holds the lock leaves it locked; in the child of a fork a held lock has no owner.
 #[repr(C)]
 pub struct RecursiveMutex<T: ?Sized, P = WaitWake> {
     raw: P,
@@ -56,11 +56,11 @@ pub struct RecursiveMutex<T: ?Sized, P = WaitWake> {
     data: T,
 }
 
-// SAFETY: the lock hands out access to one task at a time, which is a loan of `T` across threads.
+// SAFETY: the lock gives one task at a time `&T`. The next task may get it on another thread, so `T: Send` is enough.
 unsafe impl<T: ?Sized + Send, P: Sync> Sync for RecursiveMutex<T, P> {}
 
 impl<T> RecursiveMutex<T, WaitWake> {
-    /// An unlocked one for the threads of this process.
+    /// An unlocked mutex for the threads of this process.
     #[must_use]
     pub const fn new(value: T) -> Self {
         Self::from_raw(WaitWake::new(), value)
@@ -68,7 +68,7 @@ impl<T> RecursiveMutex<T, WaitWake> {
 }
 
 impl<T, P> RecursiveMutex<T, P> {
-    /// One from a lock, which nobody else may use, and the data that it protects.
+    /// A mutex made from a lock, which must have no other user, and the data that it protects.
     #[must_use]
     pub const fn from_raw(raw: P, value: T) -> Self {
         Self {
@@ -81,9 +81,9 @@ impl<T, P> RecursiveMutex<T, P> {
 }
 
 impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
-    /// Takes the lock, sleeping as long as another task holds it.
+    /// Takes the lock; the calling task sleeps as long as another task holds it.
     ///
-    /// Aborts if the task holds it 2³² − 1 times already.
+    /// Aborts if the task already holds it 2³² − 1 times.
     #[track_caller]
     pub fn lock(&self) -> P::Outcome<RecursiveGuard<'_, T, P>> {
         let taken = match self.take_again() {
@@ -122,7 +122,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         self.lock_until(Deadline::after(timeout))
     }
 
-    /// How often the calling task has taken it.
+    /// How often the calling task holds the lock.
     #[cfg(feature = "foreign")]
     pub(crate) fn own_depth(&self) -> u32 {
         // Relaxed: see the invariant.
@@ -133,7 +133,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         }
     }
 
-    /// Whether anybody holds it at this moment.
+    /// Whether a task holds the lock at this moment.
     #[cfg(feature = "foreign")]
     pub(crate) fn is_locked(&self) -> bool {
         // Relaxed: the answer may be stale before it arrives.
@@ -143,7 +143,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     /// A guard in place of one that was forgotten.
     ///
     /// # Safety
-    /// The calling task has forgotten a guard of it.
+    /// The calling task has forgotten a guard of this lock.
     #[cfg(feature = "foreign")]
     pub(crate) unsafe fn guard(&self) -> RecursiveGuard<'_, T, P> {
         RecursiveGuard::new(self)
@@ -179,7 +179,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
     #[inline]
     fn take_again(&self) -> bool {
         let me = task::id();
-        // Relaxed, here and below: see the invariant; the holder alone uses the depth.
+        // Relaxed, here and below: see the invariant; only the owner uses the depth.
         if self.owner.load(Ordering::Relaxed) != me {
             return false;
         }
@@ -191,7 +191,7 @@ impl<T: ?Sized, P: Protocol> RecursiveMutex<T, P> {
         true
     }
 
-    /// Notes the owner of a lock that was taken for the first time.
+    /// Records the owner of a lock that was taken for the first time.
     #[inline]
     fn settle(&self, taken: Result<bool, P::Fault>) -> Result<bool, P::Fault> {
         let taken = taken?;
@@ -218,8 +218,7 @@ impl<T: ?Sized, P> fmt::Debug for RecursiveMutex<T, P> {
     }
 }
 
-/// The right to look at a recursive mutex's data; when the last one of a task is dropped, the lock is
-/// released.
+/// The right to read a recursive mutex's data. When the last guard of a task is dropped, the lock is released.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RecursiveGuard<'a, T: ?Sized, P: Protocol = WaitWake> {
     mutex: &'a RecursiveMutex<T, P>,
@@ -234,9 +233,9 @@ impl<'a, T: ?Sized, P: Protocol> RecursiveGuard<'a, T, P> {
         }
     }
 
-    /// The mutex of this guard, which is the only one of its task; aborts otherwise.
+    /// The mutex of this guard. Aborts unless the guard is the only one of its task.
     pub(crate) fn only(this: &Self) -> &'a RecursiveMutex<T, P> {
-        // Relaxed: the holder's own.
+        // Relaxed: only the owner changes it, and the caller is the owner.
         if this.mutex.depth.load(Ordering::Relaxed) != 1 {
             crate::fatal(format_args!(
                 "wait for a condition with a recursive mutex that was taken more than once"
@@ -246,7 +245,7 @@ impl<'a, T: ?Sized, P: Protocol> RecursiveGuard<'a, T, P> {
     }
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
+// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, P: Protocol + Sync> Sync for RecursiveGuard<'_, T, P> {}
 
 impl<T: ?Sized, P: Protocol> Deref for RecursiveGuard<'_, T, P> {

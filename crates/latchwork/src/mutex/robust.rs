@@ -1,93 +1,100 @@
-//! Robust: the death of an owner is reported to the next one, and can be recovered from.
+//! Robust locks: the death of an owner is reported to the next owner, which can repair the data.
 //!
-//! Source: `Documentation/locking/robust-futex-ABI.rst` of Linux; POSIX `PTHREAD_MUTEX_ROBUST` for
-//! the semantics. Not recursive, but locking again reports [`LockError::Deadlock`].
+//! Source: `Documentation/locking/robust-futex-ABI.rst` of Linux; POSIX `PTHREAD_MUTEX_ROBUST` for the semantics. Not
+//! recursive, but locking again reports [`LockError::Deadlock`].
 //!
-//! What stands here is true of each protocol's robust form, and of the wait-wake one to the letter. What is
-//! different in the others stands at the head of their files:
+//! This text holds for the robust form of each protocol, and word for word for the wait-wake one. The heads of the
+//! other protocols' files say where they differ:
 //!
-//! | protocol | what it has of its own |
+//! | protocol | differences |
 //! | --- | --- |
-//! | [`WaitWake`] | nothing |
-//! | [`Protect`](super::Protect) | a ceiling, entered before and left after all that stands here |
-//! | [`Throughput`](super::Throughput) | a gate; a word that may be reserved |
-//! | [`Inherit`](super::Inherit) | a gate; the kernel passes the word on, and drops what it says of a death: the state is looked at always |
+//! | [`WaitWake`] | none |
+//! | [`Protect`](super::Protect) | a ceiling, entered before and left after all steps below |
+//! | [`Throughput`](super::Throughput) | a gate (a queueing mutex in front of the lock); a word that may be reserved |
+//! | [`Inherit`](super::Inherit) | a gate; the kernel passes the word on, and then drops `OWNER_DIED`: each lock call reads the state |
+//!
+//! The word:
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free | unlock: CAS TID→0, Release; or swap 0, Release, and one sleeper is woken |
-//! | TID | held; nobody sleeps, or a sleeper was woken that will set `WAITERS` | lock: CAS 0→TID, Acquire |
-//! | TID + `WAITERS` | held, somebody may sleep | a waiter sets the bit before it sleeps, and takes the lock with it after a sleep |
+//! | 0 | free | unlock: CAS TID→0, Release; or swap 0, Release, and the unlock wakes one sleeper |
+//! | TID | held; no task sleeps, or a sleeper was woken that will set `WAITERS` | lock: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, a task may sleep | a waiter sets the bit before it sleeps, and takes the lock with it after a sleep |
 //! | `OWNER_DIED` (+ `WAITERS`) | free, the data is not whole | the kernel, as the owner dies; unlock of such data |
+//!
+//! The state:
 //!
 //! | state | name | meaning |
 //! | --- | --- | --- |
 //! | 0 | `CONSISTENT` | the data is whole |
-//! | 1 | `INCONSISTENT` | an owner died, or panicked, and nobody has repaired the data yet |
-//! | 2 | `NOT_RECOVERABLE` | released unrepaired, for good |
+//! | 1 | `INCONSISTENT` | an owner died, or panicked, and no later owner has repaired the data yet |
+//! | 2 | `NOT_RECOVERABLE` | an owner released the lock without repairing the data. This state is final |
 //!
 //! Invariants
-//! 1. The word holds kernel-owned bits only; all else lives in the state, changed by the holder.
-//! 2. While a task waits for, takes or releases the lock, it is *announced* in its robust list
-//!    head; while a task holds it, it is on the task's list. Announce, take, link, settle; and
-//!    announce, unlink, release, wake, settle.
-//! 3. But for two deaths (see below) a task sleeps only while the word has `WAITERS`, or while a wake-up is under way: an unlock that has removed
-//!    the bit is about to wake one sleeper, or has woken one. A task that has slept takes the lock with `WAITERS`,
-//!    since others may still sleep. No sleep lasts longer than a second.
-//! 4. The state is `INCONSISTENT` before the taker of a word with `OWNER_DIED` returns.
-//! 5. While the lock is free without `OWNER_DIED`, the state is `CONSISTENT`: the fast path need not
-//!    look at it.
+//! 1. The word holds only the bits that the kernel knows; all else is in the state, which only the owner changes.
+//! 2. While a task waits for, takes or releases the lock, the lock is *announced* in the task's robust list head; while
+//!    a task holds it, it is on the task's list. A lock call does: announce, take, link, settle (end the announcement).
+//!    An unlock does: announce, unlink, release, wake, settle.
+//! 3. A task sleeps only while the word has `WAITERS`, or while a wake-up is under way: an unlock that has removed the
+//!    bit is about to wake one sleeper, or has woken one. A task that has slept takes the lock with `WAITERS`, since
+//!    others may still sleep. No sleep lasts longer than a second. (The first sentence does not hold after one of the
+//!    two deaths described under *No wake-up is lost*.)
+//! 4. The state is `INCONSISTENT` before the task that took a word with `OWNER_DIED` returns from its lock call.
+//! 5. While the lock is free without `OWNER_DIED`, the state is `CONSISTENT`: the fast path need not read it.
 //!
-//! *A kill between any two lines.* Before the CAS: the announced word is not ours; if it is free
-//! (no TID) the kernel wakes one sleeper, so that a wake-up that we have consumed is passed on
-//! (older kernels than Linux 6.2 and its stable releases do so for a word of exactly 0 only: not if the owner died). After the CAS and before the link: the kernel finds our TID through the announcement.
-//! Linked: through the list; between unlink and release: through the announcement again. After
-//! the release and before the wake: the word is free and announced: the kernel wakes one. Between
-//! taking a dead owner's word and storing the state (4): our own death sets `OWNER_DIED` anew.
+//! *A kill between any two lines.*
+//! - Before the CAS: the announced word is not this task's. If it is free (no TID) the kernel wakes one sleeper, so
+//!   that a wake-up that this task has consumed is passed on. (Kernels before Linux 6.2 and its stable releases do so
+//!   only for a word of exactly 0: not if the owner died.)
+//! - After the CAS and before the link: the kernel finds the TID through the announcement.
+//! - Linked: through the list.
+//! - Between unlink and release: through the announcement again.
+//! - After the release and before the wake: the word is free and announced: the kernel wakes one sleeper.
+//! - Between taking a dead owner's word and storing the state (invariant 4): the death of this task sets `OWNER_DIED`
+//!   again.
 //!
-//! *No wake-up is lost:* as for the wait-wake mutex, with `WAITERS` for 2; and a dead owner's word
-//! keeps `WAITERS`, so that each of several sleepers is freed in turn. The kernel's wake is never private, so no wait
-//! here is. Two deaths need more: an unlocker that is killed between its swap and its wake, and a sleeper that is
-//! killed after it was woken. If the lock is free then, the kernel passes the wake-up on. If a newcomer has taken it in
-//! between, the word has no `WAITERS`, the kernel does nothing, and the newcomer's unlock wakes nobody. So every
-//! sleep is a nap: after a second the waiter checks the word and sets `WAITERS` if it is missing. Such a death costs the
-//! waiters a second at most.
+//! *No wake-up is lost:* as for the wait-wake mutex, with `WAITERS` in place of its 2. A dead owner's word keeps
+//! `WAITERS`, so that each of several sleepers is freed in turn. The kernel's wake at a death is never private, so no
+//! wait here is private. Two deaths need more: an unlocker that is killed between its swap and its wake, and a sleeper
+//! that is killed after it was woken. If the lock is free then, the kernel passes the wake-up on. If a newcomer has
+//! taken it in between, the word has no `WAITERS`, the kernel does nothing, and the newcomer's unlock wakes no sleeper.
+//! So every sleep is a nap: after a second the waiter checks the word and sets `WAITERS` if it is missing. Such a death
+//! costs the waiters a second at most.
 //!
-//! *Rejected:* to keep `WAITERS` in the word while anybody sleeps, which needs no naps. Each unlock then makes a system
-//! call, also while the waiter that the last one woke has not run yet: with 16 tasks whose sections take 10 µs, each
-//! operation took more than one context switch and twice the processor time.
+//! *Rejected:* to keep `WAITERS` in the word while any task sleeps, which needs no naps. Each unlock then makes a
+//! system call, also while the waiter that the last unlock woke has not run yet: with 16 tasks whose critical sections
+//! take 10 µs, each operation took more than one context switch and twice the processor time.
 //!
-//! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by
-//! the kernel, which changes the word after the task's last instruction.
+//! *Orderings:* unlock's Release pairs with lock's Acquire. The death of an owner is ordered by the kernel, which
+//! changes the word after the task's last instruction.
 //!
-//! *After the word is free in `unlock`* only its address is used, in the announcement. The memory may
-//! be unmapped, or hold something else, with one exception that every robust futex has: should this
-//! task be killed before it settles, the kernel reads the word, and one that by then holds our TID in
-//! its low 30 bits (another robust word that this task took there, or plain data that happens to be
-//! that number) gets `OWNER_DIED`, bit 30, set. One with 0 there at most wakes somebody for nothing.
+//! *After the word is free in `unlock`* only its address is used, in the announcement. The memory may be unmapped, or
+//! hold other data, with one exception that every robust futex has. If this task is killed before it settles, the
+//! kernel reads the word. If the word holds this task's TID in its low 30 bits (another robust word that this task took
+//! there, or plain data that happens to be that number), the kernel sets `OWNER_DIED`, bit 30, in it. If those bits are
+//! 0, the kernel at most causes a spurious wake-up.
 //!
-//! *Progress:* barging, so an unlucky waiter has no bound. A waiter polls at most 200 times before each
-//! sleep, and only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap costs a sleeper
-//! its place among those of its priority.
+//! *Progress:* newcomers may barge in, so the wait of an unlucky waiter has no bound. A waiter polls at most 200 times
+//! before each sleep, and only while the word has no `WAITERS`. Sleepers wake in the kernel's order; the end of a nap
+//! costs a sleeper its place among those of its priority.
 //!
-//! *Hostile events:* EINTR re-waits. exec counts as death of all threads of the process, but for one
-//! that calls exec and is not the first: the kernel gives it the first one's ID before it looks at
-//! the list, and finds that its locks name somebody else (Linux 6.18). They stay locked: do not call
-//! exec there with a lock held. In the child of a fork nothing is held: a guard that was inherited
-//! belongs to the parent, and dropping it there aborts. A signal handler that takes another robust
-//! lock saves and restores the announcement (but may not be the first in its thread to take a robust
-//! lock, for that allocates). There is one announcement only: a kill while the handler
-//! takes or releases its lock, and the interrupted code was between taking and linking (or unlinking
-//! and releasing) another, leaves that other one locked. TIDs are compared in the dying task's PID
+//! *Hostile events:* after EINTR the wait goes on. exec counts as the death of all threads of the process, except for a
+//! thread that calls exec and is not the first: the kernel gives it the first thread's ID before it walks the list, and
+//! then its locks name another task (Linux 6.18). They stay locked: such a thread must not call exec with a lock held.
+//! In the child of a fork no lock is held: an inherited guard belongs to the parent, and dropping it in the child
+//! aborts. A signal handler that takes another robust lock saves and restores the announcement (but its lock may not be
+//! the first robust lock of its thread, since the first one allocates). There is only one announcement: if the task is
+//! killed while the handler takes or releases its lock, and the interrupted code was between taking and linking (or
+//! unlinking and releasing) another lock, that other lock stays locked. TIDs are compared in the dying task's PID
 //! namespace: never share a robust lock across namespaces (a region refuses that at attach).
 //!
 //! *Frozen:* the node's layout is libc's; zero is not valid for the whole node, but is for the word.
 //!
 //! *Cost, free:* two compare-and-swaps, some 20 plain instructions. *Checked by:* `tests/loom_robust.rs` and
-//! `tests/loom_robust_protocols.rs` (a victim that dies at each of its steps, one and two survivors, negative
-//! twins), `tests/robust.rs` (threads, fork, raw clone, pthread neighbours), `tests/robust_protocols.rs` and
-//! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each instruction) and the
-//! kill tests.
+//! `tests/loom_robust_protocols.rs` (a victim that dies at each of its steps, one and two survivors, negative twins),
+//! `tests/robust.rs` (threads, fork, raw clone, pthread neighbours), `tests/robust_protocols.rs` and
+//! `tests/robust_special.rs` (all protocols, side by side), `tests/robust_signals.rs` (a handler that locks at each
+//! instruction) and the kill tests.
 #![allow(unsafe_code)]
 
 mod failure;
@@ -131,23 +138,22 @@ impl<P: Slow> RobustProtocol for P {}
 
 /// The robust form of a protocol, as the parameter of a [`Mutex`](crate::mutex::Mutex).
 ///
-/// 40 bytes: libc's own robust list runs through it, so that pthread robust mutexes and these are
-/// held side by side, in any order of release. It must not move while it is in use, hence the
-/// pinned methods: put it in a `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region
-/// (whose objects come pinned), in a field of what is pinned
-/// ([`PinnedFields`](crate::region::PinnedFields)), or behind [`std::pin::pin!`].
+/// 40 bytes: it is a node of libc's own robust list, so that a task can hold pthread robust mutexes and these side by
+/// side, and release them in any order. It must not move while it is in use, hence the pinned methods: put it in a
+/// `static` ([`Pin::static_ref`](core::pin::Pin::static_ref)), in a region (whose objects come pinned), in a field of a
+/// pinned struct ([`PinnedFields`](crate::region::PinnedFields)), or behind [`std::pin::pin!`].
 ///
 /// | `P` | made by | for |
 /// | --- | --- | --- |
-/// | [`WaitWake`] | [`Mutex::robust`](super::Mutex::robust) | most |
-/// | [`Inherit`](super::Inherit) | [`Mutex::robust_inherit`](super::Mutex::robust_inherit) | real-time tasks: the holder runs at the priority of who waits |
-/// | [`Protect`](super::Protect) | [`Mutex::robust_protect`](super::Mutex::robust_protect) | real-time tasks: the holder runs at a ceiling |
-/// | [`Throughput`](super::Throughput) | [`Mutex::robust_throughput`](super::Mutex::robust_throughput) | many tasks, short sections |
+/// | [`WaitWake`] | [`Mutex::robust`](super::Mutex::robust) | most uses |
+/// | [`Inherit`](super::Inherit) | [`Mutex::robust_inherit`](super::Mutex::robust_inherit) | real-time tasks: the owner runs at the priority of its waiters |
+/// | [`Protect`](super::Protect) | [`Mutex::robust_protect`](super::Mutex::robust_protect) | real-time tasks: the owner runs at a ceiling |
+/// | [`Throughput`](super::Throughput) | [`Mutex::robust_throughput`](super::Mutex::robust_throughput) | many tasks, short critical sections |
 ///
-/// Where the protocol can fail, it does so with [`LockError::Refused`].
+/// A failure of the protocol is reported as [`LockError::Refused`].
 ///
-/// Dropping the mutex drops its data as it is, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it so:
-/// where an owner may have been killed, [reset](super::Mutex::reset) it first.
+/// Dropping the mutex drops its data, and [`get_mut`](crate::mutex::Mutex::get_mut) lends it, only if it is whole; torn
+/// data is leaked. Where an owner may have been killed, [reset](super::Mutex::reset) the mutex first.
 ///
 /// ```
 /// use core::pin::Pin;
@@ -168,9 +174,9 @@ pub struct Robust<P: RobustProtocol = WaitWake<Shared>> {
     pinned: PhantomPinned,
 }
 
-// SAFETY: the node's links are touched by the task that holds the lock only.
+// SAFETY: only the task that holds the lock uses the node's links, and no lock is held while it is moved.
 unsafe impl<P: RobustProtocol> Send for Robust<P> {}
-// SAFETY: as above; all else is atomic.
+// SAFETY: only the task that holds the lock uses the node's links; all other fields are atomic.
 unsafe impl<P: RobustProtocol> Sync for Robust<P> {}
 
 /// How a robust lock was taken.
@@ -203,7 +209,7 @@ impl<F> From<Unfinished> for RawError<F> {
     }
 }
 
-/// For protocols that need not be told anything.
+/// For protocols whose constructor needs no argument.
 impl<P: RobustProtocol + Default> Robust<P> {
     const_unless_loom! {
         /// An unlocked lock.
@@ -216,7 +222,7 @@ impl<P: RobustProtocol + Default> Robust<P> {
 
 impl<P: RobustProtocol> Robust<P> {
     const_unless_loom! {
-        /// An unlocked lock, with what its protocol keeps in the node.
+        /// An unlocked lock; `extra` is what its protocol keeps in the node.
         fn with_extra(extra: u32) -> Self {
             Self { node: Node::new(extra), protocol: PhantomData, pinned: PhantomPinned }
         }
@@ -230,20 +236,20 @@ impl<P: RobustProtocol> Robust<P> {
         (tid != 0).then_some(tid)
     }
 
-    /// The word as it is, for the inspector.
+    /// The node, for the inspector.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Aborts if the calling task does not hold the lock: in the child of a fork it is the parent's.
+    /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
     pub(crate) fn assert_held(&self) {
         if self.owner() != Some(Me::whoever().tid()) {
             release::not_the_owner()
         }
     }
 
-    /// For the locks of this crate itself, which are few: beyond the budget, since a sweep, for one,
-    /// must not depend on how many locks the user holds.
+    /// Takes a lock of this crate's own, regardless of the budget. There are few of them; and a sweep, for one, must
+    /// not depend on how many locks the user holds.
     ///
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
@@ -252,19 +258,19 @@ impl<P: RobustProtocol> Robust<P> {
         &self,
         deadline: Option<Deadline>,
     ) -> Result<Acquired, RawError<P::Fault>> {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the lock stays where it is, by this function's contract.
         unsafe { self.acquire(Patience::until(deadline)) }
     }
 
-    /// Takes a lock that is free and clean, and returns the caller's ID; anything else is for
-    /// [`Self::acquire_slowly`].
+    /// Takes a lock that is free and whose data is whole, and returns the caller's ID. [`Self::acquire_slowly`] handles
+    /// every other case.
     ///
     /// # Safety
     /// As for [`Self::lock_raw`].
     #[inline(always)]
     pub(crate) unsafe fn acquire_free(&self) -> Option<u32> {
         let me = Me::whoever();
-        // None is left for a thread that is not known, too.
+        // A thread without a record has a budget of 0, too.
         if me.budget() <= 0 || P::enter(&self.node, Patience::NONE).is_err() {
             return None;
         }
@@ -281,10 +287,10 @@ impl<P: RobustProtocol> Robust<P> {
             P::leave(P::ceiling(&self.node));
             return None;
         }
-        // SAFETY: the lock was taken just now, is announced, and stays put by the contract.
+        // SAFETY: this task took the lock just now and has announced it; the lock stays where it is, by the contract.
         unsafe { self.link(me, head) };
         head.settle(before);
-        // Relaxed: written by holders only.
+        // Relaxed: only an owner writes it.
         if unless_fault!(RobustTrustsWord, P::HIDES_STATE, false)
             && self.node.state.load(Ordering::Relaxed) != CONSISTENT
         {
@@ -295,32 +301,33 @@ impl<P: RobustProtocol> Robust<P> {
         Some(tid)
     }
 
-    /// Puts the lock on the list. A lock is on the budget only if it was taken while another was
-    /// held: the usual case costs nothing.
+    /// Puts the lock on the list. Only a lock that was taken while another was held counts in the budget: the usual
+    /// case costs nothing.
     ///
     /// # Safety
-    /// The lock is taken by `me`, announced, and stays put until it is released.
+    /// The lock is taken by `me`, announced, and stays where it is until it is released.
     #[inline(always)]
     unsafe fn link(&self, me: Me, head: &Head) {
-        // SAFETY: by the contract, and the anchor is a place on this thread's list.
+        // SAFETY: the lock is taken, announced and stays where it is (the contract); the anchor is a place on this
+        // thread's list.
         if unsafe { head.link(&self.node, P::MARK, me.anchor(), me.end()) } {
             me.spend();
         }
     }
 
-    /// Beyond the budget, as [`Self::lock_raw`].
+    /// Takes the lock regardless of the budget, as [`Self::lock_raw`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Self::lock_raw`].
     #[inline]
     pub(crate) unsafe fn acquire(
         &self,
         patience: Patience,
     ) -> Result<Acquired, RawError<P::Fault>> {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the lock stays where it is, by this function's contract.
         match unsafe { self.acquire_free() } {
             Some(_) => Ok(Acquired::Clean),
-            // SAFETY: as above.
+            // SAFETY: the same contract.
             None => unsafe { self.acquire_slowly(patience) },
         }
     }
@@ -337,7 +344,7 @@ impl<P: RobustProtocol> Robust<P> {
         if me.budget() <= 0 && me.recount() <= 0 {
             return Err(RawError::TooManyHeld);
         }
-        // SAFETY: by the caller's contract.
+        // SAFETY: the lock stays where it is, by this function's contract.
         unsafe { self.acquire_slowly(patience) }
     }
 
@@ -353,10 +360,10 @@ impl<P: RobustProtocol> Robust<P> {
             head.settle(before);
             return Err(error);
         }
-        // SAFETY: as in `acquire_free`.
+        // SAFETY: this task took the lock just now and has announced it; the lock stays where it is, by the contract.
         unsafe { self.link(me, head) };
         head.settle(before);
-        // Relaxed: written by holders only.
+        // Relaxed: only an owner writes it.
         match self.node.state.load(Ordering::Relaxed) {
             CONSISTENT => Ok(Acquired::Clean),
             INCONSISTENT => Ok(Acquired::OwnerDied),
@@ -368,32 +375,32 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Declares the data whole again. For the holder.
+    /// Declares the data whole again. Only the owner may call it.
     pub(crate) fn mark_consistent(&self) {
         self.node.state.store(CONSISTENT, Ordering::Relaxed);
     }
 
-    /// Whether the holder was told of an owner's death, and has not declared the data whole.
+    /// Whether an owner's death was reported to the calling owner, which has not declared the data whole.
     #[cfg(all(feature = "foreign", not(loom)))]
     pub(crate) fn is_told_of_a_death(&self) -> bool {
-        // Relaxed: changed by the holder only.
+        // Relaxed: only the owner changes it.
         self.node.state.load(Ordering::Relaxed) == INCONSISTENT
     }
 
-    /// Whether the last owner died, or the lock was given up.
+    /// Whether the last owner died, or the state is final.
     pub(crate) fn is_unclean(&mut self) -> bool {
-        // Relaxed: nobody else has access, here and below.
+        // Relaxed: the exclusive reference proves that no other task has access, here and below.
         self.is_dead_owners() || self.node.state.load(Ordering::Relaxed) != CONSISTENT
     }
 
-    /// Whether nobody has taken the lock since its owner died. (`OWNER_DIED` beside a TID is a living
-    /// owner's, on whose list the lock still is, if only by a guard that was forgotten.)
+    /// Whether no task has taken the lock since its owner died. (`OWNER_DIED` beside a TID names a living owner. The
+    /// lock is still on that task's list, for instance because it forgot a guard.)
     fn is_dead_owners(&self) -> bool {
         let word = self.node.word.load(Ordering::Relaxed);
         word & OWNER_DIED != 0 && word & TID_MASK == 0
     }
 
-    /// Makes such a lock usable again.
+    /// Makes a lock with data that is not whole usable again. The data has been replaced.
     pub(crate) fn make_clean(&mut self) {
         if self.is_dead_owners() {
             self.node.word.store(0, Ordering::Relaxed);
@@ -408,9 +415,9 @@ impl<P: RobustProtocol + Default> Default for Robust<P> {
     }
 }
 
-/// The word of a dead owner was taken, or the kernel handed it over. For the holder.
+/// To be called by the new owner, which took a dead owner's word, or to which the kernel passed it.
 fn owner_died(node: &Node) {
-    // A lock that was given up stays so, even if whoever gave it up died before releasing it.
+    // The state `NOT_RECOVERABLE` stays, even if the task that set it died before it released the lock.
     if node.state.load(Ordering::Relaxed) == CONSISTENT {
         let told = unless_fault!(RobustHidesDeath, INCONSISTENT, CONSISTENT);
         node.state.store(told, Ordering::Relaxed);
@@ -434,7 +441,7 @@ impl<P: RobustProtocol> Custody for Robust<P> {
 
 impl<P: RobustProtocol> Drop for Robust<P> {
     fn drop(&mut self) {
-        // A forgotten guard: its owner's list would lead into freed memory.
+        // A guard was forgotten: its owner's list would lead into freed memory.
         if let Some(owner) = self.owner() {
             crate::fatal(format_args!(
                 "robust mutex destroyed while task {owner} holds it"

@@ -1,6 +1,6 @@
-//! The throughput lock: most work done with many tasks at it, and nobody left behind.
+//! The throughput lock: for data that many tasks use all the time, in short critical sections.
 //!
-//! For data that many tasks use all the time, in short sections. It is used as any other mutex:
+//! It is used as any other mutex:
 //!
 //! ```
 //! use latchwork::mutex::{Mutex, Throughput};
@@ -9,102 +9,158 @@
 //! *HITS.lock() += 1;
 //! ```
 //!
-//! # How it works
+//! # What it is
 //!
 //! Not robust (see [`Robust`](super::Robust)), not recursive, no priority inheritance. Source: W. Long,
-//! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space. Newcomers steal; who is
-//! not lucky queues up at the *gate*; only the *top waiter*, who has passed the gate, goes on polling, as
-//! long as the holder runs. (How that is known stands in `owner.rs`.) So an unlock finds nobody asleep on the word, and makes no system call,
-//! but when the holder did not run.
+//! *throughput-optimized (TP) futexes*, patches to Linux of 2017, here in user space.
 //!
-//! | word | meaning | entered by |
+//! A lock has four words of 4 bytes:
+//!
+//! | word | what it says |
+//! | --- | --- |
+//! | `word` | which task owns the lock |
+//! | `gate` | which task is the *top waiter*. The gate is a queueing mutex in front of the lock (`gate.rs`) |
+//! | `request` | 1: a top waiter wants the lock handed off. The unlock that does so sets it to 0 |
+//! | `threshold` | how long a top waiter waits before it sets the request, in microseconds. It never changes |
+//!
+//! A task that calls `lock` has up to three roles, one after the other:
+//!
+//! | role | what it does |
+//! | --- | --- |
+//! | newcomer | polls the word for a short time, and *steals*: it takes a free word ahead of all waiters |
+//! | waiter at the gate | sleeps on the gate until the task that leaves the gate wakes it |
+//! | top waiter | has entered the gate, or has slept on it. Polls the word while the owner runs, and sleeps on the word while it does not |
+//!
+//! So an unlock normally finds no sleeper on the word, and makes no system call. It makes one if the top waiter sleeps,
+//! as a rule because the owner was not running. (`owner.rs` says how a waiter knows whether the owner runs.)
+//!
+//! # States
+//!
+//! TID is the thread ID of a task, and `WAITERS` is the word's highest bit. The word holds nothing else.
+//!
+//! | `word` | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free, nobody sleeps on it | unlock: CAS TID→0, Release; or swap 0, Release, and all who sleep on it are woken |
-//! | TID | held, nobody sleeps on it | lock, newcomers, top waiters: CAS 0→TID, Acquire |
-//! | TID + `WAITERS` | held, a top waiter may sleep | a top waiter sets the bit before it sleeps; or takes what was reserved |
-//! | `WAITERS` | free, *reserved* for top waiters | unlock, if asked to hand off: swap, Release; one is woken |
+//! | 0 | free, no task sleeps on it | unlock: CAS TID→0, Release; or swap 0, Release, and the unlock wakes all sleepers on the word |
+//! | TID | held, no task sleeps on it | lock, by a newcomer or a top waiter: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, a top waiter may sleep on it | a top waiter, which sets the bit before it sleeps; or the task that takes a reserved word |
+//! | `WAITERS` | free, *reserved* for top waiters | unlock, if the request is 1: swap, Release; the unlock wakes one sleeper on the word |
 //!
-//! | gate | meaning | entered by |
+//! | `gate` | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | no top waiter | leaving it: CAS TID→0 |
-//! | TID | that task is the top waiter | entering: CAS 0→TID |
-//! | TID + `WAITERS` | and others may sleep for the gate | a sleeper, before it sleeps; who enters after a sleep |
-//! | `WAITERS` | a sleeper was woken, and will enter | leaving it |
+//! | 0 | no top waiter | the task that leaves the gate: CAS TID→0 |
+//! | TID | that task is the top waiter | the task that enters: CAS 0→TID |
+//! | TID + `WAITERS` | the same, and others may sleep on the gate | a task that is about to sleep on the gate; a task that enters after a sleep |
+//! | `WAITERS` | a sleeper was woken, and will enter unless a newcomer enters first | the task that leaves the gate: CAS TID + `WAITERS`→`WAITERS` |
 //!
-//! The *request* is 1 while a top waiter wants the lock to be handed off; an unlock that does so sets it
-//! to 0. Nothing of all this stands in the word but the TID and `WAITERS`.
+//! # Invariants
+//! 1. The task whose TID is in the word has the lock. Each task puts its own TID there, by CAS, into a word without a
+//!    TID. A hand-off writes no TID.
+//! 2. While a task sleeps on the word, the word has `WAITERS`, or an unlock that has removed the bit is about to wake
+//!    all sleepers. A task that takes the word keeps the bit.
+//! 3. A task sleeps on the gate only while the gate has `WAITERS`. The bit is removed only after a wake call found no
+//!    sleeper; all that came in between are woken then.
+//! 4. A task that was woken at the gate goes on to the word, even if another task has the gate by that time.
+//! 5. The gate gives its owner two rights only: to poll, and to take a reserved word. Two top waiters at a time, or
+//!    none, do no harm.
+//! 6. A top waiter may be without the gate: a real-time task does not wait for it, and another task may take it away.
+//!    Such a waiter takes the gate, if it is free, before it sets the request and sleeps. Otherwise a newcomer would
+//!    take the word that is reserved for it.
 //!
-//! Invariants
-//! 1. Who has its TID in the word has the lock. Tasks put their own there, by CAS, from a word without
-//!    a TID; a hand-off puts nobody's there.
-//! 2. While a task sleeps on the word, the word has `WAITERS`, or an unlock that has removed it is about
-//!    to wake all. Takers keep the bit.
-//! 3. A task sleeps for the gate only while the gate has `WAITERS`. That goes only when nobody was found
-//!    asleep, and all are woken then.
-//! 4. Who was woken at the gate goes on to the word, whoever has the gate by then.
-//! 5. Holding the gate entitles to nothing but polling and what is reserved: two top waiters, or none,
-//!    do no harm.
-//! 6. A top waiter that came past the gate, or whose gate was taken away, takes the gate before it asks and sleeps,
-//!    if nobody has it: what is reserved for it would be a newcomer's.
+//! # Lock, step by step
+//! 1. CAS 0→TID. If it succeeds, that is all.
+//! 2. As a newcomer, the task polls 20 times, and steals a word that is 0. (If the tasks do little but move the lock
+//!    from processor to processor, it rests first: `backoff/crowd.rs`.)
+//! 3. It polls up to 1,000 times more, if this thread's recent polls of this lock have paid (`backoff/budget.rs`).
+//! 4. It enters the gate, or sleeps on the gate until it is woken. From here on it is a top waiter. (A real-time task
+//!    does not wait at a gate that is held: it becomes a top waiter without the gate.)
+//! 5. As a top waiter, it polls the word 20 times. If its recent polls as a top waiter have paid, it goes on, 500 polls
+//!    between two checks whether the owner runs, until the owner does not run, or the threshold or the deadline has
+//!    passed.
+//! 6. If it has waited for longer than the threshold, it sets the request. It sets `WAITERS`, sleeps on the word, and
+//!    goes back to step 5 when it wakes up. After its first sleep an eighth of the threshold is enough: where owners
+//!    sleep in their critical sections, a newcomer would always win against a task that was just woken, and would save
+//!    little by it.
+//! 7. When it has the word, or gives up, it leaves the gate, and wakes one waiter that sleeps there.
 //!
-//! *A lock:* CAS 0→TID. If that fails, a newcomer
-//! 1. polls 20 times, and steals a word that is 0. (Where tasks only move the lock between processors it rests first, see
-//!    `backoff/crowd.rs`.)
-//! 2. polls up to 1,000 times more, if polls at this lock have paid lately (`backoff/budget.rs`).
-//! 3. takes the gate, or sleeps for it. Now it is a top waiter. (A real-time task passes a gate that is held.)
-//! 4. polls 20 times; then, if polls of top waiters have paid lately, 500 times for each check whether the owner runs,
-//!    until it does not.
-//! 5. sets the request if it has waited for longer than the threshold; sets `WAITERS`; sleeps; goes on at 4. Once it has
-//!    slept, an eighth of the threshold is enough: where owners sleep in their sections, a newcomer that steals from a task
-//!    that was just woken wins always, and saves little.
-//! 6. leaves the gate when it has the word, and so wakes one that sleeps there.
+//! # Unlock, step by step
+//! 1. CAS TID→0. It succeeds unless the word has `WAITERS`, and then that is all: a top waiter that polls sees the 0.
+//! 2. If the request is 1, the unlock hands off: it sets the request to 0, swaps `WAITERS` into the word, and wakes one
+//!    sleeper on the word.
+//! 3. If the request is 0, the unlock swaps 0 into the word and wakes all sleepers on the word. As a rule that is the
+//!    one top waiter. It competes with newcomers for the word, and sets `WAITERS` again before it sleeps again.
 //!
-//! *Turns:* a thread that has stolen 2,000 times since it last slept for the gate wakes one of those that sleep there, and
-//! sleeps there in its place. The one that was woken goes on at 4, beside the top waiter (5). It runs on the processor that
-//! the other leaves. (The thread used to sleep without waking anybody: its processor was then often idle until the kernel's
-//! next tick, since the top waiter had been woken to run on another one.)
+//! # Hand-off, step by step
+//! 1. The top waiter has waited for longer than the threshold: it sets the request, then `WAITERS`, and sleeps.
+//! 2. The owner's CAS fails because of `WAITERS`. Its unlock finds the request, sets it to 0, and *reserves* the word:
+//!    the word is `WAITERS` without a TID.
+//! 3. Newcomers leave a reserved word alone as long as the gate is not 0. Their fast path does so by itself, since the
+//!    word is not 0.
+//! 4. The unlock wakes one sleeper on the word. That task, or another top waiter that polls, takes the word by CAS
+//!    `WAITERS`→TID + `WAITERS`. Its own unlock will see the bit, and wake a task that still sleeps on the word.
+//! 5. The new owner leaves the gate, and wakes the next waiter there, which becomes the top waiter.
 //!
-//! *An unlock:* CAS TID→0. With `WAITERS`: if there is a request, clear it, make the word `WAITERS`, and
-//! wake one; else make it 0, and wake all who sleep on it: that is the one top waiter, as a rule.
+//! A reservation names no task. So a task that set the request and then gave up, was interrupted or died does not take
+//! the lock with it: the next top waiter takes the word, or a newcomer or `try_lock` that finds no top waiter (the gate
+//! is 0). A task that gives up tries to take the word once more; a word that is reserved after that waits for the next
+//! task that comes.
 //!
-//! *Hand-off.* Reserving names nobody. So a task that asked and then gave up, was interrupted or died
-//! takes no lock with it: whoever is top waiter by then takes it, or a newcomer that finds no top waiter (a
-//! `try_lock`, too). Who gives up looks at the word once more; what is reserved after that look waits
-//! for the next comer.
+//! # Who wakes whom
 //!
-//! *No wake-up is lost.* On the word: by 2, and the kernel compares again as it enqueues; a sleeper that
-//! leaves was not the one that was woken, or sees what it was woken for in its last look, or another task
-//! has the word, with the bit. At the gate: who was woken enters or goes on (4), and each who enters
-//! after a sleep enters with `WAITERS`, so that it wakes the next as it leaves, whether it got the lock or
-//! gave up. A wake-up that went to a task that then was killed or stopped is made up for by naps: nobody
-//! sleeps longer than 50 ms at the gate, or 100 ms on the word, without looking for itself.
+//! | waker | when | wakes | what the woken task does |
+//! | --- | --- | --- | --- |
+//! | unlock | the word has `WAITERS`, the request is 1 | one sleeper on the word | takes the reserved word |
+//! | unlock | the word has `WAITERS`, the request is 0 | all sleepers on the word | polls again, in competition with newcomers |
+//! | a top waiter that leaves the gate | the gate has `WAITERS` | one sleeper on the gate | enters the gate, if it is free; goes on to the word in any case (invariant 4) |
+//! | a newcomer whose turn is over | the gate has a TID and `WAITERS` | one sleeper on the gate | goes on to the word, as a second top waiter (invariant 5) |
+//! | the kernel | a sleep has lasted for one *nap*: 50 ms on the gate, 100 ms on the word | the sleeper | reads the gate or the word, and goes on as after a wake-up |
 //!
-//! *Orderings:* the Release of an unlock pairs with the Acquire of the CAS that takes the word. The gate
-//! and the request order nothing.
+//! *Turns.* A thread counts the locks that it has stolen since it last slept on a gate. At 2,000 its turn is over, and
+//! the count starts again. If a waiter sleeps on the gate then, the thread wakes it, and sleeps there in its place. The
+//! woken task runs on the processor that the thread leaves. (The thread used to sleep without waking a waiter. Its
+//! processor was then often idle until the kernel's next tick, because the top waiter had been woken to run on another
+//! processor.)
+//!
+//! # No wake-up is lost
+//!
+//! On the word, by invariant 2: the kernel compares the word again as it enqueues a sleeper. A sleeper that gives up
+//! was not the one that was woken; or its last attempt takes the word for which it was woken; or another task has the
+//! word, with the bit.
+//!
+//! At the gate: a task that was woken enters the gate or goes on without it (invariant 4). A task that enters after a
+//! sleep enters with `WAITERS`, so that it wakes the next one when it leaves, whether it got the lock or gave up.
+//!
+//! A wake-up may go to a task that is killed or stopped before it runs. Naps make up for that: no task sleeps for
+//! longer than 50 ms on the gate, or 100 ms on the word, without reading it again.
+//!
+//! # The rest
+//!
+//! *Orderings:* the Release of an unlock pairs with the Acquire of the CAS that takes the word. The gate and the
+//! request order nothing.
 //!
 //! *After the CAS or swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Progress:* a top waiter gets the lock after at most the threshold, the section that is under way then,
-//! and a wake-up; with other top waiters (5), after theirs, and a section that was stolen as one of them
-//! left the gate (6). A waiter at the gate is *n*th in the kernel's order, and becomes top waiter after *n* times that; or after 50 ms, out of turn. With hand-off
-//! switched off there is no bound on the top waiter's wait but luck.
+//! *Progress:* a top waiter gets the lock after at most the threshold, the rest of the critical section at that moment,
+//! and a wake-up. If there are other top waiters (invariant 5), it may have to wait for them first, and for one
+//! critical section that a newcomer stole as one of them left the gate (invariant 6). The *n*th waiter at the gate, in
+//! the kernel's order, becomes top waiter after *n* times that; or after 50 ms, out of order. If hand-off is switched
+//! off, a top waiter's wait has no bound.
 //!
-//! *Real-time tasks* poll as newcomers, then pass by a gate that is held, sleep on the word in the order
-//! of their priorities, and ask for the lock at once. An ordinary top waiter that is awake may come first.
+//! *Real-time tasks* poll as newcomers. They do not wait at a gate that is held: they sleep on the word in the order of
+//! their priorities, and set the request at once. An ordinary top waiter that is awake may take the word before them.
 //!
-//! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for
-//! ever; [`Throughput::owner_is_gone`] tells. The death or stop of a top waiter delays those behind it by a
-//! nap. In the child of a fork nothing is held: a guard that was inherited is the parent's, and dropping
-//! it there aborts. Locking again aborts for [`Private`], waits for ever for
-//! [`Shared`](crate::sharing::Shared). TIDs of two PID namespaces may be the same: exclusion does not depend
-//! on that, a task of the same TID may end another's turn at the gate, and `owner_is_gone` is wrong. A
-//! signal handler must not take a lock that the code it interrupts may hold.
+//! *Hostile events:* EINTR ends interruptible waits only. The death of an owner leaves the lock held for ever;
+//! [`Throughput::owner_is_gone`] reports it. The death or stop of a top waiter delays the waiters behind it by one nap.
+//! In the child of a fork no lock is held: an inherited guard belongs to the parent, and dropping it in the child
+//! aborts. Locking again aborts for [`Private`], and waits for ever for [`Shared`](crate::sharing::Shared). Tasks of
+//! two PID namespaces may have the same TID. Mutual exclusion does not depend on TIDs being different; but a task may
+//! then end the turn at the gate of another with the same TID, and `owner_is_gone` is wrong. A signal handler must not
+//! take a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* word, gate, request, threshold, each 4 bytes; size 16, alignment 4; zero = unlocked.
 //!
-//! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_throughput.rs` (two and three
-//! tasks, hand-off, deadlines, gates that are taken away, negative twins), `tests/throughput.rs`,
-//! `tests/mutex.rs`. Left out of the models: polls, turns, looks at the owner.
+//! *Cost, free:* two compare-and-swaps, inlined. *Checked by:* `tests/loom_throughput.rs` (two and three tasks,
+//! hand-off, deadlines, gates that are taken away, negative twins), `tests/throughput.rs`, `tests/mutex.rs`. The models
+//! leave out polls, turns, and the check whether the owner runs.
 #![allow(unsafe_code)]
 
 mod contended;
@@ -134,12 +190,12 @@ pub(super) use owner::is_outside;
 
 /// Microseconds.
 const DEFAULT_THRESHOLD: u32 = 5_000;
-/// What stands for the default threshold where the threshold does.
+/// The value of `threshold` that means the default.
 pub(super) const DEFAULT: u32 = 0;
-/// What stands for "never" there.
+/// The value of `threshold` that means "never".
 const NEVER: u32 = u32::MAX;
 
-/// When a top waiter asks for the lock, in microseconds; `None`: never.
+/// After how many microseconds a top waiter sets the request; `None`: never.
 fn micros(threshold: u32) -> Option<u32> {
     match threshold {
         DEFAULT => Some(DEFAULT_THRESHOLD),
@@ -148,7 +204,7 @@ fn micros(threshold: u32) -> Option<u32> {
     }
 }
 
-/// The calling task's ID. (A task that cannot keep it asks each time.)
+/// The calling task's ID. (If the thread's record cannot be made, each call asks the kernel.)
 fn task_id() -> u32 {
     #[cfg(loom)]
     return Me::whoever().tid();
@@ -156,10 +212,10 @@ fn task_id() -> u32 {
     Me::get().map_or_else(|_| crate::sys::thread::thread_id(), Me::tid)
 }
 
-/// The throughput protocol, as the parameter of a [`Mutex`]: for short sections and many tasks.
+/// The throughput protocol, as the parameter of a [`Mutex`]: for short critical sections and many tasks.
 ///
-/// Waiters poll while the holder runs and sleep while it does not; a task that has waited for 5 ms as the
-/// first in the queue gets the lock handed over, past those who steal.
+/// Waiters poll while the owner runs, and sleep while it does not. Newcomers may take a free lock ahead of the waiters;
+/// a task that has waited for 5 ms as the first in the queue gets the lock handed off, past the newcomers.
 ///
 /// ```
 /// use latchwork::mutex::Mutex;
@@ -170,18 +226,17 @@ fn task_id() -> u32 {
 /// assert_eq!((*hits, how.sleeps), (1, 0));
 /// ```
 ///
-/// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID
-/// namespace: `Mutex::from_raw(Throughput::<Shared>::new(), value)`. With [`Counters`] it counts its slow
-/// paths.
+/// Sixteen bytes; zero is unlocked; movable while unlocked. For processes that map it, within one PID namespace:
+/// `Mutex::from_raw(Throughput::<Shared>::new(), value)`. With [`Counters`] it counts what its slow paths do.
 ///
-/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared); dropping an
-/// inherited guard in the child aborts it, as does locking a private one again.
+/// Owner death leaves it locked. Fork: see [`Private`] and [`Shared`](crate::sharing::Shared); dropping an inherited
+/// guard in the child aborts it, as does locking a private one again. [The module](self) says how it works.
 #[repr(C)]
 pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
     word: AtomicU32,
     gate: Gate,
     request: AtomicU32,
-    /// When a top waiter asks for the lock, in microseconds; 0 is the default.
+    /// After how many microseconds a top waiter sets the request; 0 is the default.
     threshold: u32,
     counts: C,
     sharing: PhantomData<S>,
@@ -189,7 +244,7 @@ pub struct Throughput<S: Sharing = Private, C: Counting = Uncounted> {
 
 #[cfg(not(loom))]
 impl<T> Mutex<T, Throughput> {
-    /// An unlocked mutex for short sections and many threads of this process.
+    /// An unlocked mutex for short critical sections and many threads of this process.
     #[must_use]
     pub const fn throughput(value: T) -> Self {
         Self::from_raw(Throughput::new(), value)
@@ -228,7 +283,7 @@ impl<S: Sharing> Throughput<S, Counters> {
         }
     }
 
-    /// What it has counted.
+    /// The counters of the lock.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counts
@@ -236,8 +291,8 @@ impl<S: Sharing> Throughput<S, Counters> {
 }
 
 impl<S: Sharing, C: Counting> Throughput<S, C> {
-    /// Sets when the first in the queue gets the lock handed over: after 5 ms unless said otherwise, to
-    /// the microsecond, at once if zero; `None` for never, which promises no end of the wait.
+    /// Sets after what time the first waiter in the queue gets the lock handed off: 5 ms by default. Exact to the
+    /// microsecond; zero is "at once"; `None` is "never", and the wait then has no bound.
     #[cfg(not(loom))]
     #[must_use]
     pub const fn hand_off_after(mut self, threshold: Option<core::time::Duration>) -> Self {
@@ -245,7 +300,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             None => NEVER,
             Some(threshold) => {
                 let micros = threshold.as_micros();
-                // 0 is taken, and so is the largest number.
+                // 0 means the default, and the largest number means "never".
                 if micros == 0 {
                     1
                 } else if micros >= NEVER as u128 {
@@ -268,23 +323,23 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
 
     /// Whether the task that holds the lock has ended. The lock then stays locked.
     ///
-    /// For a supervisor: it takes some microseconds. An ID that another task got before this call is
-    /// taken for the owner's; so is one of another PID namespace.
+    /// For a supervisor: the call takes some microseconds. If another task got the owner's ID before this call, that
+    /// task counts as the owner, as does a task of another PID namespace with the same ID.
     #[cfg(not(loom))]
     #[must_use]
     pub fn owner_is_gone(&self) -> bool {
         let now = crate::sys::clock::since_boot();
         self.owner().is_some_and(|tid| {
-            // Looked at again: it may have released the lock and ended in between.
+            // Read again: the owner may have released the lock and ended in between.
             owner::is_gone(tid, now) && self.owner() == Some(tid)
         })
     }
 
-    /// Takes a free word; whether it did.
+    /// Takes a free word; returns whether it did.
     #[inline(always)]
     fn take_free(&self) -> bool {
         let tid = Me::whoever().tid();
-        // A thread that is not known would take it for nobody.
+        // A thread without a record has the ID 0; its CAS 0→0 would succeed and take nothing.
         tid != 0 && take(&self.word, tid, 0)
     }
 
@@ -303,7 +358,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
     #[inline(never)]
     fn lock_contended(&self, patience: Patience) -> Result<Acquisition, Unfinished> {
         let mut me = Me::whoever().tid();
-        // The first lock call of a thread.
+        // A thread's first lock call comes here although the lock may be free: it had no ID yet.
         if me == 0 {
             me = task_id();
             if take(&self.word, me, 0) {
@@ -313,11 +368,12 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
         self.words().lock(me, patience)
     }
 
-    /// A `try_lock` that did not find a 0.
+    /// A `try_lock` whose CAS 0→TID failed: the thread has no ID yet, or the word is reserved and no top waiter is
+    /// there.
     #[cold]
     #[inline(never)]
     fn try_lock_contended(&self) -> bool {
-        // Relaxed: the compare-and-swap looks again.
+        // Relaxed: the compare-and-swap checks the value again.
         let word = self.word.load(Ordering::Relaxed);
         self.words().is_for_all(word) && take(&self.word, task_id(), word)
     }
@@ -341,7 +397,7 @@ impl<S: Sharing, C: Counting> Throughput<S, C> {
             Ordering::Release,
             Ordering::Relaxed
         );
-        // Relaxed: see where it is stored.
+        // Relaxed: the request orders nothing; an unlock that misses it leaves it to the next one.
         if self.request.load(Ordering::Relaxed) != 0 {
             self.request.store(0, Ordering::Relaxed);
             self.word.swap(WAITERS, release);
@@ -368,7 +424,7 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
     #[inline]
     fn lock(&self) {
         if !self.take_free() {
-            // Nothing ends it but success.
+            // Without a deadline only success ends it.
             let _ = self.lock_contended(Patience::ENDLESS);
         }
     }
@@ -386,8 +442,8 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
     #[inline]
     unsafe fn unlock(&self) {
         let tid = Me::whoever().tid();
-        // Release: pairs with the Acquire in `take`. The ID of a thread that is not known, such as the
-        // child of a fork, is 0: the swap changes nothing then.
+        // Release: pairs with the Acquire in `take`. A thread without a record, such as the child of a fork, has the ID
+        // 0: the compare-and-swap then changes nothing, and the slow path finds out whose lock it is.
         let release = unless_fault!(
             ThroughputUnlockRelaxed,
             Ordering::Release,
@@ -398,13 +454,13 @@ unsafe impl<S: Sharing, C: Counting> RawLock for Throughput<S, C> {
             .compare_exchange(tid, 0, release, Ordering::Relaxed)
             .is_err()
         {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the caller holds the lock, by the contract of `unlock`.
             unsafe { self.unlock_contended() };
         }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: it takes the word by the same compare-and-swap as `lock`; see `RawLock` above.
 unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
     #[inline]
     fn acquire_interruptible(
@@ -421,14 +477,14 @@ unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
 }
 
 impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
-    /// Takes the lock, and tells how it was got.
+    /// Takes the lock, and returns how it was taken.
     #[inline]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
         let raw = self.raw();
         let acquisition = if raw.take_free() {
             Acquisition::FREE
         } else {
-            // Nothing ends it but success.
+            // Without a deadline only success ends it.
             raw.lock_contended(Patience::ENDLESS)
                 .unwrap_or(Acquisition::FREE)
         };

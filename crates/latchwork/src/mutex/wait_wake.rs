@@ -6,32 +6,32 @@
 //! | word | name | meaning | entered by |
 //! | --- | --- | --- | --- |
 //! | 0 | `UNLOCKED` | free | unlock: swap, Release |
-//! | 1 | `LOCKED` | held, nobody sleeps | lock: CAS 0→1, Acquire |
-//! | 2 | `CONTENDED` | held, somebody may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
+//! | 1 | `LOCKED` | held, no task sleeps | lock: CAS 0→1, Acquire |
+//! | 2 | `CONTENDED` | held, a task may sleep | waiter: swap 2, Acquire (takes the lock if it was 0) |
 //!
 //! Invariants
-//! 1. A task sleeps only while the word is 2, or while another is awake that will make it 2: one
-//!    that a condition variable has woken as it sent the others here.
+//! 1. A task sleeps only while the word is 2, or while an awake task is about to make it 2: one that a condition
+//!    variable has woken when it moved the other waiters here.
 //! 2. A task that has slept, or found the word at 2, takes the lock with 2: others may still sleep.
-//! 3. Whoever changes 2 to 0 wakes one sleeper.
+//! 3. The task that changes 2 to 0 wakes one sleeper.
 //!
-//! *No wake-up is lost:* by 1 a sleeper saw 2, and the kernel compares again as it enqueues. The
-//! word leaves 2 only through an unlock, which by 3 wakes one sleeper; by 2 that one puts 2 back,
-//! so its own unlock wakes the next. Who comes back from a condition variable that sends its waiters
-//! here counts as one that has slept.
+//! *No wake-up is lost:* by 1 a sleeper saw 2, and the kernel compares the word again as it enqueues the sleeper. The
+//! word leaves 2 only through an unlock, which by 3 wakes one sleeper. By 2 that sleeper puts 2 back, so its own unlock
+//! wakes the next one. A task that comes back from a condition variable that moves its waiters here counts as one that
+//! has slept.
 //!
 //! *Orderings:* the Release of an unlock pairs with the Acquire of the lock that reads its 0.
 //!
 //! *After the swap in `unlock`* the memory may be gone; only its address is passed to the kernel.
 //!
-//! *Progress:* barging is allowed and there is no hand-off, so an unlucky waiter has no bound. A
-//! newcomer polls at most `HAND_OVER` times. Sleepers wake in the kernel's order: by real-time
-//! priority, then first come.
+//! *Progress:* newcomers may barge in, and there is no hand-off, so the wait of an unlucky waiter has no bound. A
+//! newcomer polls at most `HAND_OVER` times. Sleepers wake in the kernel's order: by real-time priority, then first
+//! come.
 //!
-//! *Hostile events:* EINTR re-waits; the death of an owner leaves the lock held for ever, and a kill
-//! in an unlock, between the swap and the wake, leaves it free with its sleepers asleep, until the
-//! next contended unlock wakes one (use [`Robust`](super::Robust)); after a fork a private lock that was held stays held in the child;
-//! a signal handler must not take a lock that the code it interrupts may hold.
+//! *Hostile events:* after EINTR the wait goes on. The death of an owner leaves the lock held for ever. A kill in an
+//! unlock, between the swap and the wake, leaves the lock free with its sleepers asleep, until the next contended
+//! unlock wakes one (use [`Robust`](super::Robust)). A private lock that was held at a fork stays held in the child. A
+//! signal handler must not take a lock that the code it interrupts may hold.
 //!
 //! *Frozen:* values, size 4, alignment 4, zero = unlocked.
 //!
@@ -52,13 +52,13 @@ const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// The wait-wake protocol: a waiter polls for a moment, then sleeps until it is woken.
+/// The wait-wake protocol: a waiter polls for a short time, then sleeps until it is woken.
 ///
-/// As the protocol of a [`Mutex`](super::Mutex), or by itself through [`lock_api`]. Four bytes;
-/// zero is unlocked; movable while unlocked.
+/// As the protocol of a [`Mutex`](super::Mutex), or by itself through [`lock_api`]. Four bytes; zero is unlocked;
+/// movable while unlocked.
 ///
-/// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork:
-/// see [`Private`] and [`Shared`](crate::sharing::Shared).
+/// Owner death leaves it locked, or, in the middle of an unlock, free with its waiters asleep. Fork: see [`Private`]
+/// and [`Shared`](crate::sharing::Shared).
 #[repr(transparent)]
 pub struct WaitWake<S: Sharing = Private> {
     word: AtomicU32,
@@ -74,14 +74,14 @@ impl<S: Sharing> WaitWake<S> {
         }
     }
 
-    /// Whether somebody holds the lock at this moment.
+    /// Whether a task holds the lock at this moment.
     #[must_use]
     pub fn is_locked(&self) -> bool {
         // Relaxed: the answer may be stale before it arrives.
         self.word.load(Ordering::Relaxed) != UNLOCKED
     }
 
-    /// Polls while the lock is held and nobody sleeps; returns the last value seen.
+    /// Polls while the lock is held and no task sleeps; returns the last value read.
     fn spin(&self) -> u32 {
         let mut left = HAND_OVER;
         loop {
@@ -102,7 +102,7 @@ impl<S: Sharing> WaitWake<S> {
         })
     }
 
-    /// Takes the lock. `sleep` sleeps while the word has the value that it is given, or gives up.
+    /// Takes the lock. `sleep` sleeps while the word has the value that it is passed, or gives up.
     #[inline]
     pub(super) fn lock_contended_by<E>(
         &self,
@@ -111,8 +111,7 @@ impl<S: Sharing> WaitWake<S> {
         // Relaxed: as in `spin`.
         rest_if_crowded(REST, || self.word.load(Ordering::Relaxed) == UNLOCKED);
         let mut word = self.spin();
-        // Nobody had to sleep: the lock can be taken as uncontended.
-        // Acquire: pairs with the Release in `unlock`.
+        // No task had to sleep: the lock can be taken as uncontended. Acquire: pairs with the Release in `unlock`.
         if word == UNLOCKED {
             match self
                 .word
@@ -125,7 +124,7 @@ impl<S: Sharing> WaitWake<S> {
         self.lock_contended_from(word, sleep)
     }
 
-    /// As [`Self::lock_contended_by`], by a task that has slept, or found this word.
+    /// As [`Self::lock_contended_by`], for a task that has slept, or has read this `word`.
     #[inline]
     fn lock_contended_from<E>(
         &self,
@@ -133,7 +132,7 @@ impl<S: Sharing> WaitWake<S> {
         mut sleep: impl FnMut(&AtomicU32, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         loop {
-            // Acquire: pairs with the Release in `unlock`. By invariant 2 the lock is taken with 2.
+            // Acquire: pairs with the Release in `unlock`. By invariant 2 this takes the lock with 2.
             let taken = unless_fault!(
                 RelockUncontended,
                 CONTENDED,
@@ -153,15 +152,15 @@ impl<S: Sharing> WaitWake<S> {
     }
 }
 
-// SAFETY: only one task changes the word from `UNLOCKED`, with Acquire, and only its holder
-// changes it back, with Release.
+// SAFETY: only one task changes the word from `UNLOCKED`, with Acquire, and only the owner changes it back, with
+// Release.
 unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     const TRAITS: Traits = traits_of::<S>(Traits::empty());
 
     #[inline]
     fn lock(&self) {
         if !self.try_lock() {
-            // Nothing ends it but success.
+            // Without a deadline only success ends it.
             let _ = self.lock_contended(Patience::ENDLESS);
         }
     }
@@ -204,7 +203,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
             return self.lock();
         };
         let word = unless_fault!(CondvarRelockUncontended, self.spin(), return self.lock());
-        // Nothing ends it but success.
+        // Without a deadline only success ends it.
         let _ = self.lock_contended_from(word, |word, expected| {
             let patience = Patience::ENDLESS;
             patience.check(futex::wait(word, expected, S::FLAG, patience.deadline()))
@@ -212,7 +211,7 @@ unsafe impl<S: Sharing> RawLock for WaitWake<S> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: a success is that of `try_lock` or of the slow path that `lock` takes; see `RawLock` above.
 unsafe impl<S: Sharing> Interruptible for WaitWake<S> {
     #[inline]
     fn acquire_interruptible(

@@ -1,34 +1,33 @@
-//! The priority that a task has, and that the ceilings of what it holds give it.
+//! Priority ceilings: the priority of a task while it holds locks that have one.
 //!
-//! The task's *own* scheduling is what it has, or what anybody gives it, outside of this file. Over
-//! it lies the *boost*: while the task holds something whose ceiling is above its own priority, it
-//! runs at the highest such ceiling.
+//! The task's *own* scheduling is the policy and priority that it has by itself, or that another program gives it.
+//! Above it lies the *boost*: while the task holds a lock whose ceiling is above its own priority, it runs at the
+//! highest such ceiling.
 //!
-//! Where it is kept: what is held in [`Ceilings`], in the record that is wiped on fork, for a child
-//! holds nothing; what the kernel was told in [`Told`], which a fork leaves: from it the child knows
-//! that the priority that it began with is no longer due, and gives it back
-//! ([`drop_inherited_boost`]), as soon as it gets a record of its own.
+//! Where the state is kept: the ceilings held are in [`Ceilings`], in the record that a fork wipes, since a child holds
+//! no lock. The scheduling that the kernel was asked for is in [`Told`], which a fork leaves: from it the child knows
+//! that it no longer needs the priority with which it began. It gives the boost back ([`drop_inherited_boost`]) as soon
+//! as it gets a record of its own.
 //!
 //! Invariants
-//! 1. `effective` is the priority that the kernel was last told, or said; so while nothing is changed
-//!    from outside, the task's.
+//! 1. `effective` is the priority that the kernel was last asked for, or last reported. So it is the task's priority,
+//!    as long as no other program changes it.
 //! 2. `effective` is no lower than `own`, nor than any ceiling held, unless the kernel refused.
-//! 3. The priority is changed only when the highest of `own`, what is held and what is kept changes.
-//! 4. Nothing that was changed from outside is changed back. The boost is a number, so it must be
-//!    looked up before it is replaced: what is found becomes the own scheduling, unless it is the
-//!    boost. A look is a system call, before each of ours, unless the caller has declared that it
-//!    alone changes its priority ([`Ceilings::declare`]). Only a change to the very priority of the
-//!    boost, or in the instant between look and change, goes unseen. The policy of a real-time task,
-//!    its flag for forks and everybody's niceness are never written, so they need no look.
+//! 3. The priority is changed only when the highest of `own`, the ceilings held and the boost kept changes.
+//! 4. A change by another program is never undone. The boost is a number, so the priority must be read before it is
+//!    replaced: the value read becomes the own scheduling, unless it is the boost. Each read is a system call, before
+//!    each change, unless the caller has declared that only this crate changes its priority ([`Ceilings::declare`]).
+//!    Two changes go unnoticed: one to the very priority of the boost, and one in the instant between read and change.
+//!    The policy of a real-time task, its flag for forks and every task's niceness are never written, so they need no
+//!    read.
 //!
-//! *Not for signal handlers:* one that interrupts a change would act on half of it.
+//! *Not for signal handlers:* one that interrupts a change would act on a half-changed state.
 //!
-//! *Cost:* [`enter`](Ceilings::enter) and [`leave`](Ceilings::leave) are a few loads and stores when
-//! the priority need not change. When it must, a look and a change each. Measured (pair of bare
-//! changes between real-time priorities = 1): looks by `sched_getparam` add 0.13 each, by
-//! `sched_getattr` 0.17; `sched_setparam` instead of `sched_setscheduler` saves 0.01, and keeps the
-//! policy by itself. After a system call the processor mispredicts one return after the other, so
-//! what is between the calls is inlined into [`raise`](Ceilings::raise) and
+//! *Cost:* [`enter`](Ceilings::enter) and [`leave`](Ceilings::leave) are a few loads and stores when the priority need
+//! not change. When it must, each costs a read and a change. Measured (pair of bare changes between real-time
+//! priorities = 1): reads by `sched_getparam` add 0.13 each, by `sched_getattr` 0.17; `sched_setparam` instead of
+//! `sched_setscheduler` saves 0.01, and keeps the policy by itself. After a system call the processor mispredicts one
+//! return after the other, so the code between the calls is inlined into [`raise`](Ceilings::raise) and
 //! [`lower`](Ceilings::lower): 0.03.
 
 use super::{Me, TaskError};
@@ -37,10 +36,10 @@ use crate::sys::scheduling::{self, Scheduling};
 use core::cell::Cell;
 use rustix::io::Errno;
 
-/// Why the calling task cannot have the priority of a ceiling. Nothing is taken then.
+/// Why the calling task cannot run at a ceiling. The lock is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtectFault {
-    /// A task must not use what a lower ceiling protects.
+    /// The task's own priority is higher than the ceiling; it must not use the lock.
     #[error("the task's own priority, {own}, is above the ceiling, {ceiling}")]
     AboveCeiling {
         /// The task's real-time priority without any boost.
@@ -51,8 +50,8 @@ pub enum ProtectFault {
     /// The privilege is missing: `CAP_SYS_NICE`, or a limit on real-time priorities (`rtprio` in
     /// limits.conf) that reaches the ceiling.
     ///
-    /// With a limit that does reach it the system has another reason: a control group without
-    /// real-time runtime, or a `SCHED_IDLE` task without an `RLIMIT_NICE`.
+    /// If the limit reaches the ceiling, the system has another reason: a control group without real-time runtime, or a
+    /// `SCHED_IDLE` task without an `RLIMIT_NICE`.
     #[error(
         "no right to priority {ceiling}: it takes CAP_SYS_NICE, or an RLIMIT_RTPRIO of {ceiling} (it is {limit})"
     )]
@@ -62,13 +61,13 @@ pub enum ProtectFault {
         /// The process's soft `RLIMIT_RTPRIO`; `u64::MAX` is no limit.
         limit: u64,
     },
-    /// A `SCHED_DEADLINE` task is ahead of every priority, and a ceiling would put it back.
+    /// A `SCHED_DEADLINE` task precedes every priority; a ceiling would lower it.
     #[error("a SCHED_DEADLINE task cannot run at a ceiling")]
     Deadline,
-    /// The thread cannot be a task.
+    /// The thread cannot be a task: it can have no record.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// The system refuses to tell or to change the priority, for instance in a sandbox.
+    /// The system refuses to report or to change the priority, for instance in a sandbox.
     #[error("the system refuses a change of priority: {0}")]
     System(Errno),
 }
@@ -76,28 +75,28 @@ pub enum ProtectFault {
 /// Highest real-time priority.
 pub(crate) const HIGHEST: u8 = 99;
 
-/// What a task holds, by ceiling. All zero: nothing, and nothing known. Only its task touches it.
+/// The ceilings that a task holds. All zero: it holds none, and its priority is not known. Only its task uses it.
 #[derive(Debug)]
 pub(crate) struct Ceilings {
-    /// One bit for each ceiling of which something is held.
+    /// One bit for each ceiling of which at least one lock is held.
     held: Cell<u128>,
-    /// How much is held of each ceiling.
+    /// How many locks are held, by ceiling.
     counts: [Cell<u16>; HIGHEST as usize + 1],
-    /// How many guards ask for the boost to be kept.
+    /// How many guards keep the boost.
     keeping: Cell<u32>,
-    /// How many guards declare that nobody else changes this task's priority.
+    /// How many guards declare that only this crate changes this task's priority.
     declared: Cell<u32>,
     /// The real-time priority without the boost, 0 if none.
     own: Cell<u8>,
-    /// The real-time priority with it.
+    /// The real-time priority with the boost.
     effective: Cell<u8>,
-    /// The highest ceiling that was left while the boost was to be kept.
+    /// The highest ceiling that was left while the boost was kept.
     kept: Cell<u8>,
 }
 
 const _: () = assert!(size_of::<Ceilings>() <= 256);
 
-/// What the kernel was told of the calling thread. It survives a fork.
+/// The scheduling that the kernel was last asked for, for the calling thread. It survives a fork.
 #[derive(Clone, Copy)]
 struct Told {
     own: Scheduling,
@@ -111,13 +110,14 @@ each_thread! {
 }
 
 impl Ceilings {
-    /// What the calling task holds, or nobody, who holds nothing and may not be changed.
+    /// The calling task's ceilings. Without a record: those of the shared record of zeros, which hold nothing and must
+    /// not be changed.
     #[inline]
     pub(crate) fn here() -> &'static Self {
         &Me::whoever().record.ceilings
     }
 
-    /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which is held from now on.
+    /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which it holds from now on.
     #[inline]
     pub(crate) fn enter(ceiling: u8) -> Result<(), ProtectFault> {
         let here = Self::here();
@@ -129,7 +129,8 @@ impl Ceilings {
         }
     }
 
-    /// Ends one [`enter`](Self::enter) of the calling task. In another process than that, nothing.
+    /// Ends one [`enter`](Self::enter) of the calling task. In the child of a fork, for an `enter` of the parent, it
+    /// does nothing.
     #[inline]
     pub(crate) fn leave(ceiling: u8) {
         let here = Self::here();
@@ -138,15 +139,15 @@ impl Ceilings {
         }
     }
 
-    /// As [`leave`](Self::leave), but the boost is not kept: the task will sleep, in the order of
-    /// its own priority.
+    /// As [`leave`](Self::leave), but without keeping the boost: the task is about to sleep, in the order of its own
+    /// priority.
     pub(crate) fn leave_to_sleep(ceiling: u8) {
         let here = Self::here();
         here.uncount(ceiling);
         here.drop_kept();
     }
 
-    /// Asks for the boost to be kept from now on.
+    /// Keeps the boost from now on.
     pub(crate) fn keep() -> Result<(), TaskError> {
         let keeping = &Me::get()?.record.ceilings.keeping;
         keeping.set(keeping.get() + 1);
@@ -164,7 +165,7 @@ impl Ceilings {
         }
     }
 
-    /// Takes the caller's word that nobody else changes this task's priority from now on.
+    /// Records the caller's declaration that only this crate changes this task's priority from now on.
     pub(crate) fn declare() -> Result<(), ProtectFault> {
         let here = &Me::get()?.record.ceilings;
         here.see(TOLD.with(Cell::get).look().map_err(ProtectFault::System)?);
@@ -180,7 +181,7 @@ impl Ceilings {
         }
     }
 
-    /// What is known of the calling task's priority is not to be relied upon.
+    /// Discards the known priority of the calling task.
     pub(crate) fn forget() {
         let (here, told) = (Self::here(), TOLD.with(Cell::get));
         TOLD.with(|known| {
@@ -189,7 +190,7 @@ impl Ceilings {
                 ..told
             });
         });
-        // The end of a boost looks in any case. And a record of nobody is zero already.
+        // The end of a boost reads the priority in any case. A record of zeros needs no change.
         if told.boost == 0 && here.effective.get() > 0 {
             here.own.set(0);
             here.effective.set(0);
@@ -206,11 +207,12 @@ impl Ceilings {
         self.held.set(self.held.get() | 1 << ceiling);
     }
 
-    /// Whether that was the last of this ceiling, and it may be why the priority is what it is.
+    /// Returns whether that was the last lock of this ceiling, and the ceiling may be the reason for the present
+    /// priority.
     #[inline]
     fn uncount(&self, ceiling: u8) -> bool {
         let count = &self.counts[usize::from(ceiling)];
-        // None: entered by the parent of this process.
+        // The count is 0 if the parent of this process entered the ceiling.
         let Some(left) = count.get().checked_sub(1) else {
             return false;
         };
@@ -268,7 +270,7 @@ impl Ceilings {
         }
     }
 
-    /// Brings the priority to what is held. If the kernel refuses, the boost stays, and the next
+    /// Sets the priority to the highest ceiling held. If the kernel refuses, the boost stays, and the next
     /// [`leave`](Self::leave) of this ceiling tries again.
     #[inline]
     fn settle(&self) {
@@ -277,7 +279,7 @@ impl Ceilings {
         }
     }
 
-    /// What the kernel was told, or has been told meanwhile by others.
+    /// The scheduling that the kernel was last asked for, or that another program has set meanwhile.
     #[inline(always)]
     fn told(&self) -> Result<Told, Errno> {
         let told = TOLD.with(Cell::get);
@@ -295,11 +297,11 @@ impl Ceilings {
         told
     }
 
-    /// Brings the priority to `ceiling`, or to the own one if that is higher.
+    /// Sets the priority to `ceiling`, or to the task's own priority if that is higher.
     #[inline(always)]
     fn bring(&self, told: Told, ceiling: u8) -> Result<(), Errno> {
         let done = match told.bring(ceiling) {
-            // No longer in the class that it was last seen in.
+            // The task is no longer in the scheduling class in which it was last seen.
             Err(Errno::INVAL) => self
                 .see(
                     Told {
@@ -322,8 +324,8 @@ impl Told {
         self.own.priority().max(self.boost)
     }
 
-    /// What is true now: this, if the boost is still there. Otherwise what somebody else has made of
-    /// it, which is the task's own from now on.
+    /// The scheduling at present: `self`, if the boost is still there. Otherwise another program has changed it, and
+    /// the present scheduling is the task's own from now on.
     #[inline(always)]
     fn look(self) -> Result<Self, Errno> {
         let real_time = self.own.priority() > 0;
@@ -360,12 +362,12 @@ impl Told {
         }
     }
 
-    /// Sets the priority to `ceiling`, or to the own one if that is higher.
+    /// Sets the priority to `ceiling`, or to the task's own priority if that is higher.
     #[inline(always)]
     fn bring(self, ceiling: u8) -> Result<Self, Errno> {
         let own = self.own.priority();
         let boost = if ceiling > own { ceiling } else { 0 };
-        // Nobody puts a deadline task back: see `ProtectFault::Deadline`.
+        // A deadline task is never lowered: see `ProtectFault::Deadline`.
         if boost == self.boost || self.own.is_deadline() {
             return Ok(self);
         }
@@ -373,8 +375,8 @@ impl Told {
             // Keeps the policy and the flag.
             scheduling::set_own_priority(own.max(ceiling))?;
         } else if ceiling > 0 {
-            // Both, also where it has a boost: another policy, given since the look, would be kept,
-            // and the boost not be known again.
+            // Set both policy and priority, also where the task has a boost: otherwise another policy, set by another
+            // program since the read, would stay, and the boost would not be recognised again.
             self.own.at(ceiling).apply()?;
         } else {
             self.own.apply()?;
@@ -383,12 +385,12 @@ impl Told {
     }
 }
 
-/// Gives back the boost that a process had when it forked the calling one, unless it is gone already.
+/// Gives back the boost that a process had when it forked the calling one, unless the boost is already gone.
 #[cold]
 pub(super) fn drop_inherited_boost() {
     let told = TOLD.with(Cell::get);
     if told.boost > 0 {
-        // If the kernel refuses, what the process began with is its own.
+        // If the kernel refuses, the priority with which the process began counts as its own.
         let unboosted = told.look().and_then(|told| told.bring(0));
         let told = unboosted.unwrap_or(Told {
             known: false,

@@ -1,5 +1,5 @@
-//! A word in front of another one: its owner alone goes on to that. It carries no data, so nothing is
-//! ordered by it; what goes wrong with it costs time, and nothing else.
+//! The gate: a priority-inheritance futex in front of a lock's word. Only its owner goes on to the word. It carries no
+//! data, so no memory is ordered by it; a failure of the gate costs time only.
 #![allow(unsafe_code)]
 
 use super::word::{NAP, end_of_nap};
@@ -16,9 +16,9 @@ use core::marker::PhantomData;
 pub(in crate::mutex) struct Gate(AtomicU32);
 
 impl Gate {
-    /// A word of a node, as a gate.
+    /// A word of a robust lock's node, as a gate.
     pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: the same, under another name.
+        // SAFETY: `Gate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
@@ -28,7 +28,7 @@ impl Gate {
         }
     }
 
-    /// Waits for the gate, a nap at most. `None`: go on without it.
+    /// Waits for the gate, for one nap at most. `None`: the caller goes on without it.
     pub(super) fn pass<S: Sharing>(
         &self,
         me: u32,
@@ -43,7 +43,7 @@ impl Gate {
         };
         match futex_pi::lock_pi(&self.0, S::FLAG, end_of_nap(NAP, deadline)) {
             Pi::Done => Some(self.passed(me)),
-            // Nobody slept behind the dead one, or the kernel would have made an heir of it.
+            // The owner died, and no task slept behind it, or the kernel would have made that task its heir.
             Pi::OwnerGone => {
                 let taken = self.replace(before | WAITERS, me);
                 taken.is_ok().then(|| self.passed(me))
@@ -61,7 +61,7 @@ impl Gate {
     }
 
     fn replace(&self, old: u32, new: u32) -> Result<u32, u32> {
-        // Relaxed: it carries no data.
+        // Relaxed: the gate carries no data.
         self.0
             .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
     }
@@ -84,7 +84,7 @@ pub(super) struct Passed<'a, S: Sharing> {
 
 impl<S: Sharing> Drop for Passed<'_, S> {
     fn drop(&mut self) {
-        // A death in a model unwinds; a real one runs no destructor.
+        // In a model a task dies by unwinding; a real death runs no destructor.
         #[cfg(loom)]
         if std::thread::panicking() {
             return;
@@ -92,8 +92,8 @@ impl<S: Sharing> Drop for Passed<'_, S> {
         if self.gate.replace(self.me, 0).is_ok() {
             return;
         }
-        // Should it be another task's by now, nothing happens.
-        // SAFETY: part of a lock that this task holds or waits for.
+        // If the gate belongs to another task by now, this does nothing.
+        // SAFETY: the gate is part of a lock that this task holds or waits for, so its memory is alive.
         while unsafe { futex_pi::unlock_pi(&raw const self.gate.0, S::FLAG) } == Pi::Again {}
     }
 }

@@ -1,4 +1,4 @@
-//! The way to a word with a gate in front of it. The argument stands in [the parent](super).
+//! The slow path of a lock with a gate in front of its word. The argument is in [the parent](super).
 
 use super::InheritFault;
 use super::gate::Gate;
@@ -13,19 +13,19 @@ use crate::sys::futex_pi;
 use crate::time::Deadline;
 use core::marker::PhantomData;
 
-/// Yields of a task before it goes to the gate, so that an owner that was preempted goes on without everybody going to
-/// sleep. With 36 tasks on 2 processors the slowest then makes 0.6 to 0.7 of
-/// the average in a second; without, 0.3 to 0.4.
+/// Yields of a task before it goes to the gate, so that an owner that was preempted runs again before all waiters go to
+/// sleep. With 36 tasks on 2 processors the slowest task then makes 0.6 to 0.7 of the average in a second; without the
+/// yields, 0.3 to 0.4.
 #[cfg(not(loom))]
 const YIELDS: u32 = 16;
-/// Polls after each.
+/// Polls after each yield.
 #[cfg(not(loom))]
 const POLLS_AFTER: u32 = 50;
-/// The end of yielding: others may have more to do than to take this lock.
+/// The longest time of yields: tasks that run meanwhile may have more to do than to take this lock.
 #[cfg(not(loom))]
 const GIVING_WAY: core::time::Duration = core::time::Duration::from_millis(1);
 
-/// Where a task waits that did not find the word free.
+/// The slow path of a task that did not find the word free.
 pub(in crate::mutex) struct Way<'a, S: Sharing, const ROBUST: bool> {
     word: &'a Word<ROBUST>,
     gate: &'a Gate,
@@ -41,7 +41,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         }
     }
 
-    /// Waits until the task `me` has the word, or the deadline has passed; whether it has.
+    /// Waits until the task `me` has the word, or the deadline has passed; returns whether it has the word.
     pub(in crate::mutex) fn go(
         &self,
         me: u32,
@@ -55,7 +55,8 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         }
         let budget = Budget::at(core::ptr::from_ref(self.word).addr(), HAND_OVER);
         let mut looks = 0;
-        // Also while somebody sleeps on the word: the kernel passes it on once, and then it is free.
+        // A newcomer polls also while a task sleeps on the word: the kernel passes the word on once, and then it is
+        // free.
         let taken = !budget.is_spent()
             && (self
                 .word
@@ -68,7 +69,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         self.wait_in_turn(me, deadline)
     }
 
-    /// Lets others of the same priority run, and looks at the word in between; whether it was taken.
+    /// Lets other tasks of the same priority run, and polls the word in between; returns whether it took the word.
     /// (Left out of the models: they have no clock.)
     #[cfg(not(loom))]
     fn give_way(
@@ -97,7 +98,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         Ok(false)
     }
 
-    /// The way by the gate.
+    /// Waits for the gate, then for the word.
     fn wait_in_turn(&self, me: u32, deadline: Option<Deadline>) -> Result<bool, InheritFault> {
         let Some(passed) = self.gate.pass::<S>(me, deadline) else {
             return self.word.sleep::<S>(deadline);
@@ -108,7 +109,7 @@ impl<'a, S: Sharing, const ROBUST: bool> Way<'a, S, ROBUST> {
         };
         unless_fault!(InheritKeepsGate, drop(passed), core::mem::forget(passed));
         match waited {
-            // The circle may have been that of another task, which waits at the gate.
+            // The wait-for cycle may be that of another task, which waits at the gate. Without the gate, ask again.
             Err(InheritFault::Deadlock) => unless_fault!(
                 InheritBlamesGate,
                 self.word.sleep::<S>(deadline),

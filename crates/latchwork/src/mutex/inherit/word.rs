@@ -1,5 +1,5 @@
-//! A word of the kernel's that inherits priority: taking, waiting, releasing, and what is left of it
-//! when its owner dies. The argument stands in [the parent](super).
+//! The word of a priority-inheritance lock, a futex of the kernel's: how a task takes it, waits for it and releases it,
+//! and what happens when its owner dies. The argument is in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::InheritFault;
@@ -13,24 +13,24 @@ use crate::time::Deadline;
 use core::ops::Range;
 use core::time::Duration;
 
-/// The word of a lock whose owner died: an ID that no task has (they end at 2^22). The kernel lets
-/// nobody own or wait for it.
+/// The word of a lock whose owner died: an ID that no task has (IDs end at 2^22). The kernel lets no task own it or
+/// wait for it.
 const GONE: u32 = OWNER_DIED | TID_MASK;
 
-/// How long a task sleeps before it looks for itself: see the parent, *death*.
+/// How long a task sleeps before it reads the word itself: see the parent, *Death of an owner*.
 pub(super) const NAP: Duration = Duration::from_secs(1);
 
-/// The kernel is asked so often before its word that the memory is inconsistent is believed: some
-/// seconds long, where the caller stands back in between.
+/// How often the kernel is asked again before its report that the memory is inconsistent is believed: for some seconds,
+/// where the caller yields in between.
 const DOUBTS: u32 = 30_000;
 
-/// The calling task's ID; 0 if it cannot be kept, then the kernel alone takes and releases for it.
+/// The calling task's ID. 0 if the thread can have no record; then only the kernel takes and releases the word for it.
 pub(super) fn task_id() -> u32 {
     Me::get().map_or(0, Me::tid)
 }
 
-/// When a sleep ends, a nap from now at most, that shall go on until `deadline`. (In a model a sleep ends
-/// by itself when there is something to see: it has no clock.)
+/// The end of a sleep: after one nap at most, and not after `deadline`. (In a model a sleep ends by itself when there
+/// is something to see: it has no clock.)
 #[cfg_attr(loom, allow(unused_variables))]
 pub(crate) fn end_of_nap(nap: Duration, deadline: Option<Deadline>) -> Option<Deadline> {
     #[cfg(loom)]
@@ -42,7 +42,7 @@ pub(crate) fn end_of_nap(nap: Duration, deadline: Option<Deadline>) -> Option<De
     }
 }
 
-/// Whether a deadline, if there is one, has passed. (In a model each has.)
+/// Whether a deadline, if there is one, has passed. (In a model every deadline has.)
 pub(crate) fn is_over(deadline: Option<Deadline>) -> bool {
     #[cfg(loom)]
     return deadline.is_some();
@@ -50,7 +50,7 @@ pub(crate) fn is_over(deadline: Option<Deadline>) -> bool {
     deadline.is_some_and(Deadline::has_passed)
 }
 
-/// `ROBUST`: it is on the robust list of its owner, and does not go with that.
+/// `ROBUST`: the word is on its owner's robust list, and does not become `GONE` when the owner dies.
 #[repr(transparent)]
 pub(in crate::mutex) struct Word<const ROBUST: bool = false>(AtomicU32);
 
@@ -63,15 +63,15 @@ impl Word {
 }
 
 impl Word<true> {
-    /// The word of a node.
+    /// The word of a robust lock's node.
     pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: the same, under another name.
+        // SAFETY: `Word` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
-    /// Takes the word if nobody has it; whether it did.
+    /// Takes the word if no task has it; returns whether it did.
     pub(in crate::mutex) fn take_at_once<S: Sharing>(&self, me: u32) -> Result<bool, InheritFault> {
-        // Relaxed: the kernel looks again.
+        // Relaxed: the kernel checks the value again.
         match self.0.load(Ordering::Relaxed) & TID_MASK {
             0 => self.ask(|| futex_pi::trylock_pi(&self.0, S::FLAG)).1,
             owner if owner == me => Err(InheritFault::Deadlock),
@@ -81,7 +81,7 @@ impl Word<true> {
 }
 
 impl<const ROBUST: bool> Word<ROBUST> {
-    /// For a condition variable, which has the kernel take the word for those whom it releases.
+    /// For a condition variable, which has the kernel take the word for the waiters that it releases.
     pub(super) fn futex(&self) -> &AtomicU32 {
         &self.0
     }
@@ -92,11 +92,11 @@ impl<const ROBUST: bool> Word<ROBUST> {
         (tid != 0 && tid != TID_MASK).then_some(tid)
     }
 
-    /// Takes a free word; whether it did.
+    /// Takes a free word; returns whether it did.
     #[inline(always)]
     pub(super) fn take_free(&self) -> bool {
         let tid = Me::whoever().tid();
-        // A thread that is not known would take it for nobody.
+        // A thread without a record has the ID 0; its CAS 0→0 would succeed and take nothing.
         tid != 0 && self.take_as(tid)
     }
 
@@ -109,8 +109,8 @@ impl<const ROBUST: bool> Word<ROBUST> {
             .is_ok()
     }
 
-    /// Releases the word; aborts if another task owns it. The ID of a thread that is not known, such as
-    /// the child of a fork, is 0: the swap then changes nothing, and the kernel tells whose the word is.
+    /// Releases the word; aborts if another task owns it. A thread without a record, such as the child of a fork, has
+    /// the ID 0: the compare-and-swap then changes nothing, and the kernel reports whether the word is the caller's.
     ///
     /// # Safety
     /// The calling task holds it.
@@ -125,13 +125,13 @@ impl<const ROBUST: bool> Word<ROBUST> {
             Ok(self.0.swap(0, release))
         );
         if freed.is_err() {
-            // SAFETY: the caller has the lock, whose memory is alive until it is released.
+            // SAFETY: the caller holds the lock, whose memory is alive until it is released.
             unsafe { release_by_kernel::<S>(&raw const self.0) };
         }
     }
 
-    /// Looks at the word, after so many looks, so many times in all, or until it has one of the bits `until`;
-    /// whether it was taken.
+    /// Polls the word, with pauses as after `polls.start` polls, until it has made `polls.end` polls in all, or the
+    /// word has one of the bits `until`; returns whether it took the word.
     pub(super) fn poll(
         &self,
         me: u32,
@@ -141,7 +141,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
         self.poll_counted(me, polls, until, &mut 0)
     }
 
-    /// As [`Self::poll`]; adds the looks to `made`.
+    /// As [`Self::poll`]; adds the number of polls to `made`.
     pub(super) fn poll_counted(
         &self,
         me: u32,
@@ -154,7 +154,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             // Relaxed: only a compare-and-swap takes the word.
             let word = self.0.load(Ordering::Relaxed);
             match word & TID_MASK {
-                // Only the kernel can take it for a task without an ID, or from a dead one.
+                // Only the kernel can take the word for a task without an ID, or from a dead owner.
                 0 if me == 0 || word != 0 => break,
                 0 if self.take_as(me) => return Ok(true),
                 TID_MASK => return Err(InheritFault::OwnerGone),
@@ -166,14 +166,14 @@ impl<const ROBUST: bool> Word<ROBUST> {
         Ok(false)
     }
 
-    /// Sleeps until this task owns the word, or the deadline has passed; whether it does.
+    /// Sleeps until this task owns the word, or the deadline has passed; returns whether it owns it.
     pub(super) fn sleep<S: Sharing>(
         &self,
         deadline: Option<Deadline>,
     ) -> Result<bool, InheritFault> {
         let mut doubts = 0;
         loop {
-            // Only a word that goes with its owner has to be looked at.
+            // Only a word that may become `GONE` must be read again after a nap.
             let end = if ROBUST {
                 deadline
             } else {
@@ -185,7 +185,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
             }
             match ended {
                 Pi::TimedOut if is_over(deadline) => return Ok(false),
-                // The owner is dead, and its heir has not seen the word yet.
+                // The owner is dead, and its heir has not read the word yet.
                 Pi::Inconsistent if is_over(deadline) => return Ok(false),
                 Pi::Inconsistent if doubts == DOUBTS => return Err(InheritFault::Corrupt),
                 Pi::Inconsistent => {
@@ -197,7 +197,8 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// Takes the word if it is free, of a task that could not do so itself; whether it did.
+    /// Takes the word if it is free, for a task whose compare-and-swap failed or that has no ID; returns whether it
+    /// did.
     #[cold]
     pub(super) fn try_contended<S: Sharing>(&self) -> Result<bool, InheritFault> {
         let tried = match task_id() {
@@ -210,9 +211,9 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// Asks the kernel for the word: what it said, and what that means.
+    /// Asks the kernel for the word. Returns the kernel's answer, and what it means.
     fn ask(&self, call: impl FnOnce() -> Pi) -> (Pi, Result<bool, InheritFault>) {
-        // Relaxed: whom the kernel is about to meet, most probably.
+        // Relaxed: a guess of the owner that the kernel will find.
         let before = self.0.load(Ordering::Relaxed);
         let ended = call();
         if ROBUST && ended == Pi::OwnerGone {
@@ -221,17 +222,17 @@ impl<const ROBUST: bool> Word<ROBUST> {
         (ended, self.settle(ended))
     }
 
-    /// The kernel has not found the lock on its dead owner's list: this says what it would have said. The
-    /// word is changed only if it is still that owner's: another waiter may have done the same already,
-    /// and have the lock by now.
+    /// The kernel has not found the lock on its dead owner's list: this sets the bits that the kernel would have set.
+    /// The word is changed only if it still names that owner: another waiter may have done the same already, and may
+    /// have the lock by now.
     #[cold]
     fn report_death(&self, before: u32) {
         if before & TID_MASK == 0 {
             return;
         }
-        // The kernel sets `WAITERS` before it looks for the owner.
+        // The kernel sets `WAITERS` before it searches for the owner.
         for seen in [before | WAITERS, before] {
-            // Relaxed: it carries no data.
+            // Relaxed: the bits carry no data.
             let _ = self.0.compare_exchange(
                 seen,
                 seen & WAITERS | OWNER_DIED,
@@ -241,7 +242,7 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// What a call of the kernel's means: taken, not yet, or never.
+    /// What an answer of the kernel means: taken, not yet, or never.
     pub(super) fn settle(&self, ended: Pi) -> Result<bool, InheritFault> {
         // Acquire: pairs with the Release, or the kernel's barrier, of the last owner.
         let word = self.0.load(Ordering::Acquire);
@@ -250,9 +251,9 @@ impl<const ROBUST: bool> Word<ROBUST> {
             Pi::Done if ROBUST || word & died == 0 => Ok(true),
             // The last owner died, and this task is its heir.
             Pi::Done => Err(self.bury(word)),
-            // Somebody else may have buried it meanwhile.
+            // Another task may have made it `GONE` meanwhile.
             _ if word & TID_MASK == TID_MASK => Err(InheritFault::OwnerGone),
-            // Free: the owner was alive, in another namespace.
+            // The word is free: the owner was alive, in another PID namespace.
             Pi::OwnerGone if word & TID_MASK == 0 => Ok(false),
             Pi::OwnerGone if ROBUST => Ok(false),
             Pi::OwnerGone => Err(self.bury(word)),
@@ -263,10 +264,10 @@ impl<const ROBUST: bool> Word<ROBUST> {
         }
     }
 
-    /// Gives the lock up for good: `word` is a dead owner's, or its heir's, which is this task.
+    /// Makes the lock `GONE`: `word` is that of a dead owner, or of its heir, which is this task.
     #[cold]
     fn bury(&self, mut word: u32) -> InheritFault {
-        // Relaxed: it carries no data any more. Only tasks that come to wait change it meanwhile.
+        // Relaxed: the word carries no data any more. Only tasks that begin to wait change it meanwhile.
         while word & TID_MASK != TID_MASK
             && let Err(now) =
                 self.0
@@ -280,6 +281,8 @@ impl<const ROBUST: bool> Word<ROBUST> {
     }
 }
 
+/// Has the kernel pass a word on; aborts if the calling task does not own it.
+///
 /// # Safety
 /// `word` is the address of a word that the calling task holds.
 #[cold]
@@ -287,12 +290,12 @@ impl<const ROBUST: bool> Word<ROBUST> {
 pub(in crate::mutex) unsafe fn release_by_kernel<S: Sharing>(word: *const AtomicU32) {
     let mut doubts = 0;
     loop {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the word, by this function's contract.
         match unsafe { futex_pi::unlock_pi(word, S::FLAG) } {
             Pi::Done => return,
             Pi::Again => {}
-            // Said, too, if somebody came to wait while the kernel was about to release a word with
-            // `OWNER_DIED`; of one without, it says then that it is to be asked again.
+            // The kernel also answers this if a task began to wait while the kernel was about to release a word with
+            // `OWNER_DIED`. For a word without `OWNER_DIED` it then answers `Again`.
             Pi::Inconsistent if doubts < DOUBTS => doubts += 1,
             Pi::NotOwner => crate::fatal(format_args!(
                 "unlock of an inheriting mutex by a task that does not hold it (a guard inherited across fork is the parent's)"

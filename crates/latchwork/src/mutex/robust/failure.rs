@@ -1,18 +1,18 @@
-//! Why a robust lock was not taken, without the lock: what `?` makes of a lock call's error.
+//! Why a robust lock was not taken, without the lock: the error into which `?` converts a lock call's error.
 //!
-//! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and does not
-//! go up through `?` as it is. [`LockFailure`] does: whoever makes one of it lets go of the lock.
+//! A lock call's own error may hold the lock, and borrows it; so it is no [`Error`](core::error::Error), and `?` cannot
+//! return it as it is. `?` can return a [`LockFailure`]; the conversion to it releases the lock.
 
 use super::{LockError, RobustProtocol};
 use crate::task::TaskError;
 use core::convert::Infallible;
 use core::error::Error;
 
-/// Why a robust lock was not simply taken, without what was taken.
+/// Why a lock call of a robust lock returned no ordinary guard, without the lock.
 ///
-/// Errors of robust mutexes and reader/writer locks become one by `?`, in functions that return it, a
-/// `Box<dyn Error>`, or an error of their own that is made `From` it. If the owner had died, the lock is released
-/// with the data as it is: the next one learns of it, too.
+/// `?` converts the errors of robust mutexes and reader/writer locks into it, in functions that return it, a `Box<dyn
+/// Error>`, or an error of their own that implements `From` for it. If the owner had died, the lock is released with
+/// the data as it is: the owner's death is reported to the next owner, too.
 ///
 /// ```
 /// use latchwork::mutex::{Mutex, Robust};
@@ -30,10 +30,10 @@ use core::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockFailure<F = Infallible> {
-    /// The last owner died while it held the lock, and nobody has repaired the data yet.
+    /// The last owner died while it held the lock, and no later owner has repaired the data yet.
     #[error("the owner of the lock died while it held it, and the data is not repaired")]
     OwnerDied,
-    /// An owner died and its successor gave the lock up.
+    /// An owner died and the next owner released the lock without repairing the data.
     #[error("the lock was given up after its owner's death")]
     NotRecoverable,
     /// Another task holds it.
@@ -45,7 +45,7 @@ pub enum LockFailure<F = Infallible> {
     /// A signal handler ran.
     #[error("a signal handler ran")]
     Interrupted,
-    /// The calling task holds it already, or waiting for it would be a deadlock.
+    /// The calling task holds it already, or the wait would complete a wait-for cycle.
     #[error("waiting for the lock would be a deadlock")]
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
@@ -54,7 +54,7 @@ pub enum LockFailure<F = Infallible> {
     /// The calling thread cannot own robust locks on this system.
     #[error(transparent)]
     Unavailable(TaskError),
-    /// The protocol cannot do its part.
+    /// The protocol failed, for this reason.
     #[error("{0}")]
     Refused(F),
 }

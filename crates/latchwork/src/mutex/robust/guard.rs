@@ -1,10 +1,10 @@
-//! The typed face of robust locks: guards, and what a lock call may find.
+//! The typed interface of robust locks: guards, and the results of a lock call.
 //!
 //! Invariants
-//! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and holds whole data.
-//! 2. Data that an owner left torn is reached by locking through an [`OwnerDied`] only, which says so.
+//! 1. A [`RobustGuard`] is made from a pinned mutex, by the task that took it, and its data is whole.
+//! 2. A lock call gives access to data that an owner left torn only through an [`OwnerDied`], which says so.
 //!
-//! A guard knows who took its lock. In the child of a fork, where nothing is held, its drop aborts.
+//! A guard records the task that took its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
 use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
@@ -20,15 +20,16 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ops::{Deref, DerefMut};
 use core::pin::Pin;
 
-/// Why a robust mutex was not simply taken.
+/// Why a lock call of a robust mutex returned no ordinary guard.
 ///
-/// It may hold the lock. By `?` it becomes a [`LockFailure`](super::LockFailure), or a `Box<dyn Error>`, which do not.
+/// The error may hold the lock. `?` converts it into a [`LockFailure`](super::LockFailure), or a `Box<dyn Error>`,
+/// which do not hold it.
 #[non_exhaustive]
 pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
-    /// The last owner died, or panicked, while it held the lock. The lock is taken: repair the data
-    /// and call [`OwnerDied::make_consistent`], or drop the guard to give the lock up for good.
+    /// The last owner died, or panicked, while it held the lock. The calling task holds it now: repair the data and
+    /// call [`OwnerDied::make_consistent`], or drop the guard to make the lock not recoverable.
     OwnerDied(OwnerDied<'a, T, P>),
-    /// An owner died and its successor gave the lock up. Nobody can take it any more.
+    /// An owner died and the next owner released the lock without repairing the data. No task can take it any more.
     NotRecoverable,
     /// Another task holds it (`try_lock`).
     WouldBlock,
@@ -36,14 +37,13 @@ pub enum LockError<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     TimedOut,
     /// A signal handler ran (`lock_interruptible`).
     Interrupted,
-    /// The calling task holds it already; or, where priority is inherited, waits for a task that waits
-    /// for the calling one.
+    /// The calling task holds it already; or, with priority inheritance, the wait would complete a wait-for cycle.
     Deadlock,
     /// The calling task holds as many robust locks as the kernel would release at its death.
     TooManyHeld,
     /// The calling thread cannot own robust locks on this system.
     Unavailable(TaskError),
-    /// The protocol cannot do its part: see its own [`Fault`](crate::mutex::Protocol::Fault).
+    /// The protocol failed: see its own [`Fault`](crate::mutex::Protocol::Fault).
     Refused(P::Fault),
 }
 
@@ -86,7 +86,7 @@ fn has_lock<T: ?Sized, P: RobustProtocol>(result: &LockResult<'_, T, P>) -> bool
 pub(super) type LockResult<'a, T, P> = Result<RobustGuard<'a, T, P>, LockError<'a, T, P>>;
 
 impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
-    /// Takes the lock, sleeping as long as a living task holds it.
+    /// Takes the lock; the calling task sleeps as long as a living task holds it.
     ///
     /// # Errors
     /// See [`LockError`]; `WouldBlock` and `TimedOut` do not occur.
@@ -141,22 +141,22 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         self.lock_with(Patience::interruptible(deadline))
     }
 
-    /// The data, without locking, if it is whole: an exclusive reference proves that nobody else has it.
+    /// The data, without locking, if it is whole: an exclusive reference proves that no other task uses it.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         let is_whole = !self.raw.is_unclean();
         is_whole.then(|| &mut **self.data.get_mut())
     }
 
-    /// Makes a lock whose owner died, or that was given up, usable again, with new data; torn data is
-    /// not dropped. An exclusive reference proves that nobody uses it.
+    /// Makes a lock usable again whose owner died, or that is not recoverable, with new data; torn data is not dropped.
+    /// An exclusive reference proves that no task uses it.
     pub fn reset(self: Pin<&mut Self>, value: T)
     where
         T: Sized,
     {
-        // SAFETY: nothing is moved out; the data is not pinned structurally.
+        // SAFETY: nothing is moved out, and the data is not pinned structurally.
         let this = unsafe { self.get_unchecked_mut() };
         if this.raw.is_unclean() {
-            // What was there may be no value of `T`.
+            // The old data may be no value of `T`: it is overwritten, not dropped.
             *this.data.get_mut() = ManuallyDrop::new(value);
             this.raw.make_clean();
         } else {
@@ -170,14 +170,14 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         if P::CHECKED {
             return self.lock_checked(patience, Site::caller());
         }
-        // SAFETY: pinned, and `Robust` aborts if it is dropped while locked.
+        // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         match unsafe { self.raw().acquire_free() } {
             Some(owner) => Ok(RobustGuard::new(self.get_ref(), owner)),
             None => self.lock_slowly(patience),
         }
     }
 
-    /// As [`Self::lock_with`], with a word to the checker at each step.
+    /// As [`Self::lock_with`], and reports each step to the checker.
     fn lock_checked(self: Pin<&Self>, patience: Patience, site: Site) -> LockResult<'_, T, P> {
         let address = core::ptr::from_ref(self.raw()).addr();
         let at_once = self.lock_slowly(Patience::NONE);
@@ -205,7 +205,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline(never)]
     fn lock_slowly(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
         let mutex = self.get_ref();
-        // SAFETY: as in `lock_with`.
+        // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
         let result = unsafe { mutex.raw.acquire_in_budget(patience) };
         let guard = || RobustGuard::new(mutex, Me::get().map_or(0, Me::tid));
         Err(match result {
@@ -230,19 +230,19 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
 
 /// The right to use a robust mutex's data; dropping it releases the lock.
 ///
-/// If it is dropped while its thread panics, the lock is released as inconsistent: the next one gets
-/// [`LockError::OwnerDied`]. (Also if it was taken by a destructor, during the panic: a look at both
-/// ends would cost every section a nanosecond.) Forgetting it leaves the mutex locked until the task
-/// ends. In the child of a fork it is the parent's: dropping it there aborts.
+/// If it is dropped while its thread panics, the lock is released as inconsistent: the next owner gets
+/// [`LockError::OwnerDied`]. (This is so even if a destructor took the lock during the panic: a check at both ends
+/// would cost every critical section a nanosecond.) Forgetting it leaves the mutex locked until the task ends. In the
+/// child of a fork it belongs to the parent: dropping it there aborts.
 #[must_use = "the lock is released at once when the guard is not kept"]
 pub struct RobustGuard<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     mutex: &'a Mutex<T, Robust<P>>,
-    /// Who took the lock: another one after a fork. Kept here, since a look at the word costs more.
+    /// The task that took the lock. After a fork that is another task. Kept here, since reading the word costs more.
     owner: u32,
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: a shared guard gives `&T` and nothing else.
+// SAFETY: a shared guard gives `&T` and nothing else, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync, P: RobustProtocol> Sync for RobustGuard<'_, T, P> {}
 
 impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
@@ -257,7 +257,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
 
     /// The mutex that this guard holds.
     pub(crate) fn mutex(this: &Self) -> Pin<&'a Mutex<T, Robust<P>>> {
-        // SAFETY: a guard is made from a pinned mutex only.
+        // SAFETY: a guard is only made from a pinned mutex.
         unsafe { Pin::new_unchecked(this.mutex) }
     }
 
@@ -268,13 +268,13 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
         }
     }
 
-    /// Releases the lock. Its data is whole, also if a panic is under way: who calls this goes on.
+    /// Releases the lock. Its data counts as whole even during a panic: the caller goes on after this.
     #[cfg(not(loom))]
     pub(crate) fn release(this: Self) {
         let this = ManuallyDrop::new(this);
         owner_of_guard(this.owner);
         this.tell_releasing();
-        // SAFETY: the guard holds the lock, and is gone after this.
+        // SAFETY: the guard holds the lock, and is never used again.
         unsafe { this.mutex.raw.unlock_raw() }
     }
 }
@@ -300,8 +300,8 @@ impl<T: ?Sized, P: RobustProtocol> Drop for RobustGuard<'_, T, P> {
     #[inline(always)]
     fn drop(&mut self) {
         self.tell_releasing();
-        // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless a panic
-        // is under way: an `OwnerDied` becomes a guard only by saying so.
+        // SAFETY: the guard holds the lock and is gone after this. Its data is whole, unless the thread panics: an
+        // `OwnerDied` becomes a guard only when its holder declares the data whole.
         unsafe {
             self.mutex.raw.release_guarded(self.owner);
         }
@@ -316,11 +316,10 @@ impl<T: ?Sized + fmt::Debug, P: RobustProtocol> fmt::Debug for RobustGuard<'_, T
 
 /// A robust mutex taken from a dead owner, with data that may be torn.
 ///
-/// The owner died between any two of its instructions. For a `T` that is
-/// [`TornSafe`](crate::torn_safe::TornSafe) the data can be read as it is and repaired; any other `T`
-/// must be [replaced](Self::replace) whole, or vouched for.
-/// Dropping this guard gives the lock up: from then on it is `NotRecoverable`. (Dropped by a panic,
-/// it is inconsistent still, and the next one may try; so it is after [`Self::pass_on`].)
+/// The owner died between any two of its instructions. For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe) the data
+/// can be read as it is and repaired; any other `T` must be [replaced](Self::replace) whole, or declared whole by
+/// unsafe code. Dropping this guard makes the lock not recoverable. (If a panic drops it, the lock stays inconsistent,
+/// and the next owner may repair the data; so it is after [`Self::pass_on`].)
 #[must_use = "dropping it unrepaired gives the lock up for good"]
 pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
     guard: ManuallyDrop<RobustGuard<'a, T, P>>,
@@ -328,15 +327,15 @@ pub struct OwnerDied<'a, T: ?Sized, P: RobustProtocol = WaitWake<Shared>> {
 
 impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
     fn into_guard(self) -> RobustGuard<'a, T, P> {
-        // In the child of a fork it is the parent's.
+        // In the child of a fork the guard belongs to the parent: this aborts there.
         owner_of_guard(self.guard.owner);
         let mut this = ManuallyDrop::new(self);
         this.guard.mutex.raw.mark_consistent();
-        // SAFETY: `this` is never dropped, so the guard is taken once.
+        // SAFETY: `this` is never dropped, so the guard is moved out once.
         unsafe { ManuallyDrop::take(&mut this.guard) }
     }
 
-    /// Releases the lock with the data as it is: the next one gets [`LockError::OwnerDied`], too.
+    /// Releases the lock with the data as it is: the next owner gets [`LockError::OwnerDied`], too.
     pub fn pass_on(self) {
         let this = ManuallyDrop::new(self);
         owner_of_guard(this.guard.owner);
@@ -345,7 +344,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
         unsafe { this.guard.mutex.raw.unlock_inconsistent() }
     }
 
-    /// Declares the data whole and goes on as a normal holder, whatever the type.
+    /// Declares the data whole, whatever its type, and returns an ordinary guard.
     ///
     /// # Safety
     /// The data is a valid value of `T`, although its last owner stopped between two instructions.
@@ -355,7 +354,7 @@ impl<'a, T: ?Sized, P: RobustProtocol> OwnerDied<'a, T, P> {
 }
 
 impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// The data as bytes that may or may not be a value.
+    /// The data as memory that may or may not hold a value.
     pub fn as_uninit(&self) -> &MaybeUninit<T> {
         // SAFETY: the guard holds the lock, and `MaybeUninit` promises nothing of the content.
         unsafe { &*self.guard.mutex.data.get().cast() }
@@ -364,26 +363,25 @@ impl<'a, T, P: RobustProtocol> OwnerDied<'a, T, P> {
     /// As [`Self::as_uninit`], for a repair in place.
     ///
     /// # Safety
-    /// For a `T` that is [`TornSafe`](crate::torn_safe::TornSafe), all that is put there is a valid value
-    /// of its place: safe code can read it from then on.
+    /// If `T` is [`TornSafe`](crate::torn_safe::TornSafe), the caller writes only valid values, each at a place of its
+    /// type: safe code can read them from then on.
     pub unsafe fn as_uninit_mut(&mut self) -> &mut MaybeUninit<T> {
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: the guard holds the lock and is borrowed exclusively; `MaybeUninit` promises nothing of the content.
         unsafe { &mut *self.guard.mutex.data.get().cast() }
     }
 
-    /// Puts a new value in place of the torn one, which is not dropped, and goes on as a normal
-    /// holder.
+    /// Writes a new value in place of the torn one, which is not dropped, and returns an ordinary guard.
     pub fn replace(self, value: T) -> RobustGuard<'a, T, P> {
         owner_of_guard(self.guard.owner);
         let place = self.guard.mutex.data.get();
-        // SAFETY: the guard holds the lock; what is there may be no value of `T`.
+        // SAFETY: the guard holds the lock. The old data may be no value of `T`: it is overwritten, not dropped.
         unsafe { place.write(ManuallyDrop::new(value)) };
         self.into_guard()
     }
 }
 
 impl<'a, T: ?Sized + crate::torn_safe::TornSafe, P: RobustProtocol> OwnerDied<'a, T, P> {
-    /// Declares the data repaired and goes on as a normal holder.
+    /// Declares the data repaired, and returns an ordinary guard.
     pub fn make_consistent(self) -> RobustGuard<'a, T, P> {
         self.into_guard()
     }

@@ -1,43 +1,45 @@
-//! The robust form of the inheriting protocol: the kernel's robust futex with inheritance, behind the gate
-//! of [`Inherit`].
+//! The robust form of the priority-inheritance protocol: the kernel's robust futex with inheritance, behind the gate of
+//! [`Inherit`] (a queueing mutex in front of the word).
 //!
-//! Source: `Documentation/locking/robust-futex-ABI.rst`, `pi-futex.rst` of Linux. What the
-//! [parent](super) says holds but for this:
+//! Source: `Documentation/locking/robust-futex-ABI.rst`, `pi-futex.rst` of Linux. The text of the [parent](super)
+//! holds, with these differences:
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | 0 | free, nobody sleeps; *whatever the state* | unlock: CAS TID→0, Release; or the kernel, if it finds no sleeper |
-//! | TID | held, nobody sleeps | lock: CAS 0→TID, Acquire |
-//! | TID + `WAITERS` | held, somebody may sleep | the kernel, before a task sleeps and when it passes the word on |
-//! | `OWNER_DIED` (+ `WAITERS`) | nobody's, its owner died; its heir may be on the way | the kernel; who finds that there is no such task |
-//! | TID + `OWNER_DIED` (+ `WAITERS`) | held, taken from a dead owner | the kernel, for the heir or who comes next |
+//! | 0 | free, no task sleeps; *the state may have any value* | unlock: CAS TID→0, Release; or the kernel, if it finds no sleeper |
+//! | TID | held, no task sleeps | lock: CAS 0→TID, Acquire |
+//! | TID + `WAITERS` | held, a task may sleep | the kernel, before a task sleeps and when it passes the word on |
+//! | `OWNER_DIED` (+ `WAITERS`) | no owner: it died; its *heir*, the first sleeper, may be about to run | the kernel; a task that detects that there is no such task |
+//! | TID + `OWNER_DIED` (+ `WAITERS`) | held, taken from a dead owner | the kernel, for the heir or the next task that comes |
 //!
 //! Invariants, in place of 1, 3 and 5
-//! 1. Who has the TID in the word has the lock. A task puts its own into a word of 0 only; all else the
-//!    kernel does, also the taking from a dead owner: only it knows whether there is an heir.
-//! 2. Who takes the lock looks at the state, always: the kernel drops `OWNER_DIED` when it passes a word
-//!    on or frees it, whether or not the data is whole.
-//! 3. `OWNER_DIED` beside a TID stays until the unlock, which is the kernel's then.
+//! 1. The task whose TID is in the word has the lock. A task writes its own TID only into a word of 0. The kernel makes
+//!    all other changes, and also takes the word from a dead owner: only the kernel knows whether there is an heir.
+//! 2. A task that takes the lock always reads the state: the kernel drops `OWNER_DIED` when it passes a word on or
+//!    frees it, whether or not the data is whole.
+//! 3. `OWNER_DIED` beside a TID stays until the unlock, which then goes to the kernel.
 //!
-//! *A kill between any two lines.* The kernel goes through the robust list first, and makes the word
-//! `OWNER_DIED`, then through what it knows of sleepers, and wakes the first for each word: the heir, who
-//! then owns the word, with `OWNER_DIED`. So there is no wake-up to be passed on: ownership is passed, and
-//! an heir that is killed before it runs is an owner that dies. After the CAS, or the kernel's grant, and
-//! before the link: the announcement, whose mark tells the kernel to leave waking alone.
-//! *A kill at the gate* is as for [`Inherit`]: the kernel makes the first who sleeps there its owner; who
-//! comes later takes it over. It is no robust lock itself, nor need it be: it carries nothing.
+//! *A kill between any two lines.* The kernel walks the robust list first, and makes each word `OWNER_DIED`. Then it
+//! walks its own records of sleepers, and wakes the first sleeper of each word: the heir, which then owns the word,
+//! with `OWNER_DIED`. So no wake-up has to be passed on: ownership is passed, and an heir that is killed before it runs
+//! is an owner that dies. After the CAS, or the kernel's grant, and before the link: the kernel finds the word through
+//! the announcement. The mark in the announcement makes the kernel leave the waking of sleepers to this second step.
 //!
-//! *Without the list*, too, a dead owner is found, which it is not by the other protocols' waiters: the
-//! kernel says that there is no such task (exec by a thread that is not the first).
+//! *A kill at the gate* has the effects that it has for [`Inherit`]: the kernel makes the first sleeper the gate's
+//! owner; a task that comes later takes the gate over. The gate is no robust lock itself, and need not be one: it
+//! carries no data.
 //!
-//! *Why the gated form?* The node has room for the gate, since libc's has 40 bytes; to save 4 is all
-//! that [`InheritPlain`](crate::mutex::InheritPlain) is for. Uncontended both are the same.
+//! *Without the robust list*, too, a dead owner is detected, unlike with the wait-wake and the ceiling protocol: the
+//! kernel reports that there is no such task (needed after exec by a thread that is not the first).
 //!
-//! *Progress, inheritance, real-time tasks:* as for [`Inherit`]. There is no word that nobody can have,
-//! hence no naps on the word. `queue` is the gate.
+//! *Why the gated form?* The node has room for the gate, since libc's has 40 bytes; the only advantage of
+//! [`InheritPlain`](crate::mutex::InheritPlain) is that it saves 4 bytes. Without contention both are the same.
 //!
-//! *musl's* `pthread_exit` follows the links itself, and knows no mark: there they have none. The kernel
-//! then tries to wake somebody by other means, finds that it must not, and goes on as above.
+//! *Progress, inheritance, real-time tasks:* as for [`Inherit`]. No word becomes `GONE`, so there are no naps on the
+//! word. `queue` is the gate.
+//!
+//! *musl's* `pthread_exit` follows the links itself, and does not know the mark: with musl the links have no mark. The
+//! kernel then tries to wake a task as for other futexes, detects that it must not, and goes on as above.
 
 #![allow(unsafe_code)]
 
@@ -62,7 +64,7 @@ impl<S: Sharing> Slow for Inherit<S> {
         };
         match taken {
             Ok(true) => {
-                // Relaxed: whoever took it from the dead owner, and this is its task, has it in the word.
+                // Relaxed: the task that took the word from the dead owner is this one, and it has the bit in the word.
                 if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
                     super::owner_died(node);
                 }
@@ -80,14 +82,14 @@ impl<S: Sharing> Slow for Inherit<S> {
     fn free(node: &Node, head: &Head, before: usize) {
         unless_fault!(
             RobustInheritIgnoresSleepers,
-            // SAFETY: the calling task holds the lock.
+            // SAFETY: the calling task holds the lock; the word is in its node.
             unsafe { release_by_kernel::<S>(&raw const node.word) },
             node.word.store(0, Ordering::Release)
         );
         head.settle(before);
     }
 
-    /// The state says it all.
+    /// The state is enough: each taker reads it.
     fn pass_on(node: &Node) {
         // Release: pairs with the Acquire of the next taker.
         let freed = node.word.compare_exchange(
@@ -97,7 +99,7 @@ impl<S: Sharing> Slow for Inherit<S> {
             Ordering::Relaxed,
         );
         if freed.is_err() {
-            // SAFETY: as above.
+            // SAFETY: the calling task holds the lock: its ID is in the word.
             unsafe { release_by_kernel::<S>(&raw const node.word) };
         }
     }

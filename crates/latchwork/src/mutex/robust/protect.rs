@@ -1,16 +1,16 @@
-//! The robust form of the ceiling protocol: the word is the wait-wake protocol's, and the ceiling is entered
-//! before all else and left after all else. See the [parent](super), and [`Protect`] for what a ceiling is.
+//! The robust form of the ceiling protocol: the word is the wait-wake protocol's; the ceiling is entered before all
+//! other steps and left after them. See the [parent](super), and [`Protect`] for what a ceiling is.
 //!
-//! The ceiling stands in the node, and is for ever: what a task entered is what it leaves.
+//! The ceiling is in the node, and never changes: a task leaves the ceiling that it entered.
 //!
-//! *A kill at any instruction* leaves the word as for the wait-wake protocol; the boost dies with its task.
-//! Who recovers the lock does so at the ceiling.
+//! *A kill at any instruction* leaves the word as for the wait-wake protocol; the boost ends with its task. A task that
+//! recovers the lock does so at the ceiling.
 //!
-//! *Waiting:* a newcomer polls at the ceiling, and leaves it before it sleeps, so that the kernel wakes the
-//! sleepers in the order of their own priorities; it enters again when its sleep ends, woken or not, before it looks at the
-//! word. One that may not enter any more passes its wake-up on. A lock call that fails has left.
+//! *Waiting:* a newcomer polls at the ceiling, and leaves it before it sleeps, so that the kernel wakes the sleepers in
+//! the order of their own priorities. When its sleep ends, by a wake-up or not, it enters the ceiling again before it
+//! reads the word. A task that may no longer enter passes its wake-up on. A lock call that fails has left the ceiling.
 //!
-//! *Cost:* the priority is not changed for a lock that is found held: a look at the word comes first.
+//! *Cost:* a `try_lock` reads the word first, and does not change the priority if the lock is held.
 #![allow(unsafe_code)]
 
 use super::wait_wake::{pass_on, sleep, take_by};
@@ -32,7 +32,7 @@ impl<S: Sharing> Slow for Protect<S> {
             is_inside = false;
             sleep(&node.word, expected, patience)?;
             Ceilings::enter(ceiling).map_err(|fault| {
-                // The wake-up may have been this task's.
+                // This task may have consumed the wake-up: pass it on.
                 futex::wake(&raw const node.word, 1, Flag::Shared);
                 RawError::Refused(fault)
             })?;
@@ -56,7 +56,7 @@ impl<S: Sharing> Slow for Protect<S> {
     #[inline(always)]
     fn enter(node: &Node, patience: Patience) -> Result<(), RawError<ProtectFault>> {
         if patience.is_none() {
-            // Relaxed: a compare-and-swap looks again.
+            // Relaxed: a compare-and-swap checks the value again.
             let owner = node.word.load(Ordering::Relaxed) & TID_MASK;
             if owner != 0 {
                 return Err(if owner == Me::whoever().tid() {
@@ -71,7 +71,7 @@ impl<S: Sharing> Slow for Protect<S> {
 
     #[inline(always)]
     fn ceiling(node: &Node) -> u8 {
-        // Relaxed: never changed. The bounds are for memory that is shared with something broken.
+        // Relaxed: the ceiling never changes. The clamp is for memory that is shared with a faulty program.
         node.extra.load(Ordering::Relaxed).clamp(1, HIGHEST.into()) as u8
     }
 
@@ -119,7 +119,7 @@ impl<T> Mutex<T, Robust<Protect<Shared>>> {
 }
 
 impl<T: ?Sized, S: Sharing> Mutex<T, Robust<Protect<S>>> {
-    /// The priority ceiling, 1 to 99. It is the same for ever.
+    /// The priority ceiling, 1 to 99. It never changes.
     #[must_use]
     pub fn ceiling(&self) -> u8 {
         Protect::<S>::ceiling(&self.raw().node)

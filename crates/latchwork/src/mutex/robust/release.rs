@@ -1,5 +1,5 @@
-//! How a robust lock is given back: whole, in an unknown state, or for good; by a guard, by its holder, or by C. Invariants:
-//! in the module above.
+//! How a robust lock is released: with whole data, with data in an unknown state, or as not recoverable; by a guard, by
+//! its owner, or by C. The invariants are in [the parent](super).
 #![allow(unsafe_code)]
 
 use super::{CONSISTENT, INCONSISTENT, NOT_RECOVERABLE, Robust, RobustProtocol};
@@ -10,26 +10,28 @@ use crate::task::Me;
 impl<P: RobustProtocol> Robust<P> {
     /// Takes the lock off the list.
     ///
-    /// A lock that was followed on the list when it was taken, and no longer is, stays on the budget:
-    /// [`Me::recount`] sets that right when the budget is used up.
+    /// If another lock followed this one on the list when it was taken, and none does now, this lock stays counted in
+    /// the budget: [`Me::recount`] corrects that when the budget is used up.
     ///
     /// # Safety
     /// The lock is held by `me` and announced.
     #[inline(always)]
     unsafe fn unlink(&self, me: Me) {
-        // SAFETY: by the contract.
+        // SAFETY: the lock is held by `me`, hence on its list, and announced: this function's contract.
         if unsafe { me.head().unlink(&self.node, me.end()) } {
             me.refund();
         }
     }
 
+    /// Releases a lock with whole data.
+    ///
     /// # Safety
     /// `me` is the calling task, and holds the lock.
     #[inline(always)]
     unsafe fn release_as(&self, me: Me) {
         let head = me.head();
         let before = head.announce(&self.node, P::MARK);
-        // SAFETY: held by this task, hence on its list, and announced.
+        // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
         unsafe { self.unlink(me) };
         self.release_word(me.tid(), head, before);
     }
@@ -53,9 +55,9 @@ impl<P: RobustProtocol> Robust<P> {
         P::leave(ceiling);
     }
 
-    /// Releases the lock of a guard that was made for `owner`. What is not the usual case (this
-    /// process took the lock, it does not panic, and has no other lock on its list) is outlined: a
-    /// guard's drop is inlined only if it is small.
+    /// Releases the lock of a guard that was made for `owner`. The usual case is: this process took the lock, the
+    /// thread does not panic, and has no other lock on its list. All other cases are outlined: a guard's drop is
+    /// inlined only if it is small.
     ///
     /// # Safety
     /// The guard holds the lock, if it is used in the process that it was made in.
@@ -64,12 +66,12 @@ impl<P: RobustProtocol> Robust<P> {
         let me = Me::whoever();
         let end = me.end();
         if me.tid() != owner || self.node.is_followed_on(end) || std::thread::panicking() {
-            // SAFETY: by the caller's contract.
+            // SAFETY: the guard holds the lock: the contract is the same.
             return unsafe { self.release_guarded_slowly(owner) };
         }
         let head = me.head();
         let before = head.announce(&self.node, P::MARK);
-        // SAFETY: held by this task, hence on its list, announced, and not followed.
+        // SAFETY: this task holds the lock, so it is on its list; it is announced, and no other lock follows it.
         unsafe { head.unlink_last(&self.node, end) };
         self.release_word(owner, head, before);
     }
@@ -79,7 +81,7 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline(never)]
     unsafe fn release_guarded_slowly(&self, owner: u32) {
         let me = owner_of_guard(owner);
-        // SAFETY: by the caller's contract.
+        // SAFETY: `owner_of_guard` has checked that the calling task took the lock, and the guard still holds it.
         unsafe {
             if std::thread::panicking() {
                 self.unlock_inconsistent();
@@ -89,7 +91,7 @@ impl<P: RobustProtocol> Robust<P> {
         }
     }
 
-    /// Releases a lock whose data is not whole (invariant 5).
+    /// Releases a lock whose data is not whole (invariant 5 in the parent).
     ///
     /// # Safety
     /// The calling task holds it.
@@ -99,7 +101,7 @@ impl<P: RobustProtocol> Robust<P> {
         let me = Me::whoever();
         let head = me.head();
         let before = head.announce(&self.node, P::MARK);
-        // SAFETY: held by this task, hence on its list, and announced.
+        // SAFETY: this task holds the lock, so it is on its list; it was announced just now.
         unsafe { self.unlink(me) };
         let ceiling = P::ceiling(&self.node);
         P::pass_on(&self.node);
@@ -114,58 +116,58 @@ impl<P: RobustProtocol> Robust<P> {
     #[inline]
     pub(crate) unsafe fn unlock_raw(&self) {
         if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
-            // SAFETY: by the caller's contract; a task that holds a robust lock is known.
+            // SAFETY: the caller holds the lock; a task that holds a robust lock has a record.
             unsafe { self.release_as(Me::whoever()) };
         } else {
-            // SAFETY: as above.
+            // SAFETY: the caller holds the lock.
             unsafe { self.release_as_lost() };
         }
     }
 
-    /// Releases the lock for good.
+    /// Releases the lock as not recoverable: no task can take it any more.
     ///
     /// # Safety
     /// The calling task holds it.
     #[cold]
     pub(crate) unsafe fn release_as_lost(&self) {
         self.node.state.store(NOT_RECOVERABLE, Ordering::Relaxed);
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };
     }
 
-    /// Releases the lock with its data in an unknown state: the next one gets `OwnerDied`.
+    /// Releases the lock with its data in an unknown state: the next owner gets `OwnerDied`.
     ///
     /// # Safety
     /// The calling task holds it.
     #[cold]
     pub(crate) unsafe fn unlock_inconsistent(&self) {
         self.node.state.store(INCONSISTENT, Ordering::Relaxed);
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };
     }
 
-    /// Frees the word of a lock that is announced and unlinked, and ends the announcement, for the C header,
-    /// whose compare-and-swap has missed.
+    /// Frees the word of a lock that is announced and unlinked, and ends the announcement. For the C header, when its
+    /// compare-and-swap failed.
     #[cfg(all(feature = "foreign", not(loom)))]
     pub(crate) fn free_unlinked(&self, before: usize) {
         let me = Me::whoever();
         self.release_word(me.tid(), me.head(), before);
     }
 
-    /// Releases a lock that was taken while its data is not whole: the C header cannot know before.
+    /// Releases a lock that was taken while its data is not whole. For the C header, which detects that only after it
+    /// took the lock.
     ///
     /// # Safety
     /// The calling task holds it.
     #[cfg(all(feature = "foreign", not(loom)))]
     pub(crate) unsafe fn give_back_unclean(&self) {
-        // SAFETY: by the caller's contract.
+        // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };
     }
 }
 
-/// The calling task, if a guard that was made for `owner` is its own; aborts in the child of a fork,
-/// where it is the parent's. (A thread that ends may drop guards after its record is gone: it then
-/// gets another one.)
+/// The calling task, if it is the `owner` for which a guard was made; aborts in the child of a fork, where the guard
+/// belongs to the parent. (A thread that ends may drop guards after its record is gone: it then gets a new record.)
 pub(crate) fn owner_of_guard(owner: u32) -> Me {
     match Me::get() {
         Ok(me) if me.tid() == owner => me,

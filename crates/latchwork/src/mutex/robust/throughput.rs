@@ -1,33 +1,34 @@
-//! The robust form of the throughput protocol: stealing, one top waiter, hand-off. See the [parent](super),
-//! and [`Throughput`] for the protocol.
+//! The robust form of the throughput protocol: stealing, one top waiter, hand-off. See the [parent](super), and
+//! [`Throughput`] for the protocol.
 //!
-//! | in the node | is |
+//! | field of the node | is |
 //! | --- | --- |
-//! | word | the word of both: kernel-owned bits only, which is all that a throughput lock has there |
+//! | word | the word of both: it holds only the bits that the kernel knows, which is all that a throughput lock has there |
 //! | `queue` | the gate |
 //! | `extra` | the request; the threshold is 5 ms |
 //!
-//! What is new in the word: `OWNER_DIED` (+ `WAITERS`) is for everybody, newcomers too, and `OWNER_DIED`
-//! beside a TID says that the lock was taken from a dead owner; it stays until the unlock. `WAITERS` alone
-//! is *reserved*, as there, but a `try_lock` takes it: the top waiter may be dead.
+//! New in the word: `OWNER_DIED` (+ `WAITERS`) without a TID may be taken by every task, newcomers included.
+//! `OWNER_DIED` beside a TID says that the lock was taken from a dead owner; it stays until the unlock. `WAITERS` alone
+//! is *reserved*, as in the protocol, but a `try_lock` takes it: the top waiter may be dead.
 //!
-//! *A kill between any two lines.* For the word as the parent says: what is released for one or for all
-//! is released, with the wake-up, while it is announced. (An unlock for all is one call.) As for its gate:
-//! - *The top waiter is killed*, asleep, woken, polling, or about to leave the gate. Its TID stays in the gate.
-//!   Whoever sleeps there looks for itself after 50 ms, and takes the gate away. Who comes meanwhile steals,
-//!   or asks, before it sleeps there, whether there is such a task (a killed one is until it is reaped), and
-//!   takes the gate away at once. What was reserved for the dead one waits for either, or for a `try_lock`.
-//! - *Who was woken at the gate is killed*: the gate then names nobody, and is entered by who comes next, or
-//!   whose sleep ends first.
-//! - *The owner dies.* The kernel wakes one who sleeps on the word, which is the top waiter; one that polls
-//!   sees it; else it is taken by a newcomer, or by the next top waiter, within 50 ms.
+//! *A kill between any two lines.* For the word, as the parent says: each release, for one sleeper or for all, and its
+//! wake-up happen while the lock is announced. (An unlock that wakes all is one system call.) For the gate:
+//! - *The top waiter is killed*, asleep, woken, polling, or about to leave the gate. Its TID stays in the gate. A task
+//!   that sleeps there wakes up after 50 ms, and takes the gate away. A newcomer meanwhile steals; or, before it sleeps
+//!   on the gate, it checks whether there is a task with that TID (a killed one exists until it is reaped), and if not
+//!   takes the gate away at once. A word that was reserved for the dead task waits for either of them, or for a
+//!   `try_lock`.
+//! - *A task that was woken at the gate is killed*: the gate then has no TID. The next newcomer enters it, or the first
+//!   task whose sleep ends.
+//! - *The owner dies.* The kernel wakes one task that sleeps on the word: the top waiter. A top waiter that polls reads
+//!   the change. If there is none, a newcomer takes the word, or the next top waiter does within 50 ms.
 //!
-//! So a death among those who wait costs the others 50 ms at most, once. The gate is no robust lock itself:
-//! a task has one announcement, which is the word's at that time, and holding the gate gives a right to
-//! nothing but polling.
+//! So the death of a waiter costs the others 50 ms at most, once. The gate is no robust lock itself: a task has one
+//! announcement, which is the word's at that time, and the gate gives its owner no right but to poll and to take a
+//! reserved word.
 //!
-//! *Without the list*, too, a dead owner is found: a top waiter asks every 100 ms of its sleep, and at its deadline, whether there
-//! is a task of the owner's ID (exec by a thread that is not the first).
+//! *Without the robust list*, too, a dead owner is detected: a top waiter checks every 100 ms of its sleep, and at its
+//! deadline, whether there is a task with the owner's ID (needed after exec by a thread that is not the first).
 
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
@@ -55,7 +56,7 @@ impl<S: Sharing> Slow for Throughput<S> {
                 word = node.word.load(Ordering::Relaxed);
             }
         } else {
-            // All waits are for the kernel's wake-up at a death, which is never private.
+            // All waits must be shared: the kernel's wake-up at a death is never private.
             let words = Words::<Shared, Uncounted, true> {
                 word: &node.word,
                 gate: Gate::of(&node.queue),
@@ -66,7 +67,7 @@ impl<S: Sharing> Slow for Throughput<S> {
             };
             words.lock(me.tid(), patience)?;
         }
-        // Relaxed: this task's own, who took it from the dead owner.
+        // Relaxed: this task wrote the word itself, when it took the lock from the dead owner.
         if node.word.load(Ordering::Relaxed) & OWNER_DIED != 0 {
             super::owner_died(node);
         }
@@ -77,7 +78,7 @@ impl<S: Sharing> Slow for Throughput<S> {
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
         let address = &raw const node.word;
-        // Relaxed: an unlock that does not see it leaves it to the next.
+        // Relaxed: an unlock that does not see it leaves it to the next one.
         if node.extra.load(Ordering::Relaxed) != 0 {
             node.extra.store(0, Ordering::Relaxed);
             // Release: pairs with the Acquire of the next taker.
@@ -97,7 +98,7 @@ impl<S: Sharing> Slow for Throughput<S> {
 
 impl<T> Mutex<T, Robust<Throughput<Shared>>> {
     const_unless_loom! {
-        /// An unlocked robust mutex for short sections and many tasks, threads and processes alike.
+        /// An unlocked robust mutex for short critical sections and many tasks, threads and processes alike.
         #[must_use]
         pub fn robust_throughput(value: T) -> Self {
             Self::from_raw(Robust::new(), value)

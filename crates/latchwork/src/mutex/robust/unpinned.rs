@@ -1,8 +1,8 @@
-//! What the compiler says to whoever uses a robust lock through a plain reference.
+//! The compiler's error for a robust lock that is used through a plain reference.
 //!
-//! A robust lock has its methods for pinned references. Its plain reference leads here, where methods of the same
-//! names have a bound that nothing fulfils: the error is that bound's, which says what to do, instead of one about
-//! the traits of other protocols.
+//! A robust lock has its methods for pinned references. A plain reference dereferences to the type here, whose methods
+//! of the same names have a bound that no type fulfils. The compiler then reports that bound, with a message that says
+//! what to do, instead of the traits of other protocols.
 
 use super::guard::LockResult;
 use super::{Robust, RobustProtocol};
@@ -11,18 +11,18 @@ use crate::time::Deadline;
 use core::marker::PhantomData;
 use core::ops::Deref;
 
-/// A robust lock that is not pinned: nothing can be done with it.
+/// A robust lock that is not pinned: none of its methods can be called.
 #[doc(hidden)]
 pub struct Unpinned<L: ?Sized>(PhantomData<L>);
 
 impl<L: ?Sized> Unpinned<L> {
-    /// What a plain reference to the lock leads to.
+    /// The type to which a plain reference to the lock dereferences.
     pub(crate) fn of(_: &L) -> &Self {
         &Self(PhantomData)
     }
 }
 
-/// Fulfilled by nothing.
+/// No type implements it.
 #[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "a robust lock is used through a pinned reference",

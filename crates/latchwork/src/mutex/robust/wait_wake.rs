@@ -1,4 +1,4 @@
-//! The robust form of the wait-wake protocol. See the [parent](super) for words and arguments.
+//! The robust form of the wait-wake protocol. The states and the argument are in the [parent](super).
 
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
@@ -17,13 +17,13 @@ impl<S: Sharing> Slow for WaitWake<S> {
         })
     }
 
-    /// Of a word with `WAITERS`: nobody but the holder changes that word.
+    /// For a word with `WAITERS`: only the owner changes such a word.
     #[cold]
     #[inline(never)]
     fn free(node: &Node, head: &Head, before: usize) {
         let address = &raw const node.word;
-        // Release: pairs with the Acquire of the next taker. (A store would do; but each release is a
-        // read-modify-write, so that what follows it can count on the barrier.)
+        // Release: pairs with the Acquire of the next taker. (A store would be enough; but each release is a
+        // read-modify-write, so that code after it can rely on the barrier.)
         node.word.swap(0, Ordering::Release);
         let count = unless_fault!(RobustUnlockForgetsSleepers, 1, 0);
         futex::wake(address, count, Flag::Shared);
@@ -35,21 +35,21 @@ impl<S: Sharing> Slow for WaitWake<S> {
     }
 }
 
-/// The word says what the kernel would say.
+/// Releases the word with the bits that the kernel sets after a death, and wakes one sleeper.
 pub(super) fn pass_on(node: &Node) {
     let address = &raw const node.word;
-    // Release: pairs with the Acquire of the next taker. (A store would do; loom would then let a
-    // waiter go on seeing its own bit for ever.)
+    // Release: pairs with the Acquire of the next taker. (A store would be enough; but loom would let a waiter go on
+    // reading its own bit for ever.)
     node.word.swap(OWNER_DIED | WAITERS, Ordering::Release);
     futex::wake(address, 1, Flag::Shared);
 }
 
-/// Sleeps while the word has a value, for one nap at most.
+/// Sleeps while the word has the value `expected`, for one nap at most.
 pub(super) fn sleep(word: &AtomicU32, expected: u32, patience: Patience) -> Result<(), Unfinished> {
     sleep_once(word, expected, Flag::Shared, patience, Nap::OnWord).map(drop)
 }
 
-/// Takes the word. `sleep` sleeps while the word has the value that it is given, or gives up.
+/// Takes the word. `sleep` sleeps while the word has the value that it is passed, or gives up.
 #[inline]
 pub(super) fn take_by<F>(
     node: &Node,
@@ -63,13 +63,13 @@ pub(super) fn take_by<F>(
     }
     let mut word = node.word.load(Ordering::Relaxed);
     let mut spins = HAND_OVER;
-    // By invariant 3, what a task that has slept adds to the word that it takes.
+    // By invariant 3: the bit that a task which has slept adds to the word as it takes it.
     let mut others = 0;
     loop {
         if word & TID_MASK == 0 {
             let kept = (word & WAITERS) | others;
             let taken = me.tid() | (kept & unless_fault!(RobustTakerForgetsSleepers, WAITERS, 0));
-            // Acquire: pairs with the Release of the last holder.
+            // Acquire: pairs with the Release of the last owner.
             match node
                 .word
                 .compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed)
@@ -89,7 +89,7 @@ pub(super) fn take_by<F>(
         if patience.is_none() {
             return Err(RawError::WouldBlock);
         }
-        // Where others sleep already, the lock is held for longer than a poll lasts.
+        // If others sleep already, the lock is held for longer than a poll lasts.
         if spins > 0 && word & WAITERS == 0 {
             pause(HAND_OVER - spins);
             spins -= 1;
@@ -97,7 +97,7 @@ pub(super) fn take_by<F>(
             continue;
         }
         if word & WAITERS == 0 {
-            // Relaxed: the bit carries no data. A lost race is looked at again.
+            // Relaxed: the bit carries no data. After a lost race the word is checked again.
             if let Err(now) = node.word.compare_exchange_weak(
                 word,
                 word | WAITERS,

@@ -1,4 +1,4 @@
-//! The slow path of a throughput lock. The argument stands in [the parent](super).
+//! The slow path of a throughput lock: newcomers, the gate, the top waiter. The argument is in [the parent](super).
 
 use super::gate::Gate;
 use super::owner::{self, Runs, Watch};
@@ -14,18 +14,20 @@ use crate::sys::futex_pi::is_real_time;
 use crate::sys::own_record::with_habits;
 use core::marker::PhantomData;
 
-/// Looks at an owner of which nobody can say whether it runs: as many polls as a newcomer's.
+/// Checks of an owner that may or may not run ([`Runs::Unknown`]), before the top waiter sleeps: as many polls as a
+/// newcomer's.
 const BLIND_LOOKS: u32 = 2;
 
-/// A top waiter that had to sleep asks for the lock after this part of the threshold. Where sections
-/// sleep, 36 tasks on 2 processors: the slowest made 16 and 40 % of the average in a second without it
-/// (all of them sleep, one in 1,024 does), 89 and 66 % with it, and as much was done (0.98–1.01).
+/// A top waiter that has slept sets the request after this part of the threshold. Measured with critical sections that
+/// sleep, 36 tasks on 2 processors, as the share of the average that the slowest task made in a second: 16 % if all
+/// critical sections sleep, and 40 % if one in 1,024 does, without it; 89 and 66 % with it. The total work was the same
+/// (0.98–1.01).
 #[cfg(not(loom))]
 const HURRY: u32 = 8;
 
-/// So often a task may steal before it queues up, if there is a queue. On a prototype, on 2 quiet
-/// processors, the slowest of 36 tasks made 57–68 % of the average in a second without it, and 73–85 %
-/// with 1,000 or 3,000; on a noisy machine 45–67 % with 1,000 to 3,000.
+/// Locks that a thread may steal before it queues up, if there is a queue. Measured on a prototype, as the share of the
+/// average that the slowest of 36 tasks made in a second: on 2 quiet processors 57–68 % without it, and 73–85 % with
+/// 1,000 or 3,000; on a noisy machine 45–67 % with 1,000 to 3,000.
 #[cfg(not(loom))]
 const TURN: u32 = 2000;
 
@@ -35,7 +37,7 @@ fn has_stolen() {
     with_habits(|mine| mine.steals.set(mine.steals.get().saturating_add(1)));
 }
 
-/// Whether the thread's turn is over; another begins then. (A model has no turns.)
+/// Whether the thread's turn is over. If so, the next turn begins. (A model has no turns.)
 fn turn_ends() -> bool {
     #[cfg(loom)]
     return false;
@@ -54,20 +56,20 @@ fn begin_turn() {
     with_habits(|mine| mine.steals.set(0));
 }
 
-/// The words of a lock, wherever they are. `ROBUST`: the word is on the robust list of its owner; it may
-/// be a dead one's, and is taken from that as if it was free.
+/// The words of a lock, wherever they are. `ROBUST`: the word is on its owner's robust list. The owner may have died; a
+/// task takes the word of a dead owner as if it was free.
 pub(in crate::mutex) struct Words<'a, S: Sharing, C: Counting, const ROBUST: bool> {
     pub(in crate::mutex) word: &'a AtomicU32,
     pub(in crate::mutex) gate: &'a Gate,
     pub(in crate::mutex) request: &'a AtomicU32,
-    /// When a top waiter asks for the lock, as [`super::micros`] reads it. (Not read before a task waits as one: the lock's
-    /// cache line is its owner's.)
+    /// After what time a top waiter sets the request, as [`super::micros`] reads it. (A task reads it only when it is a
+    /// top waiter: until then the lock's cache line is left to the owner.)
     pub(in crate::mutex) threshold: &'a u32,
     pub(in crate::mutex) counts: &'a C,
     pub(in crate::mutex) sharing: PhantomData<S>,
 }
 
-/// Takes a word without a TID, and keeps what else it has: that others may sleep, that its owner died.
+/// Takes a word without a TID, and keeps its other bits: that others may sleep, that its owner died.
 #[inline(always)]
 pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
     let kept = unless_fault!(ThroughputTakerForgetsSleepers, seen, seen & !WAITERS);
@@ -77,7 +79,8 @@ pub(in crate::mutex) fn take(word: &AtomicU32, me: u32, seen: u32) -> bool {
         .is_ok()
 }
 
-/// The polls of one wait: by what the lock knows if it stands in for another library's, else by what the thread knows.
+/// How many polls one wait makes. A lock that stands in for another library's has learned it itself; else the thread
+/// has.
 enum Polls {
     OfLock(u32),
     OfThread(Budget),
@@ -147,13 +150,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         if !ROBUST && !C::FOREIGN {
             self.refuse_recursion(me, patience);
         }
-        // Real-time tasks sleep on the word: the kernel wakes them in the order of their priorities.
+        // Real-time tasks bypass the gate and sleep on the word: the kernel wakes them in the order of their
+        // priorities.
         if !self.gate.is_free() && is_real_time() {
             let entered = self.wait_on_top(me, true, patience, sleeps);
             self.gate.leave::<S>(me);
             return entered;
         }
-        // A child of a fork finds the gates of its parent's threads.
+        // In the child of a fork, a gate may name a thread that only the parent has.
         let is_dead = |top_waiter| {
             top_waiter != 0
                 && (ROBUST && owner::is_nobody(top_waiter)
@@ -173,7 +177,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         entered
     }
 
-    /// The first looks of a newcomer. What it does beside them is time in which nobody has the lock.
+    /// A newcomer's first polls. Any other work here would be time in which no task has the lock.
     #[inline]
     fn steal_at_once(&self, me: u32) -> bool {
         rest_if_crowded(REST, || self.is_for_all(self.word.load(Ordering::Relaxed)));
@@ -186,8 +190,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         false
     }
 
-    /// Takes the lock, if it is free, past all who wait. What is reserved for the top waiter is left alone while there may
-    /// be one.
+    /// Takes the lock, if it is free, ahead of all waiters. Leaves a reserved word alone while there may be a top
+    /// waiter.
     #[inline]
     fn takes(&self, me: u32) -> bool {
         // Relaxed: only a compare-and-swap takes the lock.
@@ -199,7 +203,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         taken
     }
 
-    /// Polls for a moment.
+    /// Polls for a short time.
     fn steal(&self, me: u32) -> bool {
         let polls = self.polls(core::ptr::from_ref(self.word).addr(), NEWCOMER);
         let most = polls.most();
@@ -216,8 +220,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         false
     }
 
-    /// How long to poll for the lock, at most `most` looks. `part` is an address that stands for the newcomers or for
-    /// the top waiter, whose waits differ.
+    /// How long to poll for the lock, at most `most` polls. `part` is an address that stands for the newcomers or for
+    /// the top waiter: the two learn separately, since their waits differ.
     fn polls(&self, part: usize, most: u32) -> Polls {
         if C::FOREIGN {
             Polls::OfLock(self.counts.polls(most))
@@ -226,12 +230,12 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         }
     }
 
-    /// Whether a newcomer may take a word: what is reserved is free if nobody is to get it.
+    /// Whether a newcomer may take a word. A reserved word is free if there is no top waiter to take it.
     pub(super) fn is_for_all(&self, word: u32) -> bool {
         word & TID_MASK == 0 && (word != WAITERS || self.gate.is_free())
     }
 
-    /// Waits as a top waiter. An `urgent` one has the lock handed off without having waited for long.
+    /// Waits as a top waiter. An `urgent` one sets the request at once.
     fn wait_on_top(
         &self,
         me: u32,
@@ -249,10 +253,11 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
             if let Some(entry) = self.poll_while_owner_runs(me, &clock, patience) {
                 return Ok(entry);
             }
-            // Past the gate, or with the gate taken away: newcomers would take what is reserved, since they see nobody.
+            // This task may have bypassed the gate, or lost it (invariant 6). With the gate at 0, newcomers would take
+            // the reserved word.
             self.gate.stand(me);
             if clock.has_waited_long() {
-                // Relaxed: an unlock that does not see it leaves it to the next.
+                // Relaxed: an unlock that does not see it leaves it to the next one.
                 self.request.store(1, Ordering::Relaxed);
             }
             let word = self.word.load(Ordering::Relaxed);
@@ -285,14 +290,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     if ROBUST {
                         self.bury(seen);
                     }
-                    // What was handed off in this moment is taken all the same.
+                    // A hand-off may have come with the end of the wait: the lock is then taken.
                     return self.look(me).ok_or(unfinished);
                 }
             }
         }
     }
 
-    /// Polls as long as the owner runs and polling pays, up to where the top waiter asks for the lock.
+    /// Polls as long as the owner runs and polling pays, until it is time to set the request at the latest.
     fn poll_while_owner_runs(&self, me: u32, clock: &Clock, patience: Patience) -> Option<Entry> {
         for _ in 0..FIRST_POLLS {
             if let Some(entry) = self.look(me) {
@@ -328,7 +333,7 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
                     }
                     Runs::Yes => true,
                 };
-            // The sleep finds out that a deadline has passed.
+            // If the deadline has passed, the sleep that follows reports it.
             if !goes_on || clock.has_polled_enough() || is_over(patience) {
                 if let Polls::OfThread(budget) = polls {
                     budget.made(made, false);
@@ -348,14 +353,14 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         })
     }
 
-    /// After a nap at the word `seen`: if no task has its owner's ID, the kernel has not found the lock on
-    /// that one's list, and this says what it would have said. (It would be wrong only if between the look
-    /// and the swap somebody else did so, the kernel gave that ID to a new task, having used up all
-    /// others, and that task took the lock.)
+    /// To be called after a nap on the word `seen`. If no task has the owner's ID, the kernel has not found the lock on
+    /// that owner's list; this sets the bits that the kernel would have set. (It would be wrong only if three things
+    /// happened between the check and the swap: another waiter did the same, the kernel gave that ID to a new task,
+    /// having used up all others, and that task took the lock.)
     #[cold]
     fn bury(&self, seen: u32) {
         if owner::is_nobody(seen & TID_MASK) {
-            // Relaxed: it carries no data. If it fails somebody else has done it.
+            // Relaxed: the bits carry no data. If it fails, another task has done it.
             let _ = self.word.compare_exchange(
                 seen,
                 WAITERS | OWNER_DIED,
@@ -365,8 +370,8 @@ impl<S: Sharing, C: Counting, const ROBUST: bool> Words<'_, S, C, ROBUST> {
         }
     }
 
-    /// Waiting for oneself has no end. IDs are unique within a process; elsewhere another PID namespace
-    /// could have the same one.
+    /// Aborts if the task holds the lock: it would wait for itself for ever. Private locks only: IDs are unique within
+    /// a process, but a task of another PID namespace may have the same one.
     fn refuse_recursion(&self, me: u32, patience: Patience) {
         let is_mine = self.word.load(Ordering::Relaxed) & TID_MASK == me;
         if is_mine && patience.deadline().is_none() && S::FLAG == Flag::Private {
@@ -389,12 +394,12 @@ fn is_over(_: Patience) -> bool {
     true
 }
 
-/// Since when a top waiter waits, and when it asks for the lock.
+/// When a top waiter stops polling, and when it sets the request.
 #[cfg(not(loom))]
 struct Clock {
     /// `None`: never.
     asks: Option<crate::time::Deadline>,
-    /// The same for who has slept.
+    /// The same, for a top waiter that has slept.
     asks_sooner: Option<crate::time::Deadline>,
     stops_polling: crate::time::Deadline,
 }
@@ -414,7 +419,8 @@ impl Clock {
         }
     }
 
-    /// Where holders sleep, who steals from whom was just woken wins always, and saves little.
+    /// To be called after a sleep. Where owners sleep in their critical sections, a newcomer would always win against a
+    /// task that was just woken, and would save little by it.
     fn hurry(&mut self) {
         self.asks = self.asks_sooner;
     }
@@ -428,7 +434,7 @@ impl Clock {
     }
 }
 
-/// In a model every top waiter is patient, or none is.
+/// In a model all top waiters set the request at once, or none does.
 #[cfg(loom)]
 struct Clock {
     urgent: bool,

@@ -1,5 +1,5 @@
-//! The queue before a throughput lock: who passes the gate is the top waiter. The argument stands in
-//! [the parent](super).
+//! The gate: a queueing mutex in front of a throughput lock. The task that passes it is the lock's top waiter. The
+//! states and the argument are in [the parent](super).
 #![allow(unsafe_code)]
 
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
@@ -12,9 +12,9 @@ use crate::sys::futex::{self, Wait};
 pub(in crate::mutex) struct Gate(AtomicU32);
 
 impl Gate {
-    /// A word of a node, as a gate.
+    /// A word of a robust lock's node, as a gate.
     pub(in crate::mutex) fn of(word: &AtomicU32) -> &Self {
-        // SAFETY: the same, under another name.
+        // SAFETY: `Gate` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
@@ -24,14 +24,15 @@ impl Gate {
         }
     }
 
-    /// Whether nobody is the top waiter or about to be.
+    /// Whether there is no top waiter, and no woken sleeper that will be one.
     pub(super) fn is_free(&self) -> bool {
-        // Relaxed: a guess that a compare-and-swap of the word confirms, as everywhere here.
+        // Relaxed: a guess. A compare-and-swap of the word confirms it, here and at every other use of the gate.
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Wakes one that sleeps at a gate which another has, to run in the caller's place; whether it did. (Where the caller
-    /// just went to sleep, its processor was idle until the next tick if the kernel had put the next one elsewhere.)
+    /// Wakes one sleeper of a gate that another task has, to run in the caller's place; returns whether it did. (When
+    /// the caller just went to sleep, its processor was idle until the next tick if the kernel had put the next waiter
+    /// elsewhere.)
     pub(super) fn wake_another<S: Sharing>(&self) -> bool {
         let gate = self.0.load(Ordering::Relaxed);
         gate & WAITERS != 0
@@ -39,9 +40,11 @@ impl Gate {
             && futex::wake(&raw const self.0, 1, S::FLAG) > 0
     }
 
-    /// Waits in turn, and has the gate then, to be released by [`Self::leave`]; or has slept long enough while another
-    /// got it. One that gives way does not take the place of a sleeper that was woken and is not
-    /// there yet. `is_dead` is asked of a top waiter, and `before_sleep` called, before each sleep.
+    /// Waits in order of arrival. On return the caller has the gate, and must release it by [`Self::leave`]; or the
+    /// caller has slept, and another task has the gate: the caller then goes on to the word without it (invariant 4).
+    ///
+    /// A task that `gives_way` does not take the place of a sleeper that was woken and has not run yet. Before each
+    /// sleep, `is_dead` is asked about the top waiter, and `before_sleep` is called.
     pub(super) fn enter<S: Sharing>(
         &self,
         me: u32,
@@ -55,7 +58,7 @@ impl Gate {
         loop {
             let gate = self.0.load(Ordering::Relaxed);
             if gate & TID_MASK == 0 && (gate == 0 || has_slept || !gives_way) {
-                // Who slept cannot know whether others do.
+                // A task that slept cannot know whether others still sleep: it keeps the bit.
                 let keeps = has_slept || gate != 0;
                 let taken = me | if keeps { WAITERS } else { 0 };
                 if self.replace(gate, taken) {
@@ -63,7 +66,7 @@ impl Gate {
                 }
                 continue;
             }
-            // Nobody sleeps twice behind newcomers: two top waiters do no harm.
+            // A task sleeps once: newcomers may have entered meanwhile. Two top waiters do no harm.
             if has_slept {
                 return Ok(());
             }
@@ -81,8 +84,8 @@ impl Gate {
             let end = *nap.get_or_insert_with(|| Nap::InQueue.end());
             match sleep(&self.0, seen, S::FLAG, patience, end)? {
                 Wait::TimedOut => {
-                    // The top waiter is the same as before: it may be dead, or stopped. If it is
-                    // neither, there are two now.
+                    // The top waiter has not changed during the nap: it may be dead or stopped, so this task takes its
+                    // gate. If it is neither, there are two top waiters now.
                     if self.replace(seen, me | WAITERS) {
                         return Ok(());
                     }
@@ -94,20 +97,20 @@ impl Gate {
         }
     }
 
-    /// Takes a gate that nobody has, without a wait.
+    /// Takes a free gate, without waiting (invariant 6).
     pub(super) fn stand(&self, me: u32) {
         if self.is_free() {
-            // As a newcomer does; if it fails another stands there.
+            // Without `WAITERS`, as a newcomer enters. If the exchange fails, another task has the gate.
             self.replace(0, me);
         }
     }
 
-    /// Lets the next one pass, unless the task does not have the gate, or no more.
+    /// Releases the gate and wakes the next waiter. Does nothing if the task does not have the gate, or no longer.
     pub(super) fn leave<S: Sharing>(&self, me: u32) {
         if self.replace(me, 0) {
             return;
         }
-        // With `WAITERS`: only a sleeper that has waited too long changes such a word.
+        // The gate has `WAITERS`. Only a sleeper whose nap has ended changes such a word.
         if !self.replace(me | WAITERS, WAITERS) {
             return;
         }
@@ -118,7 +121,7 @@ impl Gate {
             1
         );
         if woken == 0 && self.replace(WAITERS, 0) {
-            // Those who came in between, and saw `WAITERS`.
+            // Wake the tasks that saw `WAITERS` in between, and went to sleep.
             futex::wake(address, u32::MAX, S::FLAG);
         }
     }

@@ -1,14 +1,15 @@
-//! What a waiter can know of the task that has the lock: whether it runs, and whether it still lives.
+//! What a waiter can know of the owner: whether it runs, and whether it still lives.
 //!
-//! | question | asked of | cost |
+//! | question | how it is answered | cost |
 //! | --- | --- | --- |
-//! | runs? | its thread's CPU clock, twice: one that has not moved does not run | 280 ns a look |
-//! | lives? | the kernel, and `/proc` for what has taken its ID since | some µs, in a slow path |
+//! | runs? | the owner's CPU clock is read twice: a thread whose clock has not advanced does not run | 280 ns each time |
+//! | lives? | by the kernel, and by `/proc` in case another task has got its ID since | some µs, in a slow path |
 //!
-//! CPU clocks are known within a process only. Elsewhere [`Runs::Unknown`] bounds the polls. Another way
-//! of knowing (the owner's own word for it) has its place in [`Watch::look`], and nothing outside changes.
+//! A thread's CPU clock can be read within its process only. For the threads of other processes the answer is
+//! [`Runs::Unknown`], which bounds the polls. Another method (for instance a word that the owner itself writes) would
+//! go into [`Watch::look`], and no caller would change.
 
-/// Whether a task had a processor since the look before.
+/// Whether a task has had a processor since the check before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     Yes,
@@ -16,7 +17,7 @@ pub(super) enum Runs {
     Unknown,
 }
 
-/// What was seen of an owner.
+/// The owner, and its CPU clock, as of the latest check.
 #[derive(Default)]
 pub(super) struct Watch {
     tid: u32,
@@ -24,7 +25,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Looks at the owner. The first look at one's clock says that it runs: a second one will tell.
+    /// Checks whether the owner `tid` runs. The first check of an owner answers "yes": only a second reading of its
+    /// clock shows whether the clock advances.
     #[cfg(not(loom))]
     pub(super) fn look(&mut self, tid: u32) -> Runs {
         let Some(time) = crate::sys::running::cpu_time(tid) else {
@@ -39,7 +41,7 @@ impl Watch {
         }
     }
 
-    /// In a model nobody is waited for awake.
+    /// In a model waiters do not poll for an owner that runs.
     #[cfg(loom)]
     pub(super) fn look(&mut self, tid: u32) -> Runs {
         *self = Self { tid, time: 0 };
@@ -47,8 +49,8 @@ impl Watch {
     }
 }
 
-/// Whether no task has this ID, as is the case soon after its owner has ended and as long as the ID is
-/// not used again. Some 100 ns; cannot fail.
+/// Whether no task has this ID. That is so from soon after the task has ended until the ID is used again. Some 100 ns;
+/// cannot fail.
 #[cfg(not(loom))]
 pub(super) fn is_nobody(tid: u32) -> bool {
     crate::sys::running::is_nobody(tid)
@@ -66,15 +68,15 @@ pub(in crate::mutex) fn is_outside(_: u32) -> bool {
     false
 }
 
-/// In a model the kernel finds all locks on its lists.
+/// In a model the kernel finds every lock on its dead owner's list.
 #[cfg(loom)]
 pub(super) fn is_nobody(_: u32) -> bool {
     false
 }
 
-/// Whether the task whose ID a word had at the time `seen` (nanoseconds since boot) is dead. Without a
-/// robust list nobody is told of a death; this is how one finds it. Needs no privilege; an ID of another
-/// PID namespace gives a wrong answer, and an ID that was used again before `seen` the answer "no".
+/// Whether the task whose ID a word had at the time `seen` (nanoseconds since boot) is dead. Without a robust list the
+/// kernel reports no owner death, so this is the way to detect one. Needs no privilege. An ID of another PID namespace
+/// gives a wrong answer, and an ID that was used again before `seen` gives the answer "no".
 #[cfg(not(loom))]
 pub(super) fn is_gone(tid: u32, seen: u64) -> bool {
     crate::sys::running::has_ended(tid, seen)

@@ -1,4 +1,4 @@
-//! What can be told of a lock call: how it got in, and, if wanted, how often everything happened.
+//! What a lock call reports of itself: how it took the lock and, if wanted, how often each event happened.
 
 #[cfg(not(loom))]
 use crate::atomic::{AtomicU64, Ordering};
@@ -6,20 +6,20 @@ use crate::atomic::{AtomicU64, Ordering};
 /// How a task got a [`Throughput`](super::Throughput) lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// It was free.
+    /// The lock was free.
     Free,
-    /// It was held, and then taken ahead of those who wait in turn.
+    /// The lock was held; the task then took it ahead of the waiters in the queue.
     Stolen,
-    /// The task waited in turn, and took it when it was free.
+    /// The task waited in the queue, and took the lock when it was free.
     TopWaiter,
-    /// The task had waited too long: the last holder passed it on, past all others.
+    /// The task had waited for too long: the last owner handed the lock off, past all newcomers.
     HandedOff,
 }
 
 /// How one lock call went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acquisition {
-    /// How the lock was got.
+    /// How the task took the lock.
     pub entry: Entry,
     /// How often the task went to sleep for it.
     pub sleeps: u32,
@@ -32,12 +32,12 @@ impl Acquisition {
     };
 }
 
-/// What is counted.
+/// The events that are counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
     /// A lock call found the lock held.
     LockSlowPath,
-    /// An unlock had somebody to wake.
+    /// An unlock found `WAITERS` in the word: a task may have slept.
     UnlockSlowPath,
     /// [`Entry::Stolen`].
     Stolen,
@@ -63,23 +63,23 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     #[doc(hidden)]
     const FOREIGN: bool = false;
 
-    /// Counts.
+    /// Counts one event.
     #[doc(hidden)]
     fn count(&self, event: Event);
 
-    /// How many polls are made where `most` may be.
+    /// How many polls a wait makes whose bound is `most`.
     #[doc(hidden)]
     #[inline(always)]
     fn polls(&self, most: u32) -> u32 {
         most
     }
 
-    /// Polls have ended, with the lock or without it.
+    /// A wait has stopped polling, with the lock or without it.
     #[doc(hidden)]
     #[inline(always)]
     fn polled(&self, _taken: bool) {}
 
-    /// Whether a top waiter sleeps after its first polls, and does not look at the owner.
+    /// Whether a top waiter sleeps after its first polls, without checking whether the owner runs.
     #[doc(hidden)]
     #[inline(always)]
     fn is_tired(&self) -> bool {
@@ -87,7 +87,7 @@ pub trait Counting: sealed::Sealed + Send + Sync + 'static {
     }
 }
 
-/// No counters: no memory, no time.
+/// No counters: they take no memory and no time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uncounted;
 
@@ -97,35 +97,35 @@ impl Counting for Uncounted {
     fn count(&self, _: Event) {}
 }
 
-/// Of a lock that stands in for one of another library's. It may be locked again by its holder, which
-/// waits, and unlocked by another task, as a semaphore. In the child of a fork it goes on. Its task may
-/// not have a record, nor get one: so it has no turns.
+/// For a lock that stands in for one of another library's. Its owner may lock it again, and then waits; another task
+/// may unlock it, as a semaphore. It goes on working in the child of a fork. Its task may have no record, and must get
+/// none: so there are no turns.
 ///
-/// The programs are not made for such locks: in some the holder sleeps, or gives its processor away, with each
-/// lock it takes, and polls are in vain. So they are halved, for each lock, when they were, and doubled when they
-/// were not; and one in sixteen is made in full, to find out.
+/// Programs were not written for such locks: in some of them the owner sleeps, or yields its processor, each time it
+/// holds the lock, and polls are in vain. So each lock halves its polls when they were in vain, and doubles them when
+/// they were not. One wait in sixteen polls in full, to learn whether polls pay again.
 #[cfg(all(feature = "foreign", not(loom)))]
 #[repr(transparent)]
 pub(in crate::mutex) struct Foreign(crate::atomic::AtomicU32);
 
 #[cfg(all(feature = "foreign", not(loom)))]
 impl Foreign {
-    /// How often polls are halved.
+    /// Bits of the word: how often polls are halved.
     const HALVED: u32 = 7;
     const MOST: u32 = 6;
     const TIRED: u32 = 3;
-    /// From there on it is counted how often there were polls.
+    /// The bits from this one on count the waits that polled.
     const COUNT: u32 = 3;
     const EVERY: u32 = 16;
 
-    /// A word beside a lock; zero at first.
+    /// From a word beside a lock; zero at first.
     #[allow(unsafe_code)]
     pub(in crate::mutex) fn of(word: &crate::atomic::AtomicU32) -> &Self {
-        // SAFETY: the same, under another name.
+        // SAFETY: `Foreign` is `repr(transparent)` over an `AtomicU32`, and the lifetime stays the same.
         unsafe { &*core::ptr::from_ref(word).cast() }
     }
 
-    // Relaxed, here and below: a guess; who changes it at the same time guesses as well.
+    // Relaxed, here and below: a guess; a task that changes it at the same time guesses as well.
     fn halved(&self) -> u32 {
         self.0.load(Ordering::Relaxed) & Self::HALVED
     }
@@ -164,8 +164,8 @@ impl Counting for Foreign {
     }
 }
 
-/// Counters inside the lock, for a table like that of the Linux patches that brought such locks. Each
-/// slow path then writes to them; what is free costs nothing.
+/// Counters inside the lock, for a table like that of the Linux patches that brought such locks. Each slow path then
+/// writes to them; a lock call that finds the lock free costs nothing more.
 #[cfg(not(loom))]
 #[derive(Debug)]
 #[repr(C)]
@@ -177,7 +177,7 @@ impl Counters {
         Self([const { AtomicU64::new(0) }; 8])
     }
 
-    /// How often it happened so far.
+    /// How often the event has happened so far.
     #[must_use]
     pub fn of(&self, event: Event) -> u64 {
         // Relaxed: the answer may be stale before it arrives.
@@ -190,7 +190,7 @@ impl sealed::Sealed for Counters {}
 #[cfg(not(loom))]
 impl Counting for Counters {
     fn count(&self, event: Event) {
-        // Relaxed: a number, and nothing that follows from it.
+        // Relaxed: only a number; no other memory depends on it.
         self.0[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
