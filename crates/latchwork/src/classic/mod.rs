@@ -339,7 +339,7 @@ impl Table {
 /// # Safety
 /// The block contains this many values of the type from `offset` on, and stays.
 unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: u16) -> &'r [T] {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `count` values lie there, in a block that stays.
     unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count.into()) }
 }
 

@@ -28,7 +28,7 @@ pub enum QueueError {
         /// Its largest size of a message, in bytes.
         max_message: u32,
     },
-    /// The region refuses.
+    /// The region cannot hold the queue, or has another object of this name.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }

@@ -61,7 +61,8 @@ impl<T> core::ops::Deref for Line<T> {
     }
 }
 
-/// Words that hardly ever change: all but `recovered`, `given` and `ranked` change only when a queue begins or ends.
+/// Words that hardly ever change: most of them only when a queue begins or ends, the sleepers' words around sleeps,
+/// `spares` when a chunk is added, `recovered` after deaths, `given` and `ranked` with such messages.
 #[repr(C)]
 pub(super) struct Fixed {
     capacity: AtomicU32,
@@ -94,7 +95,7 @@ pub(super) struct Blocks {
     pub(super) chunks: [AtomicUsize; CHUNKS],
     /// The address of the body, or 0.
     body: AtomicUsize,
-    /// The next head without an owner. Under the lock of the region's names.
+    /// The next head in the region's list of free heads. Under the lock of the region's names.
     next_spare: AtomicUsize,
 }
 
@@ -216,7 +217,7 @@ pub(super) enum Way {
 }
 
 impl Core {
-    /// The offset of the link between heads without an owner.
+    /// The offset of the link between free heads.
     pub(super) const NEXT_SPARE: usize =
         core::mem::offset_of!(Core, blocks) + core::mem::offset_of!(Blocks, next_spare);
 
@@ -285,7 +286,7 @@ impl Core {
         self.fixed.life.load(Acquire).is_multiple_of(2)
     }
 
-    /// Forgets the body, which does not exist.
+    /// Clears the body's address: there is no body.
     pub(super) fn forget_body(&self) {
         self.blocks.body.store(0, Relaxed);
     }

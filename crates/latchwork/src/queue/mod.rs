@@ -17,12 +17,12 @@
 //! | check that all work is done | [`Queue::is_drained`] |
 //! | connect two tasks at the lowest cost | [`spsc`] |
 //!
-//! *Where a message becomes visible to receivers:* in `Cells::commit` (`cells.rs`), which each way to send calls under
-//! the lock. Its commit point is the store of the cell's state `READY`: a sender killed before it has sent nothing, and
-//! a message is delivered if its sender is killed after it. The next step makes receivers find the cell: `Lane::put`
-//! (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order. Receivers read it
-//! in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::put_up` (`waiters.rs`), a ring's message in
-//! `Ring::advance` (`ring.rs`).
+//! *Where a message becomes visible to receivers:* in `Cells::commit` (`cells.rs`), which every send calls under the
+//! lock. The commit point is the store of the state `READY` in the message's cell: if the sender is killed before the
+//! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
+//! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
+//! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::put_up` (`waiters.rs`), a
+//! ring's message in `Ring::advance` (`ring.rs`).
 //!
 //! | a task that dies | when | then |
 //! | --- | --- | --- |

@@ -215,8 +215,10 @@ impl<'r> Queue<'r> {
         Ok(())
     }
 
-    /// The loop of all receivers: checks for a message under the lock, until `judge` has decided about one. Each round:
-    /// check the inbox, then the queue; poll once; join the waiters; register; check again; sleep.
+    /// The loop of all receivers: checks for a message under the lock, until `judge` has decided about one. A round
+    /// checks the inbox, if the task waits, and then the queue. If both are empty, the task joins the waiters,
+    /// registers at the sleepers, checks again, and sleeps. It polls once: before it joins, or after that where
+    /// receivers are served in order.
     #[track_caller]
     pub(super) fn take(
         &self,

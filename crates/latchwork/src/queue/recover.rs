@@ -39,8 +39,8 @@ impl Cells<'_> {
         self.rebuild();
     }
 
-    /// Clears a word that does not point to a block of the message's length. A task that was not attached to the region
-    /// wrote it into the file: `cells.rs`, invariant 5.
+    /// Clears a word that does not point to a block of the message's length. Only a program that wrote into the file
+    /// while no process had the region leaves such a word: `cells.rs`, invariant 5.
     fn forget_unsound_block(self, cell: &Cell, state: u64) {
         let block = cell.block.load(Relaxed);
         let bytes = match (state & KIND, state & BLOCK) {

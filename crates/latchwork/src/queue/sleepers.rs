@@ -27,12 +27,12 @@
 //! *No wake-up is lost.* A full barrier (a read-modify-write and what `fence_after_update` adds) stands between the
 //! sleeper's registration and its check, and another between the notifier's change and its read of the registrations;
 //! the notifier's is the unlock of the queue's lock. So if the sleeper does not see the change, the notifier sees the
-//! registration, and takes it or an equivalent one. It advances the ticket in the same step: one sleeping task is taken
-//! off the kernel's queue, and a task that is about to sleep with an old ticket is refused. Invariant 3 holds for two
-//! reasons. A notification ends at least as many sleeps as it takes registrations: the kernel wakes that many sleeping
-//! tasks; if fewer are asleep, it wakes those and refuses all that are about to sleep. And while a task's ticket is the
-//! current one, no notifier has taken a registration since it registered; so a task that leaves with the current
-//! ticket, not woken, takes its own. A notification of all (a deletion, a broadcast) wakes all, and leaves no
+//! registration, and takes it or an equivalent one. It advances the ticket in the same step. If the sleeper is asleep,
+//! the kernel wakes it or an equivalent one; if it is about to sleep, the kernel refuses its old ticket. Invariant 3
+//! holds for two reasons. A notification ends at least as many sleeps as it takes registrations: the kernel wakes that
+//! many sleeping tasks; if fewer are asleep, it wakes those and refuses all that are about to sleep. And while a task's
+//! ticket is the current one, no notifier has taken a registration since it registered; so a task that leaves with the
+//! current ticket, not woken, takes its own. A notification of all (a deletion, a broadcast) wakes all, and leaves no
 //! registration. If a notifier, or a woken task, dies before it did its part, the region wakes all tasks that sleep
 //! there (see `region/park.rs`).
 //!

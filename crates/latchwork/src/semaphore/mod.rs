@@ -46,7 +46,7 @@
 //! | --- | --- |
 //! | an owner | the next owner gets the semaphore, and [gets a report](Held::owner_died) |
 //! | a waiter | is skipped, and its priority is no longer inherited |
-//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock completes or undoes the rest |
+//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest |
 //! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
 //! # Where things are

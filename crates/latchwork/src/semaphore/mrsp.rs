@@ -36,9 +36,10 @@
 //!
 //! *One level below.* The kernel moves a preempted real-time task to a CPU that runs a lower priority, never to one
 //! that runs an equal. So a waiter spins one level below the owner (and below its ceiling). The kernel moves a task at
-//! two moments: at the preemption, if the CPU is lent already; and when the priority of a task falls on a CPU that
-//! could take it. So an arriving waiter first has the ceiling, then lends its CPU, and then lowers its priority. It
-//! does so again for each new owner, and when the owner's priority changes so that it must spin at another level.
+//! two moments: at the preemption, if the CPU is lent already; and when the priority of the running task falls on a CPU
+//! that could take the preempted one. So an arriving waiter first has the ceiling, then lends its CPU, and then lowers
+//! its priority. It does so again for each new owner, and when the owner's priority changes so that it must spin at
+//! another level.
 //!
 //! *A kill at any instruction.* If the owner is killed, its place, its priority and its affinity end with the thread.
 //! The semaphore passes to the first waiter, which gets the report, as in `owned.rs`; a spinning waiter checks at each
@@ -273,7 +274,8 @@ pub(crate) fn release(
     let word = owned::own_word(core, key, me)?;
     priority::had_ceiling(core, me);
     owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
-    // Back to the own CPU first: with its own priority the task might wait long for this one.
+    // The task returns to its home CPU before its priority falls: with its own priority it might wait long for this
+    // CPU.
     lend::depart(ground, me);
     me.record.standing.released();
     priority::had_more(ground, core, me);

@@ -124,7 +124,7 @@ pub(crate) struct Core {
     /// The next ticket.
     pub(crate) tickets: AtomicU64,
     pub(crate) lock: Robust,
-    /// The next core without an object. Under the lock of the region's names.
+    /// The next core in the region's list of free cores. Under the lock of the region's names.
     #[cfg(not(loom))]
     next_spare: AtomicUsize,
 }
@@ -134,7 +134,7 @@ pub(crate) struct Core {
 const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::wait_record::LOCK);
 
 impl Core {
-    /// The offset of the link between cores without an object.
+    /// The offset of the link between free cores.
     #[cfg(not(loom))]
     pub(crate) const NEXT_SPARE: usize = core::mem::offset_of!(Core, next_spare);
 

@@ -36,19 +36,19 @@
 //! - A refresh that finds the flag set clears it, passes a full barrier, reads all records, and sets the flag again if
 //!   it finds a waiter.
 //!
-//! So a refresh finds the waiter, or the flag is set after the refresh has cleared it. In the other case, a refresh
-//! read the flag while it was still 0: the waiter (or the task that handed over) sets the flag, passes a full barrier,
-//! and reads `effective` as above; so it sees `BUSY`, or the result of that refresh, and refreshes again if its
-//! priority is better. A flag that is set without a waiter costs one read of all records. A task killed between
-//! clearing and setting the flag leaves the standing's lock with a dead owner, and the next owner sets the flag. A task
-//! killed between a hand-over and setting the flag leaves the object's lock with a dead owner, and the recovery of the
-//! object sets it.
+//! So such a refresh finds the waiter, or the waiter sets the flag after the refresh has cleared it. A refresh that
+//! reads the flag before it is set misses the waiter. Therefore the waiter (or the task that handed over) passes
+//! another full barrier after it has set the flag, and reads `effective` as above: it sees `BUSY`, or the result of
+//! that refresh, and refreshes again if the waiter's priority is better. A flag that is set without a waiter costs one
+//! read of all records. A task killed between clearing and setting the flag leaves the standing's lock with a dead
+//! owner, and the next owner sets the flag. A task killed between a hand-over and setting the flag leaves the object's
+//! lock with a dead owner, and the recovery of the object sets it.
 //!
 //! *A task that dies before its refresh,* or during it, may leave another task's priority unchanged: for example, a
 //! waiter's death leaves the owner's priority too high. The death wakes all waiters; each refreshes its own priority,
-//! and then those along its chain. A task that does not wait gets the right priority when it releases any semaphore, or
-//! from another refresh. A task that begins to wait checks whether a change of its own priority was left unfinished:
-//! then `BUSY` is set.
+//! and then those along its chain. A task that does not wait gets the right priority when it releases an inheriting
+//! semaphore or one with a ceiling, or from another refresh. A task that begins to wait checks whether a change of its
+//! own priority was left unfinished: then `BUSY` is set.
 //!
 //! *Reuse of a slot.* Other tasks write a task's record under one of two locks, that of the semaphore it waits for and
 //! that of its standing, and only if they saw the task alive while they held the lock. The next task in the slot passes

@@ -34,7 +34,7 @@ const CLOCK: u32 = 100;
 /// The polling before the queue.
 pub(crate) struct Approach {
     polls: u32,
-    /// The number of polls allowed, from the first poll on.
+    /// The polling budget; set at the first poll.
     budget: Option<Budget>,
     address: usize,
     /// The deadline of the whole wait; after the first [`CLOCK`] polls, also that of the polling.
@@ -54,7 +54,7 @@ impl Approach {
         }
     }
 
-    /// Passes the time until the next poll; returns false after at most `most` polls.
+    /// Passes the time until the next poll; returns false at the end of the polling, after at most `most` polls.
     pub(crate) fn goes_on(&mut self, most: u32) -> bool {
         let address = self.address;
         let budget = self

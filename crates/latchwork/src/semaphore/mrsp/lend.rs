@@ -130,7 +130,7 @@ pub(super) fn depart(ground: &Arc<Inner>, me: Me<'_>) {
     }
 }
 
-/// The waiters of `core` have changed: updates where its owner may run, and each owner along the chain.
+/// The waiters of `core` have changed: updates where its owner may run, and the same for each owner along the chain.
 pub(super) fn bring_up_to_date(ground: &Arc<Inner>, core: &Core) {
     let mut core = core;
     // A longer chain leads round a cycle.
