@@ -260,8 +260,8 @@ impl<'r> Queue<'r> {
     /// Takes a message as a box of the caller's own; see [`Message::into_block`].
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`], and
-    /// then the message is back in its position; [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for
+    /// [`Queue::receive`], or for the copy, and then the message is back in its position; [`ReceiveError::Attach`].
     pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
         let message = match self.take(wait, 1, |_| Verdict::Claim)? {
             Received::Block(block) => {

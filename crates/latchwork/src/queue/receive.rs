@@ -143,8 +143,8 @@ impl<'r> Queue<'r> {
     /// first. They stay in flight, and are delivered again if this task dies, until the [`Messages`] are dropped.
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`],
-    /// [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Storage`] as for
+    /// [`Self::receive`], [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
         Ok(match self.take(wait, most.max(1), |_| Verdict::Hold)? {

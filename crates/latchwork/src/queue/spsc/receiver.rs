@@ -20,7 +20,7 @@ impl<'r> Receiver<'r> {
     /// Receives a message into `buffer`, waiting while the ring is empty; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
@@ -67,7 +67,7 @@ impl<'r> Receiver<'r> {
     /// Takes the next message in place: it is received when the returned value is dropped, except by a panic.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     pub fn receive_held(&mut self, wait: Wait) -> Result<Held<'_, 'r>, ReceiveError> {
         self.0.wait(wait)?;
         Ok(Held { receiver: self })

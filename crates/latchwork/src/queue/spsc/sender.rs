@@ -58,7 +58,7 @@ impl<'r> Sender<'r> {
     /// sent. They become visible together.
     ///
     /// # Errors
-    /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`],
+    /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`],
     /// [`SendError::Attach`].
     pub fn send_batch(&mut self, messages: &[&[u8]], wait: Wait) -> Result<usize, SendError> {
         for message in messages {
@@ -83,7 +83,7 @@ impl<'r> Sender<'r> {
     /// Takes the next place, to be written without a copy. Dropping it frees the place.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Attach`].
+    /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`], [`SendError::Attach`].
     pub fn reserve(&mut self, wait: Wait) -> Result<Place<'_, 'r>, SendError> {
         self.0.wait(wait)?;
         Ok(Place { sender: self })
