@@ -58,6 +58,20 @@
 //! call unless a task sleeps. A message whose rank puts it between others shifts four bytes for each message behind it
 //! or before it, whichever are fewer. A broadcast, and each message to a waiting receiver that is served in order,
 //! reads a word of every task of the region. A broadcast is copied under the locks.
+//!
+//! # Where things are
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `cells.rs` | the states of a message, who may change them, the invariants; the commit |
+//! | `lane.rs` `stock.rs` `ready.rs` `rank.rs` | how cells pass between senders and receivers, and in which order |
+//! | `attempt.rs` `send.rs` `reserve.rs` `batch.rs` | the locks; the loop of senders; ways to send |
+//! | `receive.rs` `message.rs` | the loop of receivers; messages in flight |
+//! | `waiters.rs` `broadcast.rs` `spares.rs` `places.rs` | what waiting receivers are given, and the cells for it |
+//! | `sleepers.rs` `wake.rs` `watch.rs` | sleeping and waking; epoll |
+//! | `layout.rs` `control.rs` `recover.rs` | memory, creation, flush and deletion; recovery after a death |
+//! | `spsc.rs` `spsc/` `ring.rs` | rings |
+//! | `error.rs` `wait.rs` `inspect.rs` | errors; how long a call waits; a queue read from outside |
 #![allow(unsafe_code)]
 
 mod attempt;
