@@ -1,13 +1,12 @@
-//! Events: 32 bits per task that any task sends and the task receives, any of them or all.
+//! Events: 32 bits for each task. Any task sends them, and the task receives any of them or all.
 //!
-//! A send adds events to what is pending for a task; a receive waits until one or all of the wanted
-//! events are pending, and takes those. Events are not counted: what is sent twice while it is pending
-//! is received once. A send that satisfies a task that waits takes the events for it at that moment: what is sent
-//! later stays pending, whenever the task runs. The semantics are those of RTEMS's event manager (whose directives
-//! [`Classic`](crate::classic::Classic) has).
+//! A send adds to the pending events of a task; a receive waits until one or all of the wanted events are pending, and
+//! takes those. Events are not counted: an event that is sent twice while it is pending is received once. A send that
+//! satisfies a waiting task takes the events for it at that moment: later events stay pending, whenever the task runs.
+//! The semantics are those of RTEMS's event manager (whose directives [`Classic`](crate::classic::Classic) has).
 //!
-//! Each task has two independent sets: the application's, and that of [system](Events::system) events,
-//! for libraries that have a task wait and must not disturb its own events.
+//! Each task has two independent sets: the application's events, and [system](Events::system) events, for libraries
+//! that make a task wait and must not disturb its own events.
 //!
 //! ```
 //! use latchwork::event::{EventSet, Events};
@@ -28,19 +27,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Who may send:* any thread of a process that has the region, without being a task of it, from signal
-//! handlers, too: a send looks at the region's memory, changes one word, and makes at most one system
-//! call, to wake. What a handler needs is an [`Events`] and a [`TaskId`] that were made before, and a
-//! handle on the region that stays; `errno` is kept. But only *tasks* are watched: who is no task, and is
-//! killed between its send and the wake, leaves the receiver asleep until a later send makes its wish
-//! come true anew. A sender that may be killed [joins](Region::join).
+//! *Senders:* any thread of a process that has the region, even one that is no task of it, and from signal handlers,
+//! too. A send reads the region's memory, changes one word, and makes at most one system call, for the wake-up. A
+//! handler needs an [`Events`] and a [`TaskId`] that were made before, and a handle on the region that stays; `errno`
+//! is preserved. But only *tasks* are watched: if a sender that is no task is killed between its send and its wake-up,
+//! the receiver sleeps until a later send satisfies its condition again. A sender that may be killed
+//! [joins](Region::join).
 //!
-//! *Who may receive:* the task itself; the calling thread becomes one if it is none. A signal handler may
-//! receive without waiting (`try_…`, `pending`) if its thread is a task already; it must not wait.
+//! *Receivers:* only the task itself; the calling thread becomes a task if it is none. A signal handler may receive
+//! without waiting (`try_…`, `pending`) if its thread is a task already; it must not wait.
 //!
-//! *Death and fork:* a task's events go with it, and sending to it fails from then on; its place's next
-//! task begins with none. The child of a fork is a task of its own. What a send promises when several
-//! tasks die, why no wake-up is lost, and the cost: see `region/events.rs`.
+//! *Death and fork:* a task's events are lost with it, and a later send to it fails; the next task in its slot begins
+//! with none. The child of a fork is a task of its own. `region/events.rs` says what a send guarantees when several
+//! tasks die, why no wake-up is lost, and what it costs.
 
 use crate::hook::{Kind, Site, Waiting};
 use crate::region::events::{Condition, Set};
@@ -81,12 +80,12 @@ impl EventSet {
     }
 }
 
-/// An event was sent to a task that has left or died, or is none.
+/// The task has left or died, or never was one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no task of the region: it has left, or died, or never was")]
 pub struct InvalidTask(pub TaskId);
 
-/// Why nothing was received.
+/// The reason why no events were received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -98,14 +97,14 @@ pub enum ReceiveError {
     Attach(#[from] AttachError),
 }
 
-/// Why nothing was received at once.
+/// The reason why no events were received at once.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryReceiveError {
     /// The condition is not met. Nothing was taken.
     #[error("the wanted events are not pending")]
     Unsatisfied {
-        /// Those of the wanted events that are pending, and stay so.
+        /// Those of the wanted events that are pending; they stay pending.
         present: EventSet,
     },
     /// The calling thread cannot become a task of the region.
@@ -115,7 +114,7 @@ pub enum TryReceiveError {
 
 /// The events of a region's tasks: a handle for sending to any of them, and for receiving one's own.
 ///
-/// An example, and what signal handlers may do, a death and a fork: the [module](self).
+/// The [module](self) has an example, and the rules for signal handlers, death and fork.
 #[derive(Clone, Copy)]
 pub struct Events<'r> {
     region: &'r Region,
@@ -141,10 +140,10 @@ impl<'r> Events<'r> {
         }
     }
 
-    /// Adds `events` to those that are pending for a task, and wakes it if it waits for what it now has.
+    /// Adds `events` to the pending events of a task, and wakes it if that satisfies its wait.
     ///
-    /// Never waits. For threads, processes and signal handlers (see the [module](self)); what the sender
-    /// wrote before is visible to who receives these events.
+    /// Never waits. For threads, processes and signal handlers (see the [module](self)); the sender's earlier writes
+    /// are visible to the task that receives these events.
     ///
     /// # Errors
     /// [`InvalidTask`], and nothing else.
@@ -159,7 +158,7 @@ impl<'r> Events<'r> {
         Ok(())
     }
 
-    /// What is pending for the calling task. Takes nothing.
+    /// The pending events of the calling task. Takes nothing.
     ///
     /// # Errors
     /// If the thread cannot become a task of the region.
@@ -167,9 +166,9 @@ impl<'r> Events<'r> {
         Ok(EventSet::from_bits_retain(self.own()?.pending()))
     }
 
-    /// Waits until one of `events` at least is pending, and takes those of them that are.
+    /// Waits until at least one of `events` is pending, and takes those that are.
     ///
-    /// Nobody waits for an empty set: it is received at once.
+    /// For an empty set the call returns at once.
     ///
     /// # Errors
     /// [`ReceiveError::Attach`].
@@ -285,7 +284,7 @@ impl<'r> Events<'r> {
             let half = futex::high_word(word);
             let object = core::ptr::from_ref(word).addr();
             let _waiting = Waiting::begin_at(Kind::Events, object, deadline.is_some(), site);
-            // The word tells all that a death could have left to be seen: deaths count from here on.
+            // Deaths before this read are of no interest: the word shows all that a dead sender could have changed.
             let words = [(half, (seen >> 32) as u32)];
             match inner.park_in_directive(task, &words, inner.deaths(), deadline) {
                 Parked::Again => Ok(()),
@@ -300,7 +299,7 @@ impl<'r> Events<'r> {
         Ok(self.set_of(self.inner().task()?.owner().slot()))
     }
 
-    /// The set in a slot that there is.
+    /// The events of a slot, in the set of this handle.
     fn set_of(&self, slot: u16) -> &'r Set {
         let sets = &self.inner().slots()[usize::from(slot)].events;
         if self.is_system {

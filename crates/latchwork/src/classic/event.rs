@@ -6,9 +6,9 @@ use crate::region::TaskId;
 
 /// `RTEMS_EVENT_ALL`: all of the wanted events.
 pub const EVENT_ALL: u32 = 0;
-/// `RTEMS_EVENT_ANY`: one of them at least.
+/// `RTEMS_EVENT_ANY`: at least one of them.
 pub const EVENT_ANY: u32 = 2;
-/// `RTEMS_PENDING_EVENTS`: what to receive to learn what is pending.
+/// `RTEMS_PENDING_EVENTS`: the `event_in` that returns the pending events.
 pub const PENDING_EVENTS: u32 = 0;
 /// `RTEMS_ALL_EVENTS`
 pub const ALL_EVENTS: u32 = !0;
@@ -44,31 +44,31 @@ events! {
 impl<'r> Classic<'r> {
     /// `rtems_event_send`: adds events to those pending for a task.
     ///
-    /// [`Status::InvalidId`] if there is no such task; nothing else fails. To be called from signal
-    /// handlers, too, with any id but [`SELF`](super::SELF), and with that if the thread is a task already;
-    /// see [`crate::event`].
+    /// Returns [`Status::InvalidId`] if there is no such task; there are no other errors. Signal handlers may call it,
+    /// too, with any id but [`SELF`](super::SELF), and with [`SELF`](super::SELF) if the thread is a task already; see
+    /// [`crate::event`].
     pub fn event_send(&self, id: Id, event_in: u32) -> Status {
         self.send_to(Events::new(self.region), id, event_in)
     }
 
-    /// `rtems_event_system_send`: as [`Self::event_send`], system events.
+    /// `rtems_event_system_send`: as [`Self::event_send`], for system events.
     pub fn event_system_send(&self, id: Id, event_in: u32) -> Status {
         self.send_to(Events::system(self.region), id, event_in)
     }
 
-    /// `rtems_event_receive`: takes events of the calling task's, or waits for them.
+    /// `rtems_event_receive`: takes events of the calling task, or waits for them.
     ///
-    /// `option_set` is one of [`WAIT`](super::WAIT) and [`NO_WAIT`] and one of [`EVENT_ALL`] and
-    /// [`EVENT_ANY`]. Checks in this order:
+    /// `option_set` is one of [`WAIT`](super::WAIT) and [`NO_WAIT`] and one of [`EVENT_ALL`] and [`EVENT_ANY`]. Checks
+    /// in this order:
     ///
     /// | if | then | `event_out` |
     /// | --- | --- | --- |
     /// | there is no `event_out` | [`Status::InvalidAddress`] | – |
-    /// | `event_in` is [`PENDING_EVENTS`] | [`Status::Successful`]; nothing is taken | what is pending |
-    /// | the wanted events are pending | [`Status::Successful`]; they are taken | they |
-    /// | [`NO_WAIT`] | [`Status::Unsatisfied`]; nothing is taken | those that are pending |
-    /// | they come in time | [`Status::Successful`]; they are taken | they |
-    /// | they do not | [`Status::Timeout`]; nothing is taken | left alone |
+    /// | `event_in` is [`PENDING_EVENTS`] | [`Status::Successful`]; nothing is taken | the pending events |
+    /// | the wanted events are pending | [`Status::Successful`]; they are taken | the events taken |
+    /// | [`NO_WAIT`] | [`Status::Unsatisfied`]; nothing is taken | the wanted events that are pending |
+    /// | they come before the time-out | [`Status::Successful`]; they are taken | the events taken |
+    /// | they do not | [`Status::Timeout`]; nothing is taken | unchanged |
     pub fn event_receive(
         &self,
         event_in: u32,
@@ -80,7 +80,7 @@ impl<'r> Classic<'r> {
         self.receive_from(events, event_in, option_set, timeout, event_out)
     }
 
-    /// `rtems_event_system_receive`: as [`Self::event_receive`], system events.
+    /// `rtems_event_system_receive`: as [`Self::event_receive`], for system events.
     pub fn event_system_receive(
         &self,
         event_in: u32,

@@ -1,15 +1,16 @@
 //! The directives of RTEMS's message queue manager.
 //!
 //! An entry of the table is the head of a queue, with its name. A head has one queue after the other, numbered; an id
-//! is the entry and the number, so that it never means a later queue (until 4,096 have had its place).
+//! consists of the entry and the number, so it never means a later queue (until 4,096 queues have had the entry).
 //!
-//! Creation runs under the table's robust lock; everything else looks at the entry, and leaves the rest to the
-//! queue, which knows whether it was deleted. A queue begins by the store of its life, after that of its name, and
-//! ends by the next one. Killed in a creation or a deletion, a task leaves a queue or none; what
-//! memory that still has is freed when another one is made.
+//! Creation runs under the table's robust lock. Everything else reads the entry, and leaves the rest to the queue,
+//! which checks whether it was deleted. A queue begins with the store of its life, after that of its name, and ends
+//! with the next store of the life. A task killed in a creation or a deletion leaves a queue or none; memory that is
+//! left is freed when another queue is created.
 //!
-//! *Memory* for messages is taken when a queue is made, and freed when it is deleted; if a task is copying a message
-//! out of it or into it at that moment, when it has. Until then its place is not free.
+//! *Memory* for messages is allocated when a queue is created, and freed when it is deleted; if a task is copying a
+//! message out of it or into it at that moment, it is freed when that task has finished. Until then the queue's entry
+//! is not free.
 
 use super::{
     Classic, Id, Interval, MESSAGE_QUEUE, NO_WAIT, Name, PRIORITY, Status, id_of, parts_of,
@@ -20,7 +21,7 @@ use crate::queue::{
 };
 use crate::region::ObjectError;
 
-/// A queue's place in the table.
+/// A table entry for a queue.
 #[repr(C)]
 pub(super) struct Entry {
     pub(super) head: Head,
@@ -36,14 +37,14 @@ impl Entry {
     }
 }
 
-/// What RTEMS has in front of a message: two links and the size.
+/// The bytes that RTEMS has before a message: two links and the size.
 const BUFFER_HEAD: usize = 3 * size_of::<usize>();
-/// The longest message that RTEMS would have a buffer for, if there were such memory.
+/// The longest message for which RTEMS would have a buffer, if the memory existed.
 const LARGEST: usize = usize::MAX - (BUFFER_HEAD + size_of::<usize>() - 1);
-/// The most messages of a [`Queue`].
+/// The largest number of messages of a [`Queue`].
 const MOST: u32 = 1 << 30;
 
-/// The size of `RTEMS_MESSAGE_QUEUE_BUFFER`: what a message takes of the memory that is given to
+/// The size of `RTEMS_MESSAGE_QUEUE_BUFFER`: the memory for one message in the storage that is given to
 /// [`Classic::message_queue_construct`].
 #[must_use]
 pub const fn message_queue_buffer_size(max_message_size: usize) -> usize {
@@ -78,10 +79,10 @@ impl<'r> Classic<'r> {
         self.new_queue(name, count, max_message_size, attributes, None, id)
     }
 
-    /// `rtems_message_queue_construct`: as [`Self::message_queue_create`], for a caller who has memory of `storage_size`
-    /// bytes for the messages. They lie in the region all the same, where all tasks find them; but
-    /// [`Status::Unsatisfied`] if the memory has not the size that RTEMS wants, `count` times
-    /// [`message_queue_buffer_size`].
+    /// `rtems_message_queue_construct`: as [`Self::message_queue_create`], for a caller that has memory of
+    /// `storage_size` bytes for the messages. The memory is not used: the messages are in the region, where all tasks
+    /// find them. But the call returns [`Status::Unsatisfied`] if the memory does not have the size that RTEMS
+    /// requires, `count` times [`message_queue_buffer_size`].
     pub fn message_queue_construct(
         &self,
         name: Name,
@@ -127,7 +128,7 @@ impl<'r> Classic<'r> {
         }
     }
 
-    /// Under the table's lock.
+    /// The part of a creation that runs under the table's lock.
     fn make_queue(
         &self,
         name: Name,
@@ -136,7 +137,7 @@ impl<'r> Classic<'r> {
         attributes: u32,
         storage: Option<usize>,
     ) -> Result<Id, Status> {
-        // All are looked at, for what the dead left in them.
+        // Checks all entries, to settle what dead tasks left in them.
         let entries = self.message_queues.iter().enumerate();
         let free = entries.filter(|(_, entry)| Queue::may_begin_in(self.region, &entry.head));
         let (index, entry) = free.reduce(|first, _| first).ok_or(Status::TooMany)?;
@@ -166,8 +167,8 @@ impl<'r> Classic<'r> {
         Ok(id_in(&queue, index))
     }
 
-    /// `rtems_message_queue_ident`: of several queues of this name, that with the lowest index. Other nodes than
-    /// this one have none.
+    /// `rtems_message_queue_ident`: of several queues of this name, the one with the lowest index. Only this node has
+    /// any.
     pub fn message_queue_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
         super::ident(name, node, id, || {
             let mut entries = self.message_queues.iter().enumerate();
@@ -180,8 +181,7 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// `rtems_message_queue_delete`: its messages go, and who waits gets
-    /// [`Status::ObjectWasDeleted`].
+    /// `rtems_message_queue_delete`: its messages are dropped, and its waiters get [`Status::ObjectWasDeleted`].
     pub fn message_queue_delete(&self, id: Id) -> Status {
         let Some(queue) = self.find(id) else {
             return Status::InvalidId;
@@ -234,9 +234,9 @@ impl<'r> Classic<'r> {
         status_of_send(queue.broadcast(buffer).map(|reached| *count = reached))
     }
 
-    /// `rtems_message_queue_receive`. The buffer is checked: one that is too small for the message gives
-    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever. [`Status::InternalError`] if it has to wait,
-    /// others wait, and the region has no memory for what it may be given.
+    /// `rtems_message_queue_receive`. The buffer's size is checked: if the message does not fit, the call returns
+    /// [`Status::InvalidSize`], and leaves the message. `timeout` 0: for ever. Returns [`Status::InternalError`] if the
+    /// call has to wait, other tasks wait, and the region has no memory for what it may be given.
     pub fn message_queue_receive(
         &self,
         id: Id,
@@ -299,14 +299,14 @@ impl<'r> Classic<'r> {
         }
     }
 
-    /// The most bytes of a message in a queue; `None` if there is no such queue. Not RTEMS's: for those who know no
-    /// more of a buffer than that RTEMS wants it so long.
+    /// The largest size of a message in a queue, in bytes; `None` if there is no such queue. Not RTEMS's: for callers
+    /// whose interface gives them no size of the buffer, since RTEMS requires it to be this long.
     #[must_use]
     pub fn message_queue_max_message_size(&self, id: Id) -> Option<usize> {
         self.find(id).map(|queue| queue.max_message() as usize)
     }
 
-    /// The queue of an id. It may be deleted at any moment, and then refuses what is asked of it.
+    /// The queue of an id. If it is deleted after this, it refuses later operations.
     fn find(&self, id: Id) -> Option<Queue<'r>> {
         let (_, index) = parts_of(id, MESSAGE_QUEUE)?;
         let queue = Queue::at(self.region, &self.message_queues.get(index)?.head);

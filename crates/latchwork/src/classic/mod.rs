@@ -1,18 +1,18 @@
-//! RTEMS's classic interface over the objects of a region: semaphores, events and message queues, by names and ids,
-//! with RTEMS's constants and status codes, in its order of checks.
+//! RTEMS's classic interface to the objects of a region: semaphores, events and message queues, by names and ids, with
+//! RTEMS's constants and status codes, and its order of checks.
 //!
-//! The objects live in a table of the region whose capacity is given when it is made, as RTEMS's are
-//! configured. An id means the same in every process, and never a later object than its own (until 4096 have
-//! had its place). What is a null pointer in C is `None` here.
+//! The objects are in a table of the region. The table's capacity is set when it is created, as RTEMS's tables are
+//! configured. An id means the same object in every process, and never a later object (until 4096 objects have had its
+//! entry). A pointer that may be null in C is an `Option` here.
 //!
-//! | what RTEMS has | here |
+//! | RTEMS | here |
 //! | --- | --- |
 //! | one system, one table | one table in each region |
 //! | a task | a thread that has used the region |
 //! | nodes | one, [`LOCAL_NODE`] |
 //! | schedulers | one, [`SCHEDULER`] |
-//! | fatal errors of broken mutexes | [`Status::OwnerDied`], beside RTEMS's own |
-//! | clock ticks | of a length that is given when the table is made, 10 ms by default as RTEMS's |
+//! | fatal errors of broken mutexes | [`Status::OwnerDied`], besides RTEMS's own codes |
+//! | clock ticks | their length is set when the table is created, 10 ms by default as in RTEMS |
 //!
 //! ```
 //! use latchwork::classic::{self, Classic, ClassicOptions, Status};
@@ -38,12 +38,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Crash:* an entry of the table is taken exactly if its object is one: one store makes it, one ends it. A
-//! task that is killed in a directive has carried it out or not.
+//! *Crash:* an entry of the table is in use exactly while its object exists: one store creates the object, one ends it.
+//! A task that is killed in a directive has carried it out or not.
 //!
-//! *An id's entry may get another object at any moment.* Who reads several things of an entry looks at what tells
-//! them apart (a semaphore's key, a queue's state) before and after. What is in between is stored with Release,
-//! after the end of the object before, and read with Acquire: who sees the successor's sees that end, too.
+//! *An id's entry may get another object at any moment.* A reader of several fields of an entry therefore reads the
+//! field that distinguishes the objects (a semaphore's key, a queue's life) before and after. The fields between are
+//! stored with Release, after the end of the previous object, and read with Acquire: a reader that sees the next
+//! object's value also sees that end.
 #![allow(unsafe_code)]
 
 mod event;
@@ -65,10 +66,10 @@ use core::fmt;
 use core::ptr::NonNull;
 use core::time::Duration;
 
-/// The name by which a region knows its table.
+/// The name of the table in its region.
 const NAME: &str = "latchwork.classic";
 
-/// Class, in the first four bits of an id.
+/// The class, in the first four bits of an id.
 const TASK: u32 = 1;
 const SEMAPHORE: u32 = 3;
 const MESSAGE_QUEUE: u32 = 4;
@@ -86,7 +87,7 @@ fn parts_of(id: Id, class: u32) -> Option<(u32, usize)> {
     (id >> 28 == class).then_some((id >> 16 & GENERATION, index))
 }
 
-/// How a table is to be made.
+/// The options of a table to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassicOptions {
     semaphores: u16,
@@ -105,29 +106,29 @@ impl ClassicOptions {
         }
     }
 
-    /// Room for so many semaphores at a time. All of their memory is taken at once.
+    /// Room for this many semaphores at a time. All of their memory is allocated at once.
     #[must_use]
     pub const fn semaphores(mut self, semaphores: u16) -> Self {
         self.semaphores = semaphores;
         self
     }
 
-    /// Room for so many message queues at a time, of some hundred bytes each. The memory for messages is taken when a
-    /// queue is made.
+    /// Room for this many message queues at a time, of some hundred bytes each. The memory for messages is allocated
+    /// when a queue is created.
     #[must_use]
     pub const fn message_queues(mut self, message_queues: u16) -> Self {
         self.message_queues = message_queues;
         self
     }
 
-    /// The length of a clock tick, in whole microseconds; at least one, at most an hour.
+    /// The length of a clock tick, in whole microseconds; at least one microsecond, at most an hour.
     #[must_use]
     pub const fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Where the parts of the table lie: the semaphores, the message queues; and all of it.
+    /// The offsets of the table's parts, the semaphores and the message queues; and the layout of all of it.
     fn layout(&self) -> Option<(usize, usize, Layout)> {
         let table = Layout::new::<Table>();
         let semaphores = Layout::array::<semaphore::Entry>(self.semaphores.into()).ok()?;
@@ -144,39 +145,39 @@ impl Default for ClassicOptions {
     }
 }
 
-/// Why a table was not made or opened.
+/// The reason why a table was not created or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClassicError {
     /// The region cannot hold it.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// A tick must last from 1 µs to an hour, and whole microseconds.
+    /// A tick must last from 1 µs to an hour, in whole microseconds.
     #[error("a tick of {0:?} is out of range")]
     Tick(Duration),
-    /// The region's table was made with other options.
+    /// The region's table was created with other options.
     #[error(
         "the region's table has room for {semaphores} semaphores and {message_queues} message queues, \
          and ticks of {tick:?}"
     )]
     OtherOptions {
-        /// Its room for semaphores.
+        /// The table's capacity for semaphores.
         semaphores: u16,
-        /// Its room for message queues.
+        /// The table's capacity for message queues.
         message_queues: u16,
-        /// Its tick.
+        /// The table's tick.
         tick: Duration,
     },
 }
 
-/// The head of the table. But for the lock it does not change.
+/// The head of the table. Only the lock changes.
 #[repr(C, align(64))]
 struct Table {
-    /// Of the naming of new objects.
+    /// Protects the creation of named objects.
     lock: Robust,
     semaphores: u16,
     message_queues: u16,
-    /// A tick's.
+    /// The length of a tick.
     microseconds: u32,
 }
 
@@ -191,7 +192,7 @@ const FINGERPRINT: u64 = fingerprint(
     ],
 );
 
-/// The classic interface to a region. What C passes by pointer, and may pass as a null pointer, is an `Option`.
+/// The classic interface to a region. Where C passes a pointer that may be null, the parameter is an `Option`.
 #[derive(Clone, Copy)]
 pub struct Classic<'r> {
     region: &'r Region,
@@ -202,11 +203,11 @@ pub struct Classic<'r> {
 
 // SAFETY: the table is atomics, and objects that synchronise themselves.
 unsafe impl Send for Classic<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for Classic<'_> {}
 
 impl<'r> Classic<'r> {
-    /// Makes the region's table, or opens it if it was made with the same options.
+    /// Creates the region's table, or opens it if it was created with the same options.
     ///
     /// # Errors
     /// See [`ClassicError`].
@@ -218,7 +219,7 @@ impl<'r> Classic<'r> {
         }
         let (semaphores, queues, layout) = options.layout().ok_or(ObjectError::OtherType)?;
         region.raw_object(NAME, FINGERPRINT, layout, |block| {
-            // SAFETY: a fresh block of the layout.
+            // SAFETY: a fresh block of the layout, which no other task knows yet.
             unsafe {
                 block.cast().write(Table {
                     lock: Robust::new(),
@@ -262,13 +263,13 @@ impl<'r> Classic<'r> {
             return Err(ObjectError::OtherType.into());
         }
         block.as_ptr().expose_provenance();
-        // SAFETY: an object of this fingerprint was written by `create`; nothing frees it.
+        // SAFETY: `create` wrote an object of this fingerprint there; nothing frees it.
         let table: &Table = unsafe { block.cast().as_ref() };
         let parts = table.options().layout();
         let (semaphores, queues, _) = parts
             .filter(|(.., layout)| layout.size() == bytes)
             .ok_or(ObjectError::OtherType)?;
-        // SAFETY: the block is as long as the table says.
+        // SAFETY: the block has the length that the table's options give, as checked above.
         let (semaphores, message_queues) = unsafe {
             (
                 slice_at(block, semaphores, table.semaphores),
@@ -287,7 +288,7 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// What the table was made with.
+    /// The options that the table was created with.
     #[must_use]
     pub fn options(&self) -> ClassicOptions {
         self.table.options()
@@ -299,19 +300,19 @@ impl<'r> Classic<'r> {
         self.options().tick
     }
 
-    /// The end of a wait that begins now.
+    /// The deadline of a wait that begins now.
     fn deadline(&self, timeout: Interval) -> Option<Deadline> {
         (timeout != NO_TIMEOUT).then(|| Deadline::after(self.tick() * timeout))
     }
 
-    /// Runs `name_it` while nobody else names anything.
+    /// Runs `name_it` while no other task creates or names an object.
     fn naming<T>(&self, name_it: impl FnOnce() -> T) -> Result<T, Status> {
-        // What waits for a robust lock in a region is a task of it.
+        // A waiter of a robust lock in a region must be a task of it.
         self.region.inner().task().map_err(internal)?;
         let lock = &self.table.lock;
-        // SAFETY: the table stays where it is.
+        // SAFETY: the table stays where it is, as long as the region is mapped.
         match unsafe { lock.lock_raw(None) } {
-            // An entry is taken by one store.
+            // Nothing to repair after a dead owner: one store makes an entry's object.
             Ok(_) => lock.mark_consistent(),
             Err(RawError::Unavailable(error)) => return Err(internal(error.into())),
             Err(_) => crate::fatal(format_args!(
@@ -319,7 +320,7 @@ impl<'r> Classic<'r> {
             )),
         }
         let named = name_it();
-        // SAFETY: locked above.
+        // SAFETY: this function locked it above.
         unsafe { lock.unlock_raw() };
         Ok(named)
     }
@@ -336,13 +337,13 @@ impl Table {
 }
 
 /// # Safety
-/// There are so many of these in the block, which stays, from `offset` on.
+/// The block contains this many values of the type from `offset` on, and stays.
 unsafe fn slice_at<'r, T>(block: NonNull<u8>, offset: usize, count: u16) -> &'r [T] {
-    // SAFETY: by the contract.
+    // SAFETY: the caller promises that `count` values lie there, in a block that stays.
     unsafe { core::slice::from_raw_parts(block.add(offset).cast().as_ptr(), count.into()) }
 }
 
-/// Any `ident` directive: `find` looks for the object of a name, from the first entry on.
+/// The body of the `ident` directives: `find` searches for the object of a name, from the first entry on.
 fn ident(name: Name, node: u32, id: Option<&mut Id>, find: impl FnOnce() -> Option<Id>) -> Status {
     let Some(id) = id else {
         return Status::InvalidAddress;

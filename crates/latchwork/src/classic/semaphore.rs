@@ -14,7 +14,7 @@ use crate::semaphore::wait::Patience;
 use crate::semaphore::wait_queue::Locked;
 use crate::semaphore::{BinarySemaphore, Refusal, ReleaseError, SemaphoreError, UseError, mrsp};
 
-/// A semaphore's place in the table; taken while there is a semaphore.
+/// A table entry for a semaphore; in use while there is one.
 #[repr(C, align(64))]
 pub(super) struct Entry {
     core: Core,
@@ -30,7 +30,7 @@ impl Entry {
     }
 }
 
-/// What attributes ask for; `None` if they contradict each other.
+/// The form that attributes ask for; `None` if they contradict each other.
 fn form_of(attributes: u32) -> Option<Form> {
     let discipline = if attributes & PRIORITY == 0 {
         Discipline::Fifo
@@ -52,7 +52,7 @@ fn form_of(attributes: u32) -> Option<Form> {
         BINARY_SEMAPHORE => Kind::Binary,
         WITH_INHERITANCE if discipline == Discipline::Priority => Kind::Inherit,
         WITH_CEILING if discipline == Discipline::Priority => Kind::Ceiling,
-        // All who wait are at the ceiling: by priority is in order of arrival.
+        // All waiters are at the ceiling, so the order by priority is that of arrival.
         WITH_SHARING if discipline == Discipline::Priority => {
             return Some(Form::new(Kind::Mrsp, Discipline::Fifo));
         }
@@ -64,9 +64,9 @@ fn form_of(attributes: u32) -> Option<Form> {
 impl<'r> Classic<'r> {
     /// `rtems_semaphore_create`.
     ///
-    /// A binary semaphore with a count of 0 belongs to the calling task. The ceiling is looked at with
-    /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only; with the latter it is that of all
-    /// processors, for there is one scheduler (see [`MrspSemaphore`](crate::semaphore::MrspSemaphore)).
+    /// A binary semaphore with a count of 0 is created obtained by the calling task. The ceiling is used with
+    /// [`PRIORITY_CEILING`] and [`MULTIPROCESSOR_RESOURCE_SHARING`] only; with the latter it is that of all CPUs, for
+    /// there is one scheduler (see [`MrspSemaphore`](crate::semaphore::MrspSemaphore)).
     #[track_caller]
     pub fn semaphore_create(
         &self,
@@ -104,7 +104,7 @@ impl<'r> Classic<'r> {
         }
     }
 
-    /// Under the table's lock.
+    /// The part of a creation that runs under the table's lock.
     fn make_semaphore(&self, name: Name, plan: &Plan, site: Site) -> Result<Id, Status> {
         let ground = self.region.inner();
         let task = me(ground.task().map_err(internal)?);
@@ -130,8 +130,8 @@ impl<'r> Classic<'r> {
         (core::ptr::from_ref(entry).addr() - first) / size_of::<Entry>()
     }
 
-    /// `rtems_semaphore_ident`: of several semaphores of this name, that with the lowest index. Other nodes than
-    /// this one have none.
+    /// `rtems_semaphore_ident`: of several semaphores of this name, the one with the lowest index. Only this node has
+    /// any.
     pub fn semaphore_ident(&self, name: Name, node: u32, id: Option<&mut Id>) -> Status {
         super::ident(name, node, id, || {
             let mut entries = self.semaphores.iter().enumerate();
@@ -152,7 +152,7 @@ impl<'r> Classic<'r> {
         self.with_semaphore(id, |semaphore| status_of_use(semaphore.delete(site)))
     }
 
-    /// `rtems_semaphore_obtain`: at once, or waiting, for so many ticks or without end.
+    /// `rtems_semaphore_obtain`: without waiting, or waiting for `timeout` ticks or for ever.
     #[inline]
     #[track_caller]
     pub fn semaphore_obtain(&self, id: Id, options: u32, timeout: Interval) -> Status {
@@ -228,7 +228,7 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// `rtems_semaphore_flush`. Who waits for a MrsP semaphore cannot be sent away.
+    /// `rtems_semaphore_flush`. A MrsP semaphore cannot be flushed: [`Status::NotDefined`].
     #[track_caller]
     pub fn semaphore_flush(&self, id: Id) -> Status {
         let site = Site::caller();
@@ -240,16 +240,15 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// How many tasks wait in the semaphore's queue at this moment; 0 if there is no such semaphore. Not
-    /// RTEMS's.
+    /// The number of tasks in the semaphore's queue at this moment; 0 if there is no such semaphore. Not RTEMS's.
     #[must_use]
     pub fn semaphore_waiting(&self, id: Id) -> u32 {
         self.semaphore_of(id)
             .map_or(0, |semaphore| semaphore.waiting())
     }
 
-    /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it. That of a
-    /// MrsP semaphore counts for who obtains it, or begins to wait for it, from then on.
+    /// `rtems_semaphore_set_priority`: changes a ceiling, or with [`CURRENT_PRIORITY`] only reads it. The new ceiling
+    /// of a MrsP semaphore takes effect for tasks that obtain it, or begin to wait for it, after this.
     pub fn semaphore_set_priority(
         &self,
         id: Id,
@@ -271,7 +270,7 @@ impl<'r> Classic<'r> {
                 return Status::NotDefined;
             }
             if new_priority == CURRENT_PRIORITY {
-                // Relaxed: as good as any moment's.
+                // Relaxed: the value of any moment will do.
                 *old_priority = semaphore.core.ceiling.load(Ordering::Relaxed);
                 return Status::Successful;
             }
@@ -280,7 +279,7 @@ impl<'r> Classic<'r> {
         })
     }
 
-    /// The semaphore of an id. It may be deleted at any moment, and then refuses what is asked of it.
+    /// The semaphore of an id. If it is deleted after this, it refuses later operations.
     #[inline(always)]
     fn semaphore_of(&self, id: Id) -> Option<Anchor<'r>> {
         let (generation, index) = parts_of(id, SEMAPHORE)?;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// What a directive answers, with RTEMS's numbers.
+/// The result of a directive, with RTEMS's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -39,8 +39,8 @@ pub enum Status {
     NotOwnerOfResource = 23,
     /// `RTEMS_INTERNAL_ERROR`: the calling thread cannot become a task of the region.
     InternalError = 25,
-    /// Not RTEMS's: the semaphore *is obtained*, and its owner before died, so that what it protects may be
-    /// half changed.
+    /// Not RTEMS's: the semaphore *is obtained*, and its previous owner died, so the data that it protects may be half
+    /// changed.
     OwnerDied = 64,
 }
 
@@ -58,11 +58,11 @@ impl fmt::Display for Status {
     }
 }
 
-/// A name, four characters in one number; 0 is none.
+/// A name: four characters in one number; 0 is no name.
 pub type Name = u32;
-/// What a directive knows an object by: index, generation and class. 0 is no object's.
+/// An object's identifier: index, generation and class. 0 is no object's.
 pub type Id = u32;
-/// Clock ticks; 0 means without end.
+/// Clock ticks; 0 means for ever.
 pub type Interval = u32;
 
 /// `rtems_build_name`.
@@ -73,7 +73,7 @@ pub const fn build_name(characters: [u8; 4]) -> Name {
 
 /// `RTEMS_DEFAULT_ATTRIBUTES`, `RTEMS_FIFO`, `RTEMS_COUNTING_SEMAPHORE`, `RTEMS_LOCAL`
 pub const DEFAULT_ATTRIBUTES: u32 = 0;
-/// `RTEMS_GLOBAL`, which says nothing where there is one node.
+/// `RTEMS_GLOBAL`, which has no effect with a single node.
 pub const GLOBAL: u32 = 0x2;
 /// `RTEMS_PRIORITY`
 pub const PRIORITY: u32 = 0x4;
@@ -103,14 +103,14 @@ pub const ID_NONE: Id = 0;
 /// `RTEMS_SELF`
 pub const SELF: Id = 0;
 
-/// `RTEMS_SEARCH_ALL_NODES`, where names are looked for.
+/// `RTEMS_SEARCH_ALL_NODES`, where `ident` directives search.
 pub const SEARCH_ALL_NODES: u32 = 0;
 /// `RTEMS_SEARCH_OTHER_NODES`; there are none.
 pub const SEARCH_OTHER_NODES: u32 = 0x7fff_fffe;
 /// `RTEMS_SEARCH_LOCAL_NODE`
 pub const SEARCH_LOCAL_NODE: u32 = 0x7fff_ffff;
-/// The one node.
+/// The only node.
 pub const LOCAL_NODE: u32 = 1;
 
-/// The one scheduler, for directives that ask for it.
+/// The only scheduler, for directives that take one.
 pub const SCHEDULER: Id = 0xf000_0001;

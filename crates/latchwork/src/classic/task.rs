@@ -1,4 +1,4 @@
-//! The task directives that semaphores need: who a task is, and its priority.
+//! The task directives that semaphores need: a task's id, and its priority.
 
 use super::{
     CURRENT_PRIORITY, Classic, GENERATION, Id, MAXIMUM_PRIORITY, SELF, Status, TASK, id_of,
@@ -18,9 +18,9 @@ impl Classic<'_> {
         })
     }
 
-    /// `rtems_task_set_priority`: gives a task another priority of its own, or reads the one that counts. The
-    /// old one is the one that counts, too: with what it has inherited, and by ceilings. It is told to whoever gives an
-    /// [invalid](Status::InvalidPriority) one, too.
+    /// `rtems_task_set_priority`: sets a task's own priority, or only reads its effective one. `old_priority` is the
+    /// effective priority, too: with what the task has inherited, and with ceilings. It is returned even if the new
+    /// priority is [invalid](Status::InvalidPriority).
     pub fn task_set_priority(
         &self,
         id: Id,
@@ -31,7 +31,7 @@ impl Classic<'_> {
             return Status::InvalidAddress;
         };
         let ground = self.region.inner();
-        // As with `TaskId::set_priority`.
+        // So that others detect a kill during the call, as with `TaskId::set_priority`.
         let _ = ground.task();
         let task = match self.task_number(id) {
             Ok(task) => task,
@@ -40,7 +40,7 @@ impl Classic<'_> {
         let Some(record) = priority::living(ground, task) else {
             return Status::InvalidId;
         };
-        // Relaxed: as good as any moment's.
+        // Relaxed: the value of any moment will do.
         *old_priority = record.standing.effective.load(Ordering::Relaxed) & !BUSY;
         if new_priority > MAXIMUM_PRIORITY {
             return Status::InvalidPriority;
@@ -51,11 +51,11 @@ impl Classic<'_> {
         Status::Successful
     }
 
-    /// Has the kernel told of a task's priority from now on, or no longer, as with
-    /// [`TaskId::mirror`](crate::region::TaskId::mirror); nothing changes if it is so already. Not RTEMS's.
+    /// Mirrors a task's priority in the kernel from now on, or no longer, as
+    /// [`TaskId::mirror`](crate::region::TaskId::mirror) does; has no effect if that is so already. Not RTEMS's.
     pub fn task_mirror(&self, id: Id, on: bool) -> Status {
         let ground = self.region.inner();
-        // As with `TaskId::mirror`.
+        // So that others detect a kill during the call, as with `TaskId::mirror`.
         let _ = ground.task();
         let task = match self.task_number(id) {
             Ok(task) => task,
@@ -64,7 +64,7 @@ impl Classic<'_> {
         let Some(record) = priority::living(ground, task) else {
             return Status::InvalidId;
         };
-        // Relaxed: looked at for the saving.
+        // Relaxed: the check only saves work.
         if (record.standing.mirrored.load(Ordering::Relaxed) != 0) != on {
             priority::set_mirrored(ground, task, on);
         }

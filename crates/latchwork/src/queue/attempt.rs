@@ -1,4 +1,4 @@
-//! The queue's locks, and what sending and receiving share: look, poll, sleep, look again.
+//! The queue's locks, and the loop that sending and receiving share: check, poll, sleep, check again.
 #![allow(unsafe_code)]
 
 use super::cells::Cells;
@@ -10,7 +10,7 @@ use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
 
-/// Why a step was not done.
+/// The reason why a step was not done.
 pub(super) enum Failure {
     Refused,
     TimedOut,
@@ -32,7 +32,7 @@ impl From<AttachError> for Failure {
 }
 
 impl<'r> Queue<'r> {
-    /// Tries `step` under the senders' lock until it returns something, sleeping in between.
+    /// Tries `step` under the senders' lock until it returns a value, and sleeps between attempts.
     #[track_caller]
     pub(super) fn attempt<T>(
         &self,
@@ -46,7 +46,7 @@ impl<'r> Queue<'r> {
         let mut may_poll = true;
         let site = Site::caller();
         loop {
-            // Before the look at the queue: see `park`.
+            // Read before the queue is checked: see `park`.
             let deaths = inner.deaths();
             let locked = self.lock(self.senders(), task, deaths)?;
             if may_poll {
@@ -70,7 +70,7 @@ impl<'r> Queue<'r> {
                 continue;
             }
             let ticket = senders.register();
-            // Once more: receivers make room under another lock.
+            // Checks once more: receivers make room under another lock.
             let room = locked.cells.has_room();
             locked.unlock(Wake::NONE);
             let (mut parked, mut woken) = (Parked::Again, false);
@@ -88,8 +88,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Refuses, for one who does not wait, unless there is a death to settle, or others have swept one
-    /// since `deaths` were counted: what a dead task had in flight would be ours.
+    /// For a call that does not wait: refuses, unless there is a death to settle, or another task has swept one since
+    /// `deaths` was read. In both cases the call tries again, since it may get what the dead task had in flight.
     pub(super) fn look_for_deaths(&self, deaths: u32) -> Result<(), Failure> {
         let inner = self.inner();
         if inner.has_unswept() {
@@ -100,8 +100,8 @@ impl<'r> Queue<'r> {
         Ok(())
     }
 
-    /// Whether the queue is still that of the handle. Deletion is for ever, for a handle; so a look
-    /// without the lock may be late, and never wrong.
+    /// Whether the handle's queue still lives. Deletion is final for a handle, so a check without the lock may be late,
+    /// but is never wrong.
     pub(super) fn check_life(&self) -> Result<(), Failure> {
         if self.cells.core.fixed.life.load(Relaxed) == self.life {
             Ok(())
@@ -110,7 +110,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The same for a call that has not waited: after the queue's end it comes too late, which the checker is told.
+    /// The same check for a call that has not waited: a use after the queue's end is also reported to the checker.
     pub(super) fn check_use(&self, site: Site) -> Result<(), Failure> {
         let alive = self.check_life();
         if alive.is_err() {
@@ -119,7 +119,7 @@ impl<'r> Queue<'r> {
         alive
     }
 
-    /// Tells the checker of a call that was refused, or should have been.
+    /// Reports to the checker a call that was refused, or should have been.
     #[cold]
     pub(super) fn tell(&self, misuse: Misuse, site: Site) {
         if let Some(listener) = hook::listener() {
@@ -127,20 +127,20 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The queue, as the checker knows it.
+    /// The queue, as the checker identifies it.
     fn watched(&self) -> Lock {
         let address = core::ptr::from_ref(self.cells.core).addr();
         Lock::new(address, Kind::Queue).with(hook::Traits::SHARED)
     }
 
-    /// Names the queue to the checker, which then need not look for its name in the region.
+    /// Reports the queue's name to the checker, which then need not search the region for it.
     pub(super) fn report_name(&self, name: &str, site: Site) {
         if let Some(listener) = hook::listener() {
             (listener.named)(self.watched(), name, site);
         }
     }
 
-    /// The queue is about to lose its name. The checker keeps it, for uses that come too late.
+    /// Reports that the queue is about to lose its name. The checker keeps the name, for uses after the end.
     pub(super) fn report_end(&self, site: Site) {
         if let Some(listener) = hook::listener() {
             let mut name = String::new();
@@ -150,7 +150,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The lock of those who send.
+    /// The senders' lock.
     pub(super) fn senders(&self) -> Side {
         if self.cells.serves_in_order() {
             Side::Receivers
@@ -159,8 +159,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// The locks of all who may be at work on a queue that lives. What changes a queue's life, or runs whatever the
-    /// life, takes both.
+    /// The locks of all tasks that may be at work on a live queue. A task that changes a queue's life, or that runs
+    /// whatever the life is, takes both locks.
     pub(super) fn everybody(&self) -> Side {
         if self.cells.serves_in_order() {
             Side::Receivers
@@ -169,7 +169,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Takes a side's lock, and settles what dead tasks left first.
+    /// Takes a side's lock, and first settles what dead tasks left.
     #[inline]
     pub(super) fn lock(
         &self,
@@ -185,7 +185,7 @@ impl<'r> Queue<'r> {
         self.settle(locked, how, side, task)
     }
 
-    /// [`Self::lock`] for what does not wait.
+    /// [`Self::lock`] for a call that does not wait.
     pub(super) fn lock_now(&self, side: Side, task: Task<'_>) -> Result<Locked<'r>, AttachError> {
         self.lock(side, task, self.inner().deaths())
     }
@@ -203,18 +203,19 @@ impl<'r> Queue<'r> {
         let (mut locked, how) = if side == all {
             (locked, how)
         } else {
-            // The order of locks: those who wait for this one are told of the death in our stead.
+            // Lock order: the senders' lock comes first, so this one is released. Its next owner gets the report of the
+            // owner's death instead.
             locked.leave(how);
             self.acquire(all)?
         };
         if how == Acquired::OwnerDied {
-            // Before anybody changes the words of cells that its heap's intent may name. Who cannot leaves that
-            // to others, at the price of a block.
+            // The dead task's heap is settled before any task changes words of cells that the heap's intent may name.
+            // If this fails, another task does it later, and a block may be lost.
             let _ = self.inner().sweep();
         }
         let core = self.cells.core;
         let deaths = self.inner().deaths();
-        // Unless another one has, meanwhile.
+        // Unless another task has done it meanwhile.
         if how == Acquired::OwnerDied || core.fixed.recovered.load(Relaxed) != deaths {
             locked.cells.recover(task);
             if core.is_alive() && locked.cells.serves_in_order() {
@@ -229,7 +230,7 @@ impl<'r> Queue<'r> {
         Ok(locked)
     }
 
-    /// Takes the lock of a side, or both, and says whether an owner died.
+    /// Takes the lock of a side, or both, and returns whether an owner died.
     #[inline]
     fn acquire(&self, side: Side) -> Result<(Locked<'r>, Acquired), AttachError> {
         let core = self.cells.core;
@@ -243,7 +244,7 @@ impl<'r> Queue<'r> {
                 Ok(died) => how = died,
                 Err(error) => {
                     if side == Side::Both {
-                        // SAFETY: taken just now.
+                        // SAFETY: this call took the senders' lock above.
                         unsafe { core.senders_lock.unlock_inconsistent() };
                     }
                     return Err(error);
@@ -258,19 +259,18 @@ impl<'r> Queue<'r> {
     }
 }
 
-/// Takes a lock.
+/// Takes one lock.
 #[inline]
 fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
-    // The lock itself would look more often. Two processes that stream 64 bytes on two processors
-    // took 0.7 of the time so, when they had one lock between them: whoever has it gets several
-    // messages done.
+    // The lock itself would poll more often. With this backoff, two processes that streamed messages of 64 bytes
+    // between two CPUs through one lock took 0.7 of the time: the owner completes several messages in a row.
     if lock.owner().is_some() {
         Widening::Held.poll(0, None, || lock.owner().is_none());
     }
     // SAFETY: the queue lies in the region, which the handle keeps mapped.
     unsafe { lock.lock_raw(None) }.map_err(|error| match error {
         RawError::Unavailable(error) => AttachError::Task(error),
-        // Nobody gives it up; a file made by a hostile hand may say so.
+        // No task marks it so; a corrupted file may.
         RawError::NotRecoverable => AttachError::Damaged("nobody can take a lock of a queue"),
         _ => crate::fatal(format_args!(
             "a queue was used by a signal handler that interrupted its use"
@@ -278,9 +278,8 @@ fn acquire(lock: &Robust) -> Result<Acquired, AttachError> {
     })
 }
 
-/// Which of a queue's locks.
-/// (As wide as what stands beside it in [`Locked`]: a narrower one is copied with its padding, in pieces that are read
-/// back at once; 0.8 of the pairs of a task that sends to itself.)
+/// The locks of a queue that a call takes. (As wide as its neighbour in [`Locked`]: a narrower type is copied with its
+/// padding, in pieces that are read back at once, and a task that sends to itself then completes 0.8 of the pairs.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(super) enum Side {
@@ -289,14 +288,14 @@ pub(super) enum Side {
     Both,
 }
 
-/// Locks of a queue, held.
+/// A queue's locks, held.
 pub(super) struct Locked<'r> {
     pub(super) cells: Cells<'r>,
     side: Side,
 }
 
 impl<'r> Locked<'r> {
-    /// Releases the locks, and wakes whom the changes concern. (Each unlock is a read-modify-write, or a
+    /// Releases the locks, and wakes the tasks that the changes concern. (Each unlock is a read-modify-write, or a
     /// system call that makes one: the barrier that a notification needs.)
     #[inline]
     pub(super) fn unlock(self, wake: Wake<'_>) {
@@ -312,7 +311,7 @@ impl<'r> Locked<'r> {
         senders.into_iter().chain(receivers)
     }
 
-    /// Releases all locks but those of a side.
+    /// Releases all locks except those of a side.
     fn keep(&mut self, side: Side) {
         let core = self.cells.core;
         let released = match (self.side, side) {
@@ -321,18 +320,18 @@ impl<'r> Locked<'r> {
             _ => return,
         };
         self.side = side;
-        // SAFETY: taken by `acquire`.
+        // SAFETY: `acquire` took it, and `side` no longer names it, so it is released once.
         unsafe { released.unlock_raw() };
     }
 
-    /// Releases the locks as they were found.
+    /// Releases the locks in the state in which they were found.
     fn leave(self, how: Acquired) {
         if how == Acquired::Clean {
             return;
         }
         let left = core::mem::ManuallyDrop::new(self);
         for lock in left.locks() {
-            // SAFETY: taken by `acquire`.
+            // SAFETY: `acquire` took each of them, and `left` is never dropped, so they are released once.
             unsafe { lock.unlock_inconsistent() };
         }
     }
@@ -341,9 +340,9 @@ impl<'r> Locked<'r> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A panic under the lock is a bug of ours, and the cells are whole at every instruction.
+        // A panic under the lock is a bug of this library; and the cells are consistent at every instruction.
         for lock in self.locks() {
-            // SAFETY: taken by `acquire`.
+            // SAFETY: `acquire` took each of them, and this value alone releases them.
             unsafe { lock.unlock_raw() };
         }
     }

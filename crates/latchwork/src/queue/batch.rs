@@ -6,14 +6,14 @@ use super::{Queue, SMALL, SendError, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::Site;
 
-/// Bytes that are copied under the lock at most: about as long as it takes to take the lock twice more.
+/// The most bytes that are copied under the lock: copying them takes about as long as taking the lock twice more.
 const BYTES_UNDER_LOCK: usize = 2 * SMALL;
 
 impl Queue<'_> {
-    /// Sends the first of `messages`, as many as there is room for, waiting for room for one; returns
-    /// how many. No other message comes between them, but for ranks.
+    /// Sends the first of `messages`, as many as there is room for, and waits for room for one; returns how many it
+    /// sent. No other message comes between them, except by rank.
     ///
-    /// A kill of the sender sends some first ones of them, or none.
+    /// If the sender is killed, the first few of them have been sent, or none.
     ///
     /// # Errors
     /// [`SendError::Deleted`]; [`SendError::TooLong`] if any of them is; [`SendError::Full`],

@@ -1,18 +1,18 @@
-//! One message for all who wait at this moment.
+//! One message for all receivers that wait at this moment.
 
 use super::{Queue, SendError};
 
 impl Queue<'_> {
-    /// Gives a message to every receiver that waits at this moment, and returns how many those are.
-    /// Nothing is stored: who comes later does not get it, nor is it delivered again should a receiver
-    /// die with it. A receiver waits from the moment at which it has looked in vain, and polled for some
-    /// microseconds, until it is given something.
+    /// Gives a message to every receiver that waits at this moment, and returns their number. The queue stores nothing:
+    /// a later receiver does not get the message, and it is not delivered again if a receiver dies with it. A receiver
+    /// waits from the moment at which it has found the queue empty and polled for some microseconds, until it is given
+    /// a message.
     ///
-    /// It needs no place in the queue, and takes none from others, however many earlier broadcasts have still to be
-    /// read: each receiver that waits has made sure of a cell for what it may be given.
+    /// A broadcast needs no place in the queue, and takes none from others, however many earlier broadcasts are still
+    /// unread: each waiting receiver has made sure of a cell for what it may be given.
     ///
-    /// A kill of the sender has it given to all or to none. The message is copied under the queue's locks, of
-    /// whatever length it is.
+    /// If the sender is killed, all of the receivers are given the message, or none. The message is copied under the
+    /// queue's locks, whatever its length.
     ///
     /// # Errors
     /// [`SendError::Deleted`], [`SendError::TooLong`], [`SendError::Attach`].
@@ -26,7 +26,7 @@ impl Queue<'_> {
         if cells.nobody_waits() {
             return Ok(0);
         }
-        // There is one: see `spares.rs`.
+        // A spare cell exists while a receiver waits: see `spares.rs`.
         let index = cells.take_spare().ok_or(SendError::Full)?;
         cells.fill(index, message);
         let (readers, wake) = cells.put_up(index, message.len());

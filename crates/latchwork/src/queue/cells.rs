@@ -1,19 +1,19 @@
-//! The cells of a queue: what their states mean, and who may change them.
+//! The cells of a queue: the meaning of their states, and which task may change them.
 //!
-//! | cell state | meaning | left by |
+//! | cell state | meaning | next state |
 //! | --- | --- | --- |
 //! | `FREE` | no message | send: `WRITING`, or `READY` at once for a small message or a block; broadcast: `BOARD`, at once |
 //! | `WRITING` + task | a sender writes into it | commit: `READY`; given up, or death of the task: `FREE` |
-//! | `READY` | a message, in the order of its key | receive, hand-over: `READING`; received in one step, flushed: `FREE` |
-//! | `READING` + task | that task has it, or is about to | done: `FREE`; given back or death of the task: `READY` |
-//! | `BOARD` | a message for those who have it in their inboxes | the last of them: `FREE` |
+//! | `READY` | a message, in the order of its key | receive, hand-over: `READING`; received in one step, or flushed: `FREE` |
+//! | `READING` + task | that task has it, or is about to get it | done: `FREE`; given back, or death of the task: `READY` |
+//! | `BOARD` | a broadcast message for the tasks whose inboxes name the cell | last reader done: `FREE` |
 //!
-//! `READY` and `READING` may be marked `BLOCK`: then the message is a block of the heap, whose address
-//! stands in the cell. `READING` may be marked `LATE`: the queue was deleted since, and a message that would be `READY`
-//! again is dropped, `FREE`.
+//! `READY` and `READING` may carry the flag `BLOCK`: the message is then a block of the heap, whose address is in the
+//! cell. `READING` may carry the flag `LATE`: the queue has been deleted since, and a message that would become `READY`
+//! again is dropped (`FREE`).
 //!
-//! *Two locks.* Senders share one, receivers the other, and a stream between two processors takes each
-//! where it lies. A cell goes from side to side by two [lanes](super::lane):
+//! *Two locks.* All senders share one lock, all receivers the other, and a stream between two CPUs keeps each lock in
+//! its side's cache. A cell passes from one side to the other through two [lanes](super::lane):
 //!
 //! ```text
 //!            senders' lock                          receivers' lock
@@ -22,36 +22,38 @@
 //!     └────────────────────── lane of free cells ◄──────────────────────────────────────────┘
 //! ```
 //!
-//! Each side empties the other's lane, several entries at a time, when it has used up what it knew of. A
-//! message that does not belong behind all others is announced by `ranked`, too, and then a receiver
-//! empties the lane first: so what it takes is the first of all whose send has returned. Who
-//! needs both locks takes the senders' first. Queues that serve their receivers in order, where each
-//! send must look at them, know the receivers' lock only, and no lanes.
+//! Each side empties the other's lane, several entries at a time, when it has used up the entries that it had. A
+//! message that does not belong behind all others also increments `ranked`, and a receiver that sees `ranked` changed
+//! empties the lane first: so it takes the first of all messages whose send has returned. A task that needs both locks
+//! takes the senders' lock first. A queue that serves its receivers in order uses the receivers' lock only, and no
+//! lanes: each send there must examine the receivers.
 //!
 //! *Places and cells.* The capacity counts messages that are pending, being written, or kept in flight by a receiver
-//! that reads in place. There are more cells than that, for what is on its way to receivers that wait: see `spares.rs`.
+//! that reads in place. There are more cells than that, for messages on their way to waiting receivers: see
+//! `spares.rs`.
 //!
 //! Invariants
-//! 1. The states and keys of the cells, and the tasks' inboxes (`region/inbox.rs`), are the truth; the
-//!    rings, lanes and counts are derived from them and rebuilt by [`Cells::recover`], under both locks.
-//! 2. A cell is one side's. It changes under that side's lock, but for the bytes of a `WRITING`, `READING`
-//!    or `BOARD` one: `WRITING` ones, and the free ones of the stash, are the senders'; what
-//!    came by the lane of messages is the receivers', until it goes into that of free cells.
-//! 3. Each change of a cell is one store of its state, made after all that it promises: a kill
-//!    before it changes nothing, a kill after it at most leaves rings and lanes stale, and then the lock's
-//!    owner is dead, and the next one rebuilds them. What the dead one has put into a lane by then is
-//!    true: the state was stored before.
-//! 4. Who is given a cell is told first: an inbox that names a cell which is neither a board nor being
-//!    read by the inbox's task says nothing, and is emptied by the next recovery.
-//! 5. A cell has a block exactly while it is marked so, but for the instants at which a task that holds
-//!    the lock puts it in (before `READY`) or takes it out (before `FREE`). Killed between, it leaves a
-//!    `FREE` cell with a block, which recovery frees, or a marked one without, which becomes `FREE`. The dead
-//!    one's heap is settled before that, or what it was about to do with the word would be done to the next block there.
-//! 6. A message that was put into the lane before another of its rank has the smaller number, and one
-//!    that comes from there a greater one than all of its rank that came before.
+//! 1. The states and keys of the cells, and the tasks' inboxes (`region/inbox.rs`), are the truth. The rings, lanes and
+//!    counts are derived from them, and [`Cells::recover`] rebuilds them under both locks.
+//! 2. Each cell belongs to one side, and changes under that side's lock, except for the bytes of a `WRITING`, `READING`
+//!    or `BOARD` cell. `WRITING` cells and the free cells of the stash belong to the senders; a cell that came through
+//!    the lane of messages belongs to the receivers, until it enters the lane of free cells.
+//! 3. Each change of a cell is one store of its state, made after everything that the new state promises. A kill before
+//!    the store changes nothing. A kill after it at most leaves rings and lanes stale; then the lock's owner is dead,
+//!    and the next owner rebuilds them. An entry that the dead task has put into a lane is true: the state was stored
+//!    before it.
+//! 4. A task that is given a cell is named first: its inbox names the cell before the cell's state changes. An inbox
+//!    that names a cell which is neither a board nor being read by the inbox's task says nothing, and the next recovery
+//!    empties it.
+//! 5. A cell has a block exactly while it carries the flag, except for the moments at which a task that holds the lock
+//!    puts the block in (before `READY`) or takes it out (before `FREE`). A kill in such a moment leaves a `FREE` cell
+//!    with a block, which recovery frees, or a flagged cell without one, which becomes `FREE`. The dead task's heap is
+//!    settled before that; otherwise its pending operation on the word would be applied to the next block in it.
+//! 6. A message that was put into the lane before another of its rank has the smaller number, and a message that comes
+//!    out of the lane has a greater number than all of its rank that came out before.
 //!
-//! Relaxed suffices for nearly all atomics here: the lanes and locks order them, and the region's sweep
-//! orders what a dead task did. The exceptions say so.
+//! Relaxed suffices for nearly all atomics here: the lanes and locks order them, and the region's sweep orders the
+//! writes of a dead task. Comments mark the exceptions.
 #![allow(unsafe_code)]
 
 use super::lane::Entry;
@@ -75,9 +77,9 @@ pub(super) const READY: u64 = 2;
 pub(super) const READING: u64 = 3;
 pub(super) const BOARD: u64 = 4;
 pub(super) const KIND: u64 = 7;
-/// The message is a block.
+/// The message is a block of the heap.
 pub(super) const BLOCK: u64 = 8;
-/// The message is one of a deleted queue.
+/// The message belongs to a deleted queue.
 const LATE: u64 = 16;
 
 pub(super) fn owned(kind: u64, owner: Owner) -> u64 {
@@ -89,20 +91,20 @@ pub(super) fn owner_in(state: u64) -> Option<Owner> {
         .map(|generation| Owner::new((state >> 16) as u16, generation))
 }
 
-/// What precedes a message's bytes.
+/// The header before a message's bytes.
 #[repr(C, align(16))]
 pub(super) struct Cell {
     pub(super) state: AtomicU64,
     sequence: AtomicU64,
     pub(super) length: AtomicUsize,
-    /// The address of the block that the message is, or 0.
+    /// The address of the message's block, or 0.
     pub(super) block: AtomicUsize,
     rank: AtomicU32,
     /// How often the message was handed to a receiver.
     pub(super) deliveries: AtomicU32,
-    /// The next cell of a batch, from 1; 0: none. Its receiver's or sender's own business.
+    /// The next cell of a batch, from 1; 0: none. Used only by the batch's receiver or sender.
     pub(super) next: AtomicU32,
-    /// Of a board: how many have still to read it.
+    /// Of a board: the number of tasks that have not read it yet.
     pub(super) readers: AtomicU32,
 }
 
@@ -115,7 +117,7 @@ impl Cell {
         self.length.store(length, Relaxed);
     }
 
-    /// Whether it holds nothing.
+    /// Whether the cell has neither a message nor a block.
     pub(super) fn is_free(&self) -> bool {
         self.kind() == FREE && self.block.load(Relaxed) == 0
     }
@@ -126,14 +128,14 @@ impl Cell {
 }
 
 impl<'r> Cells<'r> {
-    /// Changes a cell's state, before and after all else.
+    /// Stores a cell's state; the compiler moves no other access across the store.
     pub(super) fn set(self, index: Index, state: u64) {
         compiler_fence(crate::atomic::Ordering::SeqCst);
         self.cell(index).state.store(state, Relaxed);
         compiler_fence(crate::atomic::Ordering::SeqCst);
     }
 
-    /// Takes a free cell to be written outside the lock.
+    /// Takes a free cell, to be written outside the lock.
     pub(super) fn begin_send(self, owner: Owner) -> Option<Index> {
         let index = self.next_free()?;
         self.set(index, owned(WRITING, owner));
@@ -149,8 +151,10 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// Makes a cell's message visible, in its place; [`Self::announce`] is to follow. `block`: the
-    /// cell has been given one. For senders.
+    /// The commit point of a send: makes a cell's message visible, in the position of its rank. The store of `READY` is
+    /// the step after which the message survives its sender; the entry in the lane (or in the ready ring) makes
+    /// receivers find it. [`Self::announce`] must follow. `block`: [`BLOCK`] if the cell has a block, else 0. For
+    /// senders.
     pub(super) fn commit(self, index: Index, length: usize, rank: Rank, block: u64) {
         let side = &self.core.sending;
         let number = side.next_number.load(Relaxed);
@@ -171,14 +175,14 @@ impl<'r> Cells<'r> {
         let next = position.wrapping_add(1);
         if ranked {
             let sent = &self.core.fixed.ranked;
-            // Release: who heeds it finds the entry.
+            // Release: a receiver that reads the new `ranked` finds the entry.
             sent.store(sent.load(Relaxed).wrapping_add(1), Release);
         }
         // Release: pairs with the Acquire in `pending`.
         side.sent.store(next, Release);
     }
 
-    /// Has so many messages that are new, or ready again, come to those who wait.
+    /// Passes this many messages, which are new or ready again, to the waiting receivers.
     pub(super) fn announce(self, messages: u32) -> Wake<'r> {
         let wake = if self.serves_in_order() {
             self.hand_out()
@@ -195,7 +199,7 @@ impl<'r> Cells<'r> {
         Some(index)
     }
 
-    /// A ready cell is being read by `owner`.
+    /// Marks a ready cell as being read by `owner`.
     pub(super) fn deliver(self, index: Index, owner: Owner) {
         let cell = self.cell(index);
         let deliveries = cell.deliveries.load(Relaxed).saturating_add(1);
@@ -220,7 +224,7 @@ impl<'r> Cells<'r> {
         self.stash(index);
     }
 
-    /// Frees a cell that the caller has, or has taken off the ready ones, with its block. For receivers.
+    /// Frees a cell that the caller has in flight, or has taken off the ready ring, with its block. For receivers.
     pub(super) fn release(self, index: Index, task: Task<'_>) {
         if self.is_block(index) {
             self.discard_block(index, task);
@@ -229,8 +233,8 @@ impl<'r> Cells<'r> {
         self.push_free(index);
     }
 
-    /// Makes the block that a message is the task's own, and frees its cell; `None`, and nothing has
-    /// changed, if it is none or cannot be. For receivers; the cell is as for [`Self::release`].
+    /// Makes a message's block the task's own, and frees its cell. Returns `None`, with nothing changed, if the message
+    /// is no block or the block cannot be taken over. For receivers; the cell is as for [`Self::release`].
     pub(super) fn claim_block(self, index: Index, task: Task<'_>) -> Option<NonNull<[u8]>> {
         let message = NonNull::from(self.message(index));
         // SAFETY: the word is the cell's, under the receivers' robust lock, and the cell the caller's.
@@ -244,13 +248,13 @@ impl<'r> Cells<'r> {
     }
 
     pub(super) fn discard_block(self, index: Index, task: Task<'_>) {
-        // SAFETY: the word is the cell's, and the queue's lock is held, a robust one; nobody uses the
-        // block: the cell is the caller's, or nobody's.
+        // SAFETY: the word is the cell's, and the caller holds the queue's lock, a robust one. No task uses the block:
+        // the cell is the caller's, or no task's.
         unsafe { self.inner.discard(task, &self.cell(index).block) };
     }
 
-    /// Puts a message in flight back in its place, or frees its cell if it has none; [`Self::announce`] is to
-    /// follow, and the wake-up of a sender.
+    /// Puts a message in flight back in its position, or frees its cell if the queue was deleted. [`Self::announce`]
+    /// must follow, and the wake-up of a sender.
     pub(super) fn give_back(self, index: Index, task: Task<'_>) {
         if self.put_back(index, task) {
             self.insert_ready(index);
@@ -259,7 +263,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// A cell that was being read is ready again; or free, and this says no.
+    /// Makes a cell that was being read ready again, or free if the queue was deleted; returns whether it is ready.
     pub(super) fn put_back(self, index: Index, task: Task<'_>) -> bool {
         let state = self.cell(index).state.load(Relaxed);
         if state & LATE != 0 {
@@ -275,7 +279,7 @@ impl<'r> Cells<'r> {
         true
     }
 
-    /// The queue is deleted: what is in flight does not come again.
+    /// Marks the messages in flight of a deleted queue: they are not delivered again.
     pub(super) fn disown(self) {
         for index in self.all() {
             let state = self.cell(index).state.load(Relaxed);
@@ -285,7 +289,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// Drops all messages that are ready; how many. For receivers.
+    /// Drops all ready messages, and returns how many. For receivers.
     pub(super) fn flush(self, task: Task<'_>) -> u32 {
         self.take_all_from_lane();
         let mut count = 0;

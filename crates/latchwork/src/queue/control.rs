@@ -7,10 +7,10 @@ use crate::atomic::Ordering::Release;
 use crate::hook::{Misuse, Site};
 
 impl Queue<'_> {
-    /// Drops all messages that are ready, and returns how many. What is in flight stays so, and
-    /// receivers that wait go on waiting; senders that wait find room.
+    /// Drops all messages that are ready, and returns their number. Messages in flight stay in flight, and waiting
+    /// receivers go on waiting; waiting senders find room.
     ///
-    /// A kill in mid-flush leaves each message there or dropped.
+    /// If the caller is killed during the flush, each message is still there or dropped.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
@@ -25,15 +25,15 @@ impl Queue<'_> {
         Ok(count)
     }
 
-    /// Deletes the queue: its messages are dropped, and all who wait at it, or use it later through
-    /// this handle or others, get an error that says so. Messages in flight stay valid until they are
-    /// finished, and do not come again.
+    /// Deletes the queue. Its messages are dropped; all tasks that wait at it, or use it later through any handle made
+    /// before, get an error that reports the deletion. Messages in flight stay valid until they are finished, and are
+    /// not delivered again.
     ///
-    /// The name is free, and the memory of the messages is freed, when the last that is in flight is finished. A few
-    /// hundred bytes stay for the next queue, of whatever name and options; old handles do not become valid by that.
+    /// The name is free at once; the memory of the messages is freed when the last message in flight is finished. A few
+    /// hundred bytes stay for the next queue, of any name and options; old handles do not become valid by that.
     ///
-    /// A kill before the deletion is done leaves the queue as it was, or deleted: name and memory are free then when
-    /// another queue is made.
+    /// A kill before the deletion is done leaves the queue as it was, or deleted; in the second case name and memory
+    /// are freed when another queue is created.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
@@ -53,7 +53,7 @@ impl Queue<'_> {
         self.check_use(Site::caller())?;
         let waiting = locked.cells.waiting();
         let fixed = &self.cells.core.fixed;
-        // Release: who sees what comes next sees this.
+        // Release: a task that sees the later changes also sees this one.
         fixed.life.store(self.life.wrapping_add(1), Release);
         locked.cells.clear_away(task);
         locked.unlock(Wake::EVERYBODY);

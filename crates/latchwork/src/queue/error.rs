@@ -1,10 +1,10 @@
-//! What can go wrong with a queue, by operation.
+//! The errors of queue operations.
 
 use super::attempt::Failure;
 use crate::region::{AttachError, Box, ObjectError, StorageError};
 use core::fmt;
 
-/// Why a queue was not made or opened.
+/// The reason why a queue was not created or opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueueError {
@@ -13,9 +13,9 @@ pub enum QueueError {
         "a queue holds 1 to 2^30 messages of 1 to 2^30 bytes; {capacity} of {max_message} bytes were asked for"
     )]
     Capacity {
-        /// Messages asked for.
+        /// The number of messages asked for.
         capacity: u32,
-        /// Bytes a message asked for.
+        /// The size of a message that was asked for, in bytes.
         max_message: u32,
     },
     /// A queue of this name exists, with other options.
@@ -23,12 +23,12 @@ pub enum QueueError {
         "the queue of this name holds {capacity} messages of {max_message} bytes, or serves its receivers in another order"
     )]
     OtherOptions {
-        /// Messages that it holds.
+        /// The number of messages that it holds.
         capacity: u32,
-        /// Bytes a message at most.
+        /// Its largest size of a message, in bytes.
         max_message: u32,
     },
-    /// The region refuses.
+    /// The region cannot hold the queue, or has another object of this name.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
@@ -39,13 +39,14 @@ impl From<AttachError> for QueueError {
     }
 }
 
-/// Why a message was not sent. Nothing of it is visible to receivers.
+/// The reason why a message was not sent. Nothing of it is visible to receivers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// All places are taken, by messages that are pending, being written, or in the hands of receivers, and the call
-    /// does not wait. What was handed or broadcast to receivers that wait takes none, nor, where receivers are served
-    /// in order, what one is copying; what it [holds](super::Queue::receive_held) does.
+    /// All places are taken by messages that are pending, being written, or in the hands of receivers, and the call
+    /// does not wait. A message that was handed or broadcast to a waiting receiver takes no place; nor does one that a
+    /// receiver is copying, where receivers are served in order. A message that a receiver
+    /// [holds](super::Queue::receive_held) takes one.
     #[error("the queue is full")]
     Full,
     /// The deadline passed before there was room.
@@ -54,9 +55,9 @@ pub enum SendError {
     /// The message is larger than the queue takes.
     #[error("the message has {bytes} bytes, the queue takes {max_message}")]
     TooLong {
-        /// Size of the message.
+        /// The size of the message.
         bytes: usize,
-        /// The most that the queue takes.
+        /// The largest size that the queue takes.
         max_message: usize,
     },
     /// The queue was deleted, before the call or during it.
@@ -73,7 +74,7 @@ pub enum SendError {
 impl From<Failure> for SendError {
     fn from(failure: Failure) -> Self {
         match failure {
-            // Senders ask for no memory.
+            // Senders allocate no memory.
             Failure::Refused | Failure::Storage(_) => Self::Full,
             Failure::TimedOut => Self::TimedOut,
             Failure::Deleted => Self::Deleted,
@@ -82,11 +83,11 @@ impl From<Failure> for SendError {
     }
 }
 
-/// A box that was not sent, and why.
+/// A box that was not sent, and the reason.
 pub struct SendBlockError<'r> {
-    /// What was to be sent.
+    /// The box.
     pub bytes: Box<'r, [u8]>,
-    /// Why it was not.
+    /// The reason why it was not sent.
     pub error: SendError,
 }
 
@@ -111,7 +112,7 @@ impl core::error::Error for SendBlockError<'_> {
     }
 }
 
-/// Why no message was received.
+/// The reason why no message was received.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -121,20 +122,20 @@ pub enum ReceiveError {
     /// The deadline passed before there was a message.
     #[error("the deadline passed before the queue had a message")]
     TimedOut,
-    /// The next message does not fit the buffer; it stays in the queue, unless it is a broadcast one,
-    /// which the caller has missed.
+    /// The next message does not fit the buffer. It stays in the queue, unless it was broadcast; then the caller has
+    /// missed it.
     #[error("the next message has {bytes} bytes, the buffer {buffer}")]
     BufferTooSmall {
-        /// Size of the message.
+        /// The size of the message.
         bytes: usize,
-        /// Size of the buffer.
+        /// The size of the buffer.
         buffer: usize,
     },
     /// The queue was deleted, before the call or during it.
     #[error("the queue was deleted")]
     Deleted,
-    /// The region has no room for a block of the caller's own, and the message stays in the queue; or none for a cell
-    /// of what a receiver that is about to wait may be given.
+    /// The region has no room for a block of the caller's own, and the message stays in the queue; or no room for a
+    /// cell for what the caller may be given while it waits.
     #[error(transparent)]
     Storage(StorageError),
     /// The calling thread cannot become a task of the region, or take its locks.
@@ -154,7 +155,7 @@ impl From<Failure> for ReceiveError {
     }
 }
 
-/// Why messages were not counted or dropped, or the queue not deleted.
+/// The reason why messages were not counted or dropped, or the queue not deleted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {

@@ -1,4 +1,4 @@
-//! A region's message queues, as seen from outside: see [`region::inspect`](crate::region::inspect).
+//! A region's message queues, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
 use super::layout::{Core, Fixed};
@@ -17,39 +17,40 @@ pub struct QueueReport {
     pub name: String,
     /// Its address in every task.
     pub address: u64,
-    /// How many messages fit.
+    /// The number of messages that fit.
     pub capacity: u32,
-    /// The bytes of the longest message.
+    /// The largest size of a message, in bytes.
     pub max_message: u32,
-    /// Messages to be received.
+    /// The number of messages that are ready to be received.
     pub ready: u32,
-    /// Messages that are being written, that receivers have in hand, or that are on their way to receivers that wait.
+    /// The number of messages that are being written, that receivers have in hand, or that are on their way to waiting
+    /// receivers.
     pub in_flight: u32,
-    /// Messages that came back from receivers that died or failed.
+    /// The number of messages that came back from receivers that died or gave them back.
     pub redelivered: u64,
-    /// How receivers that wait are served; `None` for a ring, which has one.
+    /// The order in which waiting receivers are served; `None` for a ring, which has one receiver.
     pub discipline: Option<Discipline>,
-    /// The slots of those who wait for a message, as they came. Of living tasks only.
+    /// The slots of the tasks that wait for a message, in order of arrival. Living tasks only.
     pub receivers: Vec<u16>,
-    /// Of a ring: slot and generation of who has the sending and the receiving end.
+    /// Of a ring: slot and generation of the tasks that have the sending and the receiving end.
     pub ends: [Option<(u16, u32)>; 2],
 }
 
-/// What a task waits for that sleeps on a word of a queue.
+/// The event for which a task sleeps on a word of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum QueueWait {
     /// A message.
     Message,
-    /// Room for one.
+    /// Room for a message.
     Room,
-    /// Whatever happens.
+    /// Any change.
     Change,
 }
 
-// SAFETY: numbers, and the node of a lock, whose links nobody follows on a copy.
+// SAFETY: all fields are numbers, but for the node of a lock, whose links are not followed in a copy.
 unsafe impl AnyBytes for Core {}
-// SAFETY: numbers.
+// SAFETY: all fields are numbers.
 unsafe impl AnyBytes for spsc::Core {}
 
 impl Contents {
@@ -70,7 +71,7 @@ impl Contents {
     fn queue(&self, name: String, address: u64) -> Option<QueueReport> {
         let core = self.read::<Core>(address).filter(|core| core.is_alive())?;
         let (sending, receiving) = (&core.sending, &core.receiving);
-        // Of a queue in use these are of different moments.
+        // If the queue is in use, these values are of different moments.
         let lane = |put: &AtomicU32, taken: &AtomicU32| {
             put.load(Relaxed)
                 .wrapping_sub(taken.load(Relaxed))
@@ -82,7 +83,8 @@ impl Contents {
         let free = sending.stash_count.load(Relaxed).saturating_add(freed);
         let kept = free.saturating_add(ready);
         let in_order = core.discipline() != 0;
-        // Cells that are neither free nor ready; spare ones of a racing queue are boards, or of no account.
+        // The cells that may be neither free nor ready; the spare cells of a racing queue count only if they are
+        // boards.
         let (spares, given) = (&core.fixed.spares, &core.fixed.given);
         let others = if in_order { spares } else { given }.load(Relaxed);
         let most = core.capacity().saturating_add(others);
@@ -133,8 +135,8 @@ impl Contents {
 }
 
 impl QueueReport {
-    /// What a task waits for that sleeps on the word at this address; `None` if it is none of the queue's
-    /// on which tasks sleep.
+    /// The event for which a task waits that sleeps on the word at this address; `None` if tasks do not sleep on a word
+    /// of the queue at this address.
     #[must_use]
     pub fn wait_at(&self, address: u64) -> Option<QueueWait> {
         let offset = usize::try_from(address.checked_sub(self.address)?).ok()?;

@@ -1,25 +1,24 @@
-//! A lane: cells that pass from those who hold one lock to those who hold another, while neither side
-//! takes the other's.
+//! A lane: a ring buffer through which cells pass from the holders of one lock to the holders of another, without
+//! either side taking the other's lock.
 //!
-//! Each entry is one word: the position that it was put at, and the cell. The giving side puts the
-//! next one at its own position and moves on; the taking side looks at *its* position, and an entry
-//! that was put there says so itself. Neither reads the other's position: the entries are all that
-//! moves between the two caches, eight in a line, and who has fallen behind finds several at once.
+//! Each entry is one word: the position at which it was put, and the cell. The giving side puts the next entry at its
+//! own position and advances; the taking side reads the entry at *its* position, and the entry itself says whether it
+//! was put there. Neither side reads the other's position: only entries move between the two caches, eight in a line,
+//! and a side that has fallen behind finds several at once.
 //!
 //! Invariants
-//! 1. A side's position, and who puts or takes, is protected by that side's lock.
-//! 2. There are at least as many entries as cells, and a cell is in one place only. So a place is
-//!    written again only after its last entry was taken.
-//! 3. What stands in a place is its last entry: that of the position looked at, or an older one by a
-//!    multiple of the number of places, or nothing. So none is taken twice.
+//! 1. A side's position is protected by that side's lock; only a holder of the lock puts, or takes.
+//! 2. There are at least as many entries as cells, and a cell is in one place only. So a place is written again only
+//!    after its last entry was taken.
+//! 3. A place holds its last entry, or nothing: that entry is of the position being read, or of an older one that
+//!    differs by a multiple of the number of places. So no entry is taken twice.
 //!
-//! *Orderings:* SYNC lane: an entry is put with Release and looked at with Acquire. What the giver did
-//! to the cell, and its bytes, comes with it; and by 2 what the taker did comes back with the lane
-//! that returns the cell.
+//! *Orderings:* SYNC lane: an entry is put with Release and read with Acquire. The giver's writes to the cell and its
+//! bytes come with it; and by 2 the taker's writes come back with the lane that returns the cell.
 //!
-//! *A kill* between any two lines leaves an entry put or not, and a position that may be one behind. That
-//! is no matter: lanes and positions are derived from the cells' states (`cells.rs`), and made anew by
-//! whoever finds the lock's owner dead, under both locks.
+//! *A kill* between any two lines leaves an entry put or not put, and possibly a position one behind. That does no
+//! harm: lanes and positions are derived from the cells' states (`cells.rs`), and the next task that finds the lock's
+//! owner dead rebuilds them, under both locks.
 //!
 //! *Progress:* wait-free. *Cost:* one store, one load.
 //!
@@ -27,17 +26,17 @@
 
 use crate::atomic::{AtomicU64, Ordering, unless_fault};
 
-/// Names a cell.
+/// The index of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Index(pub(crate) u32);
 
 impl Index {
-    /// As a cell, an inbox or a lane names it: never 0.
+    /// The cell's name in a cell, an inbox or a lane: never 0.
     pub(crate) fn name(self) -> u32 {
         self.0 + 1
     }
 
-    /// What [`Self::name`] gave, if anything.
+    /// The index that [`Self::name`] was made of; `None` for 0.
     pub(crate) fn named(name: u32) -> Option<Self> {
         name.checked_sub(1).map(Self)
     }
@@ -47,19 +46,19 @@ impl Index {
 #[derive(Clone, Copy)]
 pub(crate) struct Lane<'a>(&'a [AtomicU64]);
 
-/// A cell on its way.
+/// A cell in a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) index: Index,
-    /// It does not simply belong behind all that were put before.
+    /// The message does not simply belong behind all that were put before.
     pub(crate) ranked: bool,
 }
 
-/// Beside the cell's name, which is 2³⁰ + 1 at most.
+/// A flag in the same word as the cell's name, which is at most 2³⁰ + 1.
 const RANKED: u32 = 1 << 31;
 
 impl<'a> Lane<'a> {
-    /// The number of places is a power of two.
+    /// The number of places must be a power of two.
     pub(crate) fn new(places: &'a [AtomicU64]) -> Self {
         debug_assert!(places.len().is_power_of_two());
         Self(places)
@@ -80,7 +79,7 @@ impl<'a> Lane<'a> {
         );
     }
 
-    /// What was put at the taker's position, if anything.
+    /// The entry that was put at the taker's position, if any.
     #[inline]
     pub(crate) fn look(self, position: u32) -> Option<Entry> {
         // Acquire: SYNC lane.
@@ -95,7 +94,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Empties the lane; both positions are to be 0. Under both locks.
+    /// Empties the lane; the caller sets both positions to 0. Under both locks.
     pub(crate) fn clear(self) {
         for place in self.0 {
             // Relaxed: ordered by the locks.

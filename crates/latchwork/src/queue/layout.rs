@@ -1,20 +1,22 @@
-//! Where a queue's words and bytes lie, and what they mean: `cells.rs`. A queue has two parts.
+//! Where a queue's words and bytes are. (`cells.rs` says what they mean.) A queue has two parts, and may add a third.
 //!
-//! | part | what it has | while the queue lives | after its deletion |
+//! | part | contents | while the queue lives | after its deletion |
 //! | --- | --- | --- | --- |
-//! | head | locks, where sleepers sleep, counts, the life | stays | stays a head, for the next queue: handles may look at it |
-//! | body | lanes and rings of indices, cells with their messages | stays | is freed, as soon as nothing is in flight |
+//! | head | locks, the words that tasks sleep on, counts, the life | stays | stays a head, for the next queue: old handles may still read it |
+//! | body | lanes and rings of indices, cells with their messages | stays | is freed as soon as nothing is in flight |
 //! | chunks | more cells: `spares.rs` | are added | are freed before the body |
+//!
+//! The *life* is a generation counter: it grows by one with each creation and each deletion.
 //!
 //! | `life` | `body` | meaning | next |
 //! | --- | --- | --- | --- |
 //! | odd | 0 | no queue | creation: the shape, then a body |
-//! | odd | a block | deleted and in flight, or killed in its creation or deletion | idle: the body is freed |
-//! | even | a block | a queue | deletion: `life` first of all |
+//! | odd | a block | deleted with messages in flight, or a task was killed in creation or deletion | nothing in flight: the body is freed |
+//! | even | a block | a queue | deletion: changes `life` first |
 //!
-//! A head begins and ends under both locks. Who has one of them, and finds the life of his handle, finds the body
-//! that goes with it. *Without a lock* only guesses are made: where a lane lies is read between two looks at the life.
-//! Should the body be freed after that, they look at memory that is somebody else's by then, and still mapped.
+//! A queue begins and ends under both locks. A task that holds one of them, and reads the life of its handle, therefore
+//! has the body of that life. *Without a lock* a task only guesses: it reads a lane's address between two reads of the
+//! life. If the body is freed after that, the task reads memory that has another user, and is still mapped.
 #![allow(unsafe_code)]
 
 use super::cells::Cell;
@@ -32,11 +34,11 @@ use crate::region::{Inner, ObjectError, Task};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// The head of a queue's block. Each lock has a line of its own, for those who wait for it; so has what
-/// each side keeps, and what hardly ever changes.
+/// The head of a queue. Each lock has a line of its own, for its waiters; so have the words of each side, and the words
+/// that hardly ever change.
 #[repr(C)]
 pub(crate) struct Core {
-    /// First: whoever knows a queue's address only, as inboxes do, finds it there.
+    /// First: code that knows a queue's address only, such as that of inboxes, finds it there.
     pub(super) receivers_lock: Line<Robust>,
     pub(super) senders_lock: Line<Robust>,
     pub(super) fixed: Line<Fixed>,
@@ -47,7 +49,7 @@ pub(crate) struct Core {
 
 const _: () = assert!(core::mem::offset_of!(Core, receivers_lock) == crate::region::QUEUE_LOCK);
 
-/// A cache line and its neighbour, which processors fetch along.
+/// A cache line and its neighbour, which CPUs prefetch with it.
 #[repr(C, align(128))]
 pub(super) struct Line<T>(T);
 
@@ -59,73 +61,74 @@ impl<T> core::ops::Deref for Line<T> {
     }
 }
 
-/// What hardly ever changes: but for the deaths, what is given and what is ranked, as a queue begins and ends.
+/// Words that hardly ever change: most of them only when a queue begins or ends, the sleepers' words around sleeps,
+/// `spares` when a chunk is added, `recovered` after deaths, `given` and `ranked` with such messages.
 #[repr(C)]
 pub(super) struct Fixed {
     capacity: AtomicU32,
     max_message: AtomicU32,
-    /// How receivers that wait are served; see `waiters.rs`.
+    /// How waiting receivers are served; see `waiters.rs`.
     discipline: AtomicU32,
-    /// Even: the queue lives; odd: there is none. A handle knows the life that it was made in.
+    /// Even: the queue lives; odd: there is none. A handle keeps the life that it was made in.
     pub(super) life: AtomicU32,
     pub(super) receivers: Sleepers,
     pub(super) senders: Sleepers,
     pub(super) watchers: Sleepers,
     /// The region's count of deaths at the last recovery.
     pub(super) recovered: AtomicU32,
-    /// Cells that inboxes name: boards, and messages that were handed over. More under all locks, fewer under the
-    /// receivers'.
+    /// The number of cells that inboxes name: boards, and messages that were handed over. It grows under all locks, and
+    /// shrinks under the receivers' lock.
     pub(super) given: AtomicU32,
-    /// Cells beyond the capacity. Changes under all locks.
+    /// The number of cells beyond the capacity. Changes under all locks.
     pub(super) spares: AtomicU32,
-    /// How many messages were sent that do not belong behind all others. Under the senders' lock.
+    /// The number of messages sent that do not belong behind all others. Under the senders' lock.
     pub(super) ranked: AtomicU32,
-    /// Those of a [`Shape`].
+    /// The sizes of a [`Shape`].
     sizes: [AtomicU32; SIZES],
     /// The parts of a [`Shape`], as addresses.
     parts: [AtomicUsize; PARTS],
 }
 
-/// What the head leads to.
+/// The addresses of the queue's blocks.
 #[repr(C)]
 pub(super) struct Blocks {
     pub(super) chunks: [AtomicUsize; CHUNKS],
     /// The address of the body, or 0.
     body: AtomicUsize,
-    /// The next head that is nobody's. Under the lock of the region's names.
+    /// The next head in the region's list of free heads. Under the lock of the region's names.
     next_spare: AtomicUsize,
 }
 
-/// What those who have the senders' lock keep.
+/// The words of the senders; they change under the senders' lock.
 #[repr(C)]
 pub(super) struct Sending {
-    /// Their position in the lane of messages.
+    /// The senders' position in the lane of messages.
     pub(super) sent: AtomicU32,
-    /// Their position in the lane of free cells.
+    /// The senders' position in the lane of free cells.
     pub(super) fetched: AtomicU32,
     pub(super) stash_first: AtomicU32,
     pub(super) stash_count: AtomicU32,
     pub(super) next_number: AtomicU64,
 }
 
-/// What those who have the receivers' lock keep.
+/// The words of the receivers; they change under the receivers' lock.
 #[repr(C)]
 pub(super) struct Receiving {
-    /// Their position in the lane of messages.
+    /// The receivers' position in the lane of messages.
     pub(super) taken: AtomicU32,
-    /// Their position in the lane of free cells.
+    /// The receivers' position in the lane of free cells.
     pub(super) freed: AtomicU32,
     pub(super) ready_first: AtomicU32,
     pub(super) ready_count: AtomicU32,
-    /// What `ranked` was when they last emptied the lane for its sake.
+    /// The value of `ranked` for which a receiver last emptied the lane.
     pub(super) heeded: AtomicU32,
-    /// Inboxes that wait for this queue and have been given nothing.
+    /// The number of inboxes that wait for this queue and have been given nothing.
     pub(super) waiting: AtomicU32,
     pub(super) next_arrival: AtomicU64,
     pub(super) redelivered: AtomicU64,
 }
 
-/// Where the lane of messages lies, and so on.
+/// Indices of the parts of a body.
 const MESSAGES: usize = 0;
 const FREED: usize = 1;
 const STASH: usize = 2;
@@ -133,17 +136,17 @@ const READY: usize = 3;
 const CELLS: usize = 4;
 const PARTS: usize = 5;
 
-/// Places in a lane, and in a ring.
+/// Indices of the sizes. The first two: the number of places in a lane, and in a ring.
 const LANE: usize = 0;
 const RING: usize = 1;
-/// Cells in the body.
+/// The number of cells in the body.
 const BASE: usize = 2;
-/// From a cell to its message's bytes.
+/// The offset from a cell to its message's bytes.
 const BYTES: usize = 3;
 const STRIDE: usize = 4;
 const SIZES: usize = 5;
 
-/// Where the parts of a body lie, from its beginning; and sizes of and in them.
+/// The offsets of a body's parts from its beginning, and the sizes of and in them.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     parts: [usize; PARTS],
@@ -152,26 +155,26 @@ pub(super) struct Shape {
 
 /// A cache line.
 const LINE: usize = 64;
-/// The most messages, and the most bytes of one.
+/// The largest number of messages, and the largest size of one.
 pub(super) const MOST: u32 = 1 << 30;
 /// Spare cells in the body: one for a board.
 const SPARES_RACING: u32 = 1;
-/// One for a message that is handed over, and one for a board.
+/// Spare cells in the body: one for a message that is handed over, and one for a board.
 const SPARES_IN_ORDER: u32 = 2;
 
-/// The shape of a body, and its block, in a region for so many tasks; `None` if it would not fit the address space.
+/// The shape of a body, and its block, in a region for this many tasks; `None` if it would not fit the address space.
 pub(super) fn shape(
     (capacity, max_message, discipline): (u32, u32, u32),
     tasks: usize,
 ) -> Option<(Shape, Layout)> {
     const ALIGN: usize = align_of::<Line<u8>>();
     let fits = |value: u32| (1..=MOST).contains(&value);
-    // What a mutated file says is no more than that.
+    // A corrupted file could hold any other value.
     let is_known = Discipline::of_code(discipline).code() == discipline;
     if !fits(capacity) || !fits(max_message) || !is_known {
         return None;
     }
-    // In order there are no lanes, and each cell serves for all; else spare ones are boards and no more.
+    // In order: no lanes, and each cell serves for messages and boards alike. Racing: the spare cells are boards only.
     let (base, ring, lane) = if discipline == Discipline::Racing.code() {
         let base = capacity + SPARES_RACING;
         (base, capacity, capacity.next_power_of_two())
@@ -185,7 +188,7 @@ pub(super) fn shape(
     let stash = freed + lane_bytes;
     let ready = stash + ring_bytes;
     let cells = ready + ring_bytes;
-    // One line for both, if that takes them; or else the message begins a line, which suits what is put there.
+    // Header and message share one line if both fit; otherwise the message begins a line, which suits aligned contents.
     let max_message = max_message as usize;
     let bytes = match size_of::<Cell>() + max_message {
         ..=LINE => size_of::<Cell>(),
@@ -206,7 +209,7 @@ fn parts_at(body: usize, shape: Shape) -> [usize; PARTS] {
     shape.parts.map(|part| body + part)
 }
 
-/// What a lane is asked for without a lock.
+/// Which lane is read without a lock.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     Messages,
@@ -214,7 +217,7 @@ pub(super) enum Way {
 }
 
 impl Core {
-    /// Where the link between spares lies.
+    /// The offset of the link between free heads.
     pub(super) const NEXT_SPARE: usize =
         core::mem::offset_of!(Core, blocks) + core::mem::offset_of!(Blocks, next_spare);
 
@@ -272,8 +275,8 @@ impl Core {
         self.fixed.max_message.load(Relaxed)
     }
 
-    /// By [`Discipline::code`](super::Discipline::code). Who reads the one of a later life than his handle's finds that
-    /// life, too.
+    /// The [`Discipline::code`](super::Discipline::code). A task that reads that of a later life than its handle's also
+    /// reads that later life.
     pub(super) fn discipline(&self) -> u32 {
         self.fixed.discipline.load(Acquire)
     }
@@ -283,18 +286,18 @@ impl Core {
         self.fixed.life.load(Acquire).is_multiple_of(2)
     }
 
-    /// There is no body after all.
+    /// Clears the body's address: there is no body.
     pub(super) fn forget_body(&self) {
         self.blocks.body.store(0, Relaxed);
     }
 
-    /// Whether there is a body, of a queue or of one that was deleted. Under a lock.
+    /// Whether there is a body, of a live or of a deleted queue. Under a lock.
     pub(super) fn has_body(&self) -> bool {
         self.blocks.body.load(Relaxed) != 0
     }
 }
 
-/// A queue's head and body; all under the lock, except where said.
+/// A queue's head and body. Methods run under the lock, except where they say otherwise.
 #[derive(Clone, Copy)]
 pub(super) struct Cells<'r> {
     pub(super) core: &'r Core,
@@ -302,8 +305,8 @@ pub(super) struct Cells<'r> {
 }
 
 impl<'r> Cells<'r> {
-    /// Has a queue begin in a head that has neither queue nor body, and returns its life. Under both locks. Killed
-    /// before the last step, the task leaves a head without a queue.
+    /// Begins a queue in a head that has neither queue nor body, and returns its life. Under both locks. A task that is
+    /// killed before the last step leaves a head without a queue.
     pub(super) fn begin(
         self,
         task: Task<'_>,
@@ -316,8 +319,8 @@ impl<'r> Cells<'r> {
         let (base, ring) = (shape.sizes[BASE], shape.sizes[RING]);
         let stashed = base.min(ring);
         let block = self.inner.alloc_block(task, layout)?;
-        // SAFETY: the block is the caller's and has the shape's layout. Zero is a valid cell (a free one), ring
-        // entry, and byte.
+        // SAFETY: the block is the caller's and has the shape's layout. Zero is a valid cell (a free one), ring entry,
+        // and byte.
         unsafe {
             block.write_bytes(0, layout.size());
             let stash = block.add(shape.parts[STASH]).cast::<u32>();
@@ -343,7 +346,7 @@ impl<'r> Cells<'r> {
         for (size, value) in fixed.sizes.iter().zip(shape.sizes) {
             size.store(value, Release);
         }
-        // If there is one, it is not of this queue: the head came out of a mutated file.
+        // A chunk here does not belong to this queue: the head came out of a corrupted file.
         for chunk in &blocks.chunks {
             chunk.store(0, Relaxed);
         }
@@ -371,13 +374,13 @@ impl<'r> Cells<'r> {
         unsafe { self.inner.hand_in(task, block, &blocks.body) };
         let life = fixed.life.load(Relaxed).wrapping_add(1);
         compiler_fence(crate::atomic::Ordering::SeqCst);
-        // Release: who finds the life finds the rest.
+        // Release: a task that reads the life with Acquire also reads the rest.
         fixed.life.store(life, Release);
         Ok(life)
     }
 
-    /// Sends away all who wait at a queue that was deleted, drops its messages, and frees its body, if nothing of it is
-    /// in flight; whether none is left. Also of one that never began, or whose deletion was cut short. Under both locks.
+    /// Removes all waiters of a deleted queue, drops its messages, and frees its body if nothing of it is in flight.
+    /// Returns whether no body is left. Also for a queue whose creation or deletion was cut short. Under both locks.
     pub(super) fn clear_away(self, task: Task<'_>) -> bool {
         if self.core.is_alive() {
             return false;
@@ -388,16 +391,16 @@ impl<'r> Cells<'r> {
             self.disown();
             if self.all().all(|index| self.cell(index).is_free()) {
                 self.discard_chunks(task);
-                // SAFETY: the word is the head's, under its robust locks. Nobody uses the body: no cell is in flight,
-                // and who comes with a lock finds that the queue was deleted.
+                // SAFETY: the word is the head's, under its robust locks. No task uses the body: no cell is in flight,
+                // and a task that takes a lock finds that the queue was deleted.
                 unsafe { self.inner.discard(task, &self.core.blocks.body) };
             }
         }
         !self.core.has_body()
     }
 
-    /// Whether a head that may have been in a file of anybody's leads to what it says. Without a lock: of a queue that
-    /// lives all the while.
+    /// Whether a head that may come from a file that anybody wrote points to what its fields claim. Without a lock: the
+    /// queue must live throughout the call.
     pub(super) fn is_sound(core: &Core, inner: &Inner) -> bool {
         let body = core.blocks.body.load(Relaxed);
         let options = (core.capacity(), core.max_message(), core.discipline());
@@ -441,13 +444,13 @@ impl<'r> Cells<'r> {
 
     fn at(self, address: usize) -> NonNull<u8> {
         let place = core::ptr::with_exposed_provenance_mut(address);
-        // SAFETY: addresses come from the parts and lie in the body.
+        // SAFETY: addresses come from the parts, lie in the body, and are not null.
         unsafe { NonNull::new_unchecked(place) }
     }
 
     fn ring(self, part: usize) -> &'r [AtomicU32] {
         let first = self.at(self.part(part)).cast().as_ptr();
-        // SAFETY: so many entries lie there.
+        // SAFETY: the ring of this part has `ring_length` entries.
         unsafe { core::slice::from_raw_parts(first, self.ring_length()) }
     }
 
@@ -456,33 +459,33 @@ impl<'r> Cells<'r> {
         self.ring(READY)
     }
 
-    /// The ring of free cells that the senders have.
+    /// The ring of the free cells that the senders have.
     pub(super) fn stashed(self) -> &'r [AtomicU32] {
         self.ring(STASH)
     }
 
-    /// Bytes from one cell to the next.
+    /// The distance from one cell to the next, in bytes.
     pub(super) fn stride(self) -> usize {
         self.size(STRIDE)
     }
 
     fn lane(self, part: usize) -> Lane<'r> {
         let first = self.at(self.part(part)).cast().as_ptr();
-        // SAFETY: so many entries lie there.
+        // SAFETY: the lane of this part has as many entries as the size `LANE` says.
         Lane::new(unsafe { core::slice::from_raw_parts(first, self.size(LANE)) })
     }
 
-    /// From senders to receivers.
+    /// The lane from senders to receivers.
     pub(super) fn messages(self) -> Lane<'r> {
         self.lane(MESSAGES)
     }
 
-    /// From receivers to senders.
+    /// The lane from receivers to senders.
     pub(super) fn free_cells(self) -> Lane<'r> {
         self.lane(FREED)
     }
 
-    /// A lane without the lock, to look at; `None` if there is no queue.
+    /// A lane that the caller reads without the lock; `None` if there is no queue.
     pub(super) fn guessed(self, way: Way) -> Option<Lane<'r>> {
         let life = self.core.fixed.life.load(Acquire);
         let lane = match way {
@@ -490,12 +493,12 @@ impl<'r> Cells<'r> {
             Way::Messages => self.messages(),
             Way::FreeCells => self.free_cells(),
         };
-        // What was read of the head is of this life, if that goes on.
+        // If the life has not changed, the values read from the head are of this life.
         fence(Acquire);
         (self.core.fixed.life.load(Relaxed) == life).then_some(lane)
     }
 
-    /// The place of a position in a lane, as a hint; any address, if there is no queue. Without the lock.
+    /// The address of a position in a lane, as a prefetch hint; any address if there is no queue. Without the lock.
     pub(super) fn hint(self, way: Way, position: u32) -> *const u8 {
         let part = match way {
             Way::Messages => MESSAGES,
@@ -506,7 +509,7 @@ impl<'r> Cells<'r> {
         core::ptr::without_provenance(address)
     }
 
-    /// How many cells there are.
+    /// The number of cells.
     pub(super) fn total(self) -> u32 {
         self.core.capacity() + self.core.fixed.spares.load(Relaxed)
     }
@@ -526,27 +529,27 @@ impl<'r> Cells<'r> {
 
     #[inline]
     pub(super) fn cell(self, index: Index) -> &'r Cell {
-        // SAFETY: a cell lies there.
+        // SAFETY: `head` returns the address of a cell, in the body or in a chunk.
         unsafe { self.head(index).cast().as_ref() }
     }
 
-    /// The bytes of a cell. Outside the lock for a `WRITING`, `READING` or `BOARD` cell that the caller has.
+    /// The bytes of a cell. Outside the lock only for a `WRITING`, `READING` or `BOARD` cell that the caller has.
     pub(super) fn bytes(self, index: Index) -> NonNull<u8> {
-        // SAFETY: the bytes follow the cell.
+        // SAFETY: the message's bytes follow the cell at this offset, in the same block.
         unsafe { self.head(index).add(self.size(BYTES)) }
     }
 
     /// Copies a message into a cell that is free, or that the caller writes.
     pub(super) fn fill(self, index: Index, message: &[u8]) {
         debug_assert!(message.len() <= self.core.max_message() as usize);
-        // SAFETY: `max_message` bytes lie there.
+        // SAFETY: the cell has `max_message` bytes, and no other task uses them.
         unsafe {
             self.bytes(index)
                 .copy_from_nonoverlapping(NonNull::from(message).cast(), message.len())
         };
     }
 
-    /// The message in a cell that the caller has, or under the lock.
+    /// The message in a cell that the caller has, or of any cell under the lock.
     pub(super) fn message(self, index: Index) -> &'r [u8] {
         let cell = self.cell(index);
         let length = cell.length.load(Relaxed);
@@ -559,7 +562,7 @@ impl<'r> Cells<'r> {
                 length.min(self.core.max_message() as usize),
             ),
         };
-        // SAFETY: so many bytes lie there, written before the cell became ready.
+        // SAFETY: `length` bytes are there, written before the cell became ready.
         unsafe { core::slice::from_raw_parts(place.as_ptr(), length) }
     }
 }

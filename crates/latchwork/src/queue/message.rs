@@ -1,4 +1,4 @@
-//! Messages in flight, and how their flight ends.
+//! Messages in flight, and the end of their flight.
 #![allow(unsafe_code)]
 
 use super::attempt::Side;
@@ -15,20 +15,21 @@ use core::marker::PhantomData;
 use core::mem::{self, ManuallyDrop};
 use core::ops::Deref;
 
-/// A message in flight, read where it lies. Dropping it ends the flight: it is received for good.
+/// A message in flight, read where it lies. Dropping it ends the flight: the message has been received and is not
+/// delivered again.
 ///
-/// Until then it is delivered again, in its old place, should the task that took it die, or the thread
-/// end; also if it is dropped by a panic, or [given back](Self::give_back). (A broadcast message is a copy
-/// of the receiver's own, and is not delivered again.)
+/// Until then the message is delivered again, in its old position, if the task that took it dies or the thread ends;
+/// also if it is dropped by a panic, or [given back](Self::give_back). (A broadcast message is a copy of the receiver's
+/// own, and is not delivered again.)
 ///
-/// Not `Send`: it is in flight with the task that took it, which cannot
-/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the thread
-/// ends. In the child of a fork it is the parent's: dropping it there aborts.
+/// Not `Send`: the message is in flight with the task that took it, which cannot
+/// [detach](crate::region::Region::detach) meanwhile. Forgetting it leaves it in flight until the thread ends. In the
+/// child of a fork it is the parent's: dropping it there aborts.
 #[must_use = "a message that is dropped has been received"]
 pub struct Message<'r> {
     queue: Queue<'r>,
     place: Place,
-    /// Who took it.
+    /// The task that took it.
     owner: Owner,
     not_send: PhantomData<*const ()>,
 }
@@ -57,8 +58,8 @@ impl<'r> Message<'r> {
         }
     }
 
-    /// How often the message was handed to a receiver, this time included. More than 1 means that an
-    /// earlier receiver died with it, or gave it back.
+    /// How often the message was given to a receiver, this time included. More than 1 means that an earlier receiver
+    /// died with it, or gave it back.
     #[must_use]
     pub fn deliveries(&self) -> u32 {
         match self.place {
@@ -76,19 +77,19 @@ impl<'r> Message<'r> {
         }
     }
 
-    /// Ends the flight: the message has been received. What dropping it does, too.
+    /// Ends the flight: the message has been received. The same as dropping it.
     pub fn done(self) {}
 
-    /// Puts the message back in its old place, for another receiver or another time.
+    /// Puts the message back in its old position, for another receiver or a later call.
     pub fn give_back(self) {
         ManuallyDrop::new(self).finish(End::GiveBack);
     }
 
-    /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as
-    /// one ([`Queue::send_block`]) is not copied; nor is a small one that this thread sent.
+    /// Takes the message out of the queue as a box of the caller's own. A large message that was sent as a box
+    /// ([`Queue::send_block`]) is not copied; nor is a small one that this thread sent.
     ///
     /// # Errors
-    /// With the message, if a copy is needed and the region has no room for it.
+    /// The message, and an error, if a copy is needed and the region has no room for it.
     pub fn into_block(self) -> Result<region::Box<'r, [u8]>, (Self, region::StorageError)> {
         if let Place::Cell(index) = self.place
             && self.queue.cells.is_block(index)
@@ -107,7 +108,7 @@ impl<'r> Message<'r> {
         }
     }
 
-    /// The block that the message is, if it can be made the task's own; that ends the flight.
+    /// The message's block, if it can be made the task's own; that ends the flight.
     fn take_over(&self, index: Index) -> Option<region::Box<'r, [u8]>> {
         let inner = self.queue.inner();
         let mut taken = None;
@@ -121,7 +122,7 @@ impl<'r> Message<'r> {
         ended.ok()?;
         let block = taken?;
         inner.slots()[usize::from(self.owner.slot())].message_finished();
-        // SAFETY: the block belongs to this task alone now.
+        // SAFETY: `claim_block` has made the block this task's own.
         Some(unsafe { region::Box::of_block(block.cast(), block.len(), inner) })
     }
 
@@ -158,8 +159,8 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// Several messages in flight, taken together. Dropping them ends the flight of all; in all else each
-/// is as a [`Message`].
+/// Several messages in flight, taken together. Dropping them ends the flight of all; otherwise each behaves as a
+/// [`Message`].
 #[must_use = "messages that are dropped have been received"]
 pub struct Messages<'r> {
     queue: Queue<'r>,
@@ -190,7 +191,7 @@ impl<'r> Messages<'r> {
         }
     }
 
-    /// How many they are: at least one.
+    /// The number of messages: at least one.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
@@ -211,7 +212,7 @@ impl<'r> Messages<'r> {
             .chain(chain.map(move |index| cells.message(index)))
     }
 
-    /// Puts all messages back in their old places.
+    /// Puts all messages back in their old positions.
     pub fn give_back(self) {
         ManuallyDrop::new(self).finish(End::GiveBack);
     }
@@ -259,13 +260,13 @@ impl<'r> Queue<'r> {
     /// Takes a message as a box of the caller's own; see [`Message::into_block`].
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`];
-    /// [`ReceiveError::Storage`], and then the message is back in its place; [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`]; [`ReceiveError::Storage`] as for
+    /// [`Queue::receive`], or for the copy, and then the message is back in its position; [`ReceiveError::Attach`].
     pub fn receive_block(&self, wait: Wait) -> Result<region::Box<'r, [u8]>, ReceiveError> {
         let message = match self.take(wait, 1, |_| Verdict::Claim)? {
             Received::Block(block) => {
                 let inner = self.inner();
-                // SAFETY: the block belongs to this task alone now.
+                // SAFETY: `claim_block` has made the block this task's own.
                 return Ok(unsafe { region::Box::of_block(block.cast(), block.len(), inner) });
             }
             received => self.hold(received)?,
@@ -289,32 +290,33 @@ impl<'r> Queue<'r> {
                     End::GiveBack => cells.give_back(index, task),
                 }
             }
-            // A cell that is free is a sender's, one that is ready again a receiver's.
+            // A freed cell is room for a sender. A message that is ready again is for a receiver; it may be room for a
+            // sender, too (`Cells::give_back`).
             match how {
                 End::Done => Wake::senders(count),
                 End::GiveBack => cells.announce(count).and_senders(count),
             }
         });
-        // Whoever took it could lock, and still can.
+        // This cannot fail: the task that took the message could lock then, and still can.
         if ended.is_ok() {
             self.inner().slots()[usize::from(owner.slot())].message_finished();
         }
     }
 
-    /// Changes, under a side's lock, what `owner` has in its hands. Aborts if that is another task.
+    /// Changes, under a side's lock, what `owner` has in its hands. Aborts if `owner` is another task.
     pub(super) fn end(
         &self,
         side: Side,
         owner: Owner,
         how: impl FnOnce(Cells<'r>, Task<'_>) -> Wake<'r>,
     ) -> Result<(), AttachError> {
-        // Then it is this task's still: a task does not leave with messages.
+        // If the caller is `owner`, the message is still its own: a task with messages does not detach.
         if !self.inner().is_me(owner) {
             crate::fatal(format_args!(
                 "a message was finished by a task that does not have it (one inherited across fork is the parent's)"
             ));
         }
-        // SAFETY: it is the calling thread.
+        // SAFETY: `owner` is the calling thread's task, as checked above.
         let task = unsafe { self.inner().task_named(owner) };
         let locked = self.lock_now(side, task)?;
         let wake = how(locked.cells, task);

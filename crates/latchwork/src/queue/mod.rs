@@ -1,32 +1,40 @@
-//! Message queues in a region: bounded, many to many, and whole after any death.
+//! Message queues in a region: bounded, for any number of senders and receivers, and consistent after the death of any
+//! task.
 //!
-//! A message is 0 to `max_message` bytes, or a block of the region's heap of any size. Messages arrive
-//! in the order of their [ranks](Rank), and within one in that in which their sends were committed.
-//! Small ones are copied under a lock, in one step; larger ones outside it, or not at all.
+//! A message is 0 to `max_message` bytes, or a block of the region's heap of any size. Receivers get messages in the
+//! order of their [ranks](Rank), and messages of one rank in the order in which their sends were committed. Small
+//! messages are copied under a lock, in one step; larger ones are copied outside it, or not at all.
 //!
 //! | to | use |
 //! | --- | --- |
 //! | send, receive a copy | [`Queue::send`], [`Queue::receive`], and `try_`, `_until`, `_for` |
 //! | send before all others, or by priority | [`Queue::urgent`], [`Queue::with_priority`] |
-//! | write and read where the message lies | [`Queue::reserve`], [`Queue::receive_held`] |
-//! | hand over a block untouched | [`Queue::send_block`], [`Queue::receive_block`] |
+//! | write and read the message in place | [`Queue::reserve`], [`Queue::receive_held`] |
+//! | transfer a block without a copy | [`Queue::send_block`], [`Queue::receive_block`] |
 //! | send and receive several at once | [`Queue::send_batch`], [`Queue::receive_batch`] |
-//! | tell all who wait, once | [`Queue::broadcast`] |
+//! | send one message to all current waiters | [`Queue::broadcast`] |
 //! | wait by epoll | [`Queue::watch`] |
-//! | know that all is done | [`Queue::is_drained`] |
-//! | connect two tasks, as fast as it goes | [`spsc`] |
+//! | check that all work is done | [`Queue::is_drained`] |
+//! | connect two tasks at the lowest cost | [`spsc`] |
 //!
-//! | who dies | when | then |
+//! *Where a message becomes visible to receivers:* in `Cells::commit` (`cells.rs`), which every send calls under the
+//! lock. The commit point is the store of the state `READY` in the message's cell: if the sender is killed before the
+//! store, nothing was sent; if it is killed after it, the message is delivered. The next step makes receivers find the
+//! cell: `Lane::put` (`lane.rs`, a Release store), or `insert_ready` (`ready.rs`) where receivers are served in order.
+//! Receivers read it in `Queue::take` (`receive.rs`). A broadcast becomes visible in `Cells::put_up` (`waiters.rs`), a
+//! ring's message in `Ring::advance` (`ring.rs`).
+//!
+//! | a task that dies | when | then |
 //! | --- | --- | --- |
-//! | a sender | before the commit | nothing of the message is visible, its place is free again |
-//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its place |
-//! | anybody | holding a lock of the queue | the next one rebuilds the queue from its cells |
-//! | receivers | with messages that they had waited for | those are pending again, perhaps more than the capacity |
-//! | a task that was woken for, or given a message | before it took it | another one is woken, or given it |
+//! | a sender | before the commit | nothing of the message is visible, and its place is free again |
+//! | a receiver (or its thread ends) | before [`Queue::receive`] has copied the message, or the [`Message`] was dropped | the message is delivered again, in its old position |
+//! | any task | while it holds a lock of the queue | the next task that takes the lock rebuilds the queue from its cells |
+//! | receivers | with messages that they had waited for | those are pending again, possibly more than the capacity |
+//! | a task that was woken for a message, or handed one | before it took it | another task is woken, or gets it |
 //!
-//! So a message is delivered at least once. To process each exactly once, take it with
-//! [`Queue::receive_held`], and have the result and a mark that it is done committed in one step (the
-//! message's [deliveries](Message::deliveries) say whether there was an earlier try).
+//! So a message is delivered at least once. To process each message exactly once, receive it with
+//! [`Queue::receive_held`], and commit the result and a mark that it is done in one step. (The message's
+//! [deliveries](Message::deliveries) say whether there was an earlier attempt.)
 //!
 //! ```
 //! use latchwork::queue::{Queue, QueueOptions};
@@ -41,15 +49,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Waiting:* a task polls for some microseconds (offering its processor to others meanwhile, and at once if
-//! that ended its last wait: its peer is on the same one), then sleeps through `region/park.rs`, which also notices deaths; see `sleepers.rs` for why no wake-up is
-//! lost, and `waiters.rs` for who is served first. *Fork:* the child is a task of its own; what its
-//! parent has in flight stays the parent's, and finishing it in the child aborts. *Signal handlers* must
-//! not use a queue that the code they interrupt may be using, nor keep a message. *Cost:* a send or
-//! receive of a small message is one robust lock and unlock, and a copy; no system call unless somebody
-//! sleeps. A message whose rank puts it between others costs the shifting of four bytes for each message
-//! behind or before it, whichever are fewer; a broadcast, and each message to a receiver that waits in
-//! order, a look at every task of the region. A broadcast is copied under the locks.
+//! *Waiting:* a task polls for some microseconds, and then sleeps through `region/park.rs`, which also notices deaths
+//! of tasks. Between polls it yields its CPU; it yields at once if a yield ended its last wait, since its peer then
+//! runs on the same CPU. `sleepers.rs` says why no wake-up is lost, and `waiters.rs` which receiver is served first.
+//! *Fork:* the child is a task of its own; messages that its parent has in flight stay the parent's, and finishing one
+//! in the child aborts. *Signal handlers* must not use a queue that the interrupted code may be using, nor keep a
+//! message. *Cost:* a send or receive of a small message is one robust lock and unlock, and a copy; it makes no system
+//! call unless a task sleeps. A message whose rank puts it between others shifts four bytes for each message behind it
+//! or before it, whichever are fewer. A broadcast, and each message to a waiting receiver that is served in order,
+//! reads a word of every task of the region. A broadcast is copied under the locks.
+//!
+//! # Where things are
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `cells.rs` | the states of a message, who may change them, the invariants; the commit |
+//! | `lane.rs` `stock.rs` `ready.rs` `rank.rs` | how cells pass between senders and receivers, and in which order |
+//! | `attempt.rs` `send.rs` `reserve.rs` `batch.rs` | the locks; the loop of senders; ways to send |
+//! | `receive.rs` `message.rs` | the loop of receivers; messages in flight |
+//! | `waiters.rs` `broadcast.rs` `spares.rs` `places.rs` | what waiting receivers are given, and the cells for it |
+//! | `sleepers.rs` `wake.rs` `watch.rs` | sleeping and waking; epoll |
+//! | `layout.rs` `control.rs` `recover.rs` | memory, creation, flush and deletion; recovery after a death |
+//! | `spsc.rs` `spsc/` `ring.rs` | rings |
+//! | `error.rs` `wait.rs` `inspect.rs` | errors; how long a call waits; a queue read from outside |
 #![allow(unsafe_code)]
 
 mod attempt;
@@ -95,10 +117,10 @@ use layout::Cells;
 use std::sync::Arc;
 use wake::Wake;
 
-/// Up to this size a message is copied under the side's lock: to take it twice more costs longer.
+/// Up to this size a message is copied under the side's lock: taking the lock twice more would cost longer.
 const SMALL: usize = 4096;
 
-/// How a queue is to be made.
+/// The options of a queue to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueOptions {
     capacity: u32,
@@ -107,10 +129,10 @@ pub struct QueueOptions {
 }
 
 impl QueueOptions {
-    /// A queue for `capacity` messages of at most `max_message` bytes each. Its memory is taken at once, but for what
-    /// is on its way to receivers that wait and have not run yet: where several do, one that begins to wait may take
-    /// memory for one more message (and there is [`ReceiveError::Storage`] if the region has none). It is given back
-    /// when the queue is deleted.
+    /// A queue for `capacity` messages of at most `max_message` bytes each. Creation allocates its memory, except for
+    /// messages on their way to waiting receivers that have not run yet: where several receivers wait, one more may
+    /// allocate memory for one more message when it begins to wait (and fails with [`ReceiveError::Storage`] if the
+    /// region has none). The memory is freed when the queue is deleted.
     #[must_use]
     pub const fn new(capacity: u32, max_message: u32) -> Self {
         Self {
@@ -120,7 +142,7 @@ impl QueueOptions {
         }
     }
 
-    /// Says which of several receivers that wait gets a message.
+    /// Sets which of several waiting receivers gets a message.
     #[must_use]
     pub const fn discipline(mut self, discipline: Discipline) -> Self {
         self.discipline = discipline;
@@ -182,23 +204,23 @@ impl Reused for Head {
 
 /// A handle on a message queue in a region. Any task of the region may send and receive.
 ///
-/// What it sends has the handle's [rank](Self::urgent).
+/// Messages that it sends have the handle's [rank](Self::urgent).
 #[derive(Clone, Copy)]
 pub struct Queue<'r> {
     region: &'r Region,
     cells: Cells<'r>,
-    /// The queue's life that this is a handle on.
+    /// The life of the queue (a generation number, see `layout.rs`) that this handle was made in.
     life: u32,
     rank: Rank,
 }
 
-// SAFETY: all of a queue is atomics under its lock, or bytes that one task has.
+// SAFETY: a queue's words are atomics that change under its locks; its other bytes are used by one task at a time.
 unsafe impl Send for Queue<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for Queue<'_> {}
 
 impl<'r> Queue<'r> {
-    /// Makes the queue of this name, or opens it if it exists with the same options.
+    /// Creates the queue of this name, or opens it if it exists with the same options.
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -236,11 +258,11 @@ impl<'r> Queue<'r> {
         region.find_reused(name, |head: &'r Head| Self::open_in(region, head))
     }
 
-    /// The queue that lives in a head, which may be of a file of anybody's.
+    /// Opens the queue of a head, which may come from a file that anybody wrote.
     fn open_in(region: &'r Region, head: &'r Head) -> Result<Self, QueueError> {
         let queue = Self::at(region, head);
         let is_sound = Cells::is_sound(head, region.inner());
-        // It may be deleted meanwhile.
+        // Another task may have deleted it since.
         match queue.check_life() {
             Ok(()) if !queue.is_deleted() && is_sound => Ok(queue),
             Ok(()) if !queue.is_deleted() => Err(ObjectError::OtherType.into()),
@@ -248,8 +270,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Has a queue begin in a head that has none, and is [over](Self::is_over). Under the lock of those who have one
-    /// begin there.
+    /// Begins a queue in a head that has none and is [over](Self::is_over). The caller holds the lock under which
+    /// queues begin there.
     pub(crate) fn begin_in(
         region: &'r Region,
         head: &'r Head,
@@ -277,7 +299,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// What [`Self::of_token`] makes the handle of again.
+    /// A token from which [`Self::of_token`] makes this handle again.
     fn token(&self) -> (usize, u32) {
         let address = core::ptr::from_ref(self.cells.core).expose_provenance();
         (address, self.life)
@@ -286,7 +308,7 @@ impl<'r> Queue<'r> {
     /// # Safety
     /// The token is of a queue in this region.
     unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
-        // SAFETY: by the contract a head, which stays as long as the region.
+        // SAFETY: by the contract the address is a head's; a head stays as long as the region.
         let head: &'r Head = unsafe { &*core::ptr::with_exposed_provenance(address) };
         Self {
             life,
@@ -294,37 +316,38 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// Whether the queue that a head has, or had, can be used at all: for heads of files.
+    /// Whether the queue that a head has, or had, can be used at all. For heads that come from files.
     pub(crate) fn is_sound_in(region: &Region, head: &Head) -> bool {
         !head.is_alive() || Cells::is_sound(head, region.inner())
     }
 
-    /// Whether the queue of the handle has not been deleted.
+    /// Whether the handle's queue has not been deleted.
     pub(crate) fn is_alive(&self) -> bool {
         self.check_life().is_ok() && !self.is_deleted()
     }
 
-    /// The queue's number in its head, which grows by one with each.
+    /// The queue's number in its head, which grows by one with each queue.
     pub(crate) fn number(&self) -> u32 {
         self.life / 2
     }
 
-    /// Whether the handle was made when there was no queue.
+    /// Whether the handle was made while the head had no queue.
     fn is_deleted(&self) -> bool {
         self.life % 2 == 1
     }
 
-    /// Whether a queue may begin in a head, which may be of a file of anybody's. Under the lock of those who have one
-    /// begin there.
+    /// Whether a queue may begin in a head, which may come from a file that anybody wrote. The caller holds the lock
+    /// under which queues begin there.
     pub(crate) fn may_begin_in(region: &'r Region, head: &'r Head) -> bool {
         if !head.is_alive() && head.has_body() && !Cells::is_sound(head, region.inner()) {
-            // Nobody frees what it says, unless that has been done by now.
+            // The body's address is not to be trusted, so it is forgotten, not freed. (If a task frees it first, the
+            // word is 0.)
             head.forget_body();
         }
         Self::at(region, head).is_over()
     }
 
-    /// Whether there is no queue, and nothing is in flight. Settles what the dead left.
+    /// Whether there is no queue, and nothing is in flight. Settles what dead tasks left.
     fn is_over(&self) -> bool {
         let head = self.cells.core;
         if head.is_alive() || !head.has_body() {
@@ -341,7 +364,7 @@ impl<'r> Queue<'r> {
         is_over
     }
 
-    /// After a flight: should it have been the last of a deleted queue, its memory is freed.
+    /// Runs after a flight has ended: if it was the last one of a deleted queue, frees the queue's memory.
     #[inline]
     fn after_flight(&self) {
         if self.check_life().is_err() {
@@ -349,8 +372,7 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// A handle whose messages go before all others; of several urgent ones, the last sent is received
-    /// first.
+    /// A handle whose messages go before all others; of several urgent messages, the last sent is received first.
     #[must_use]
     pub fn urgent(self) -> Self {
         Self {
@@ -359,8 +381,8 @@ impl<'r> Queue<'r> {
         }
     }
 
-    /// A handle whose messages have this priority: they are received before those of lower priority,
-    /// and after those of the same that were sent before.
+    /// A handle whose messages have this priority: they are received before those of lower priority, and after earlier
+    /// ones of the same priority.
     #[must_use]
     pub fn with_priority(self, priority: Priority) -> Self {
         Self {
@@ -381,20 +403,20 @@ impl<'r> Queue<'r> {
         QueueOptions::new(self.capacity(), self.max_message()).discipline(self.cells.discipline())
     }
 
-    /// The most messages.
+    /// The largest number of messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.cells.core.capacity()
     }
 
-    /// The most bytes of a message.
+    /// The largest size of a message, in bytes.
     #[must_use]
     pub fn max_message(&self) -> u32 {
         self.cells.core.max_message()
     }
 
-    /// Messages that are ready to be received at this moment; those [in flight](Self::in_flight) are not counted.
-    /// More than the capacity, if messages came back from receivers that had waited for them.
+    /// The number of messages that are ready to be received at this moment; those [in flight](Self::in_flight) are not
+    /// counted. It exceeds the capacity if messages came back from receivers that had waited for them.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.cells.pending()
@@ -406,12 +428,13 @@ impl<'r> Queue<'r> {
         self.len() == 0
     }
 
-    /// Messages that are neither ready nor done with at this moment: that senders are writing or have
-    /// [reserved](Self::reserve), that receivers have in hand, and that were handed or [broadcast](Self::broadcast)
-    /// to receivers which have not returned yet. (A broadcast counts once, until the last of its receivers has read
-    /// it.) What a task had that died is counted here until its death is settled, and then it is ready, or gone.
+    /// The number of messages that are neither ready nor done with at this moment: those that senders are writing or
+    /// have [reserved](Self::reserve), those that receivers have in hand, and those that were handed or
+    /// [broadcast](Self::broadcast) to receivers whose calls have not returned. (A broadcast counts once, until the
+    /// last of its receivers has read it.) Messages of a dead task count here until its death is settled; then they are
+    /// ready, or gone.
     ///
-    /// *Cost:* the queue's locks, and no look at its messages.
+    /// *Cost:* the queue's locks; its messages are not read.
     ///
     /// # Errors
     /// If the calling thread cannot become a task of the region.
@@ -419,11 +442,11 @@ impl<'r> Queue<'r> {
         Ok(self.ready_and_in_flight()?.1)
     }
 
-    /// Whether all that was sent is done with: at one moment during the call no message was ready, and none
-    /// [in flight](Self::in_flight). So if nobody sends any more, nothing is left to do, and nothing comes again.
+    /// Whether all that was sent is done with: at one moment during the call no message was ready, and none [in
+    /// flight](Self::in_flight). So if no task sends any more, nothing is left to do, and no message comes again.
     ///
-    /// [`Self::receive`] is done with a message when it returns; a task that is not until it has processed it
-    /// receives with [`Self::receive_held`], and drops the [`Message`] then.
+    /// [`Self::receive`] is done with a message when it returns. A task that is not done before it has processed the
+    /// message receives with [`Self::receive_held`], and drops the [`Message`] after that.
     ///
     /// # Errors
     /// As for [`Self::in_flight`].
@@ -431,12 +454,12 @@ impl<'r> Queue<'r> {
         Ok(self.ready_and_in_flight()? == (0, 0))
     }
 
-    /// Both of one moment.
+    /// The counts of ready messages and of messages in flight, of the same moment.
     fn ready_and_in_flight(&self) -> Result<(u32, u32), AttachError> {
         let task = self.inner().task()?;
         let locked = self.lock_now(Side::Both, task)?;
         let ended = self.life.wrapping_add(1);
-        // What was in flight when the queue was deleted is so until it is finished.
+        // Messages that were in flight when the queue was deleted are in flight until they are finished.
         let counts = match self.cells.core.fixed.life.load(Ordering::Relaxed) {
             life if life == self.life || life == ended => locked.cells.ready_and_in_flight(),
             _ => (0, 0),
@@ -445,7 +468,7 @@ impl<'r> Queue<'r> {
         Ok(counts)
     }
 
-    /// How many messages were put back so far, because a receiver died or gave them back.
+    /// The number of messages that were put back so far, because a receiver died or gave them back.
     #[must_use]
     pub fn redelivered(&self) -> u64 {
         self.cells
@@ -455,7 +478,7 @@ impl<'r> Queue<'r> {
             .load(Ordering::Relaxed)
     }
 
-    /// Checks that the queue's indices agree with its cells, for tests and doubtful regions.
+    /// Checks that the queue's indices agree with its cells. For tests, and for regions in doubt.
     ///
     /// # Errors
     /// If the calling thread cannot become a task of the region.

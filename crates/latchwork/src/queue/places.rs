@@ -1,11 +1,12 @@
-//! Whether there is room in a queue that serves its receivers in order, by four counts: `spares.rs` says why.
+//! Whether a queue that serves its receivers in order has room, by four counts. The numbers below are those of the
+//! invariants in `spares.rs`, which says why they hold.
 //!
-//! *Checked by:* the tests here, in all states of small queues; `tests/loom_queue_places.rs`, with negative twins: no cell
-//! for a broadcast, and senders that are not told of a receiver that waits.
+//! *Checked by:* the tests here, in all states of small queues; `tests/loom_queue_places.rs`, with negative twins: no
+//! cell for a broadcast, and senders that are not notified of a waiting receiver.
 
 use crate::atomic::unless_fault;
 
-/// The counts that say whether there is room, in a queue that serves its receivers in order.
+/// Three of the four counts; the fourth, *waiting*, is a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Places {
     pub(crate) free: u32,
@@ -14,26 +15,26 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Whether a message may be sent, by 2.
+    /// Whether a message may be sent, by invariant 2.
     pub(crate) fn has_room(self, waiting: u32) -> bool {
         self.sendable(waiting) > 0
     }
 
-    /// How many messages may be sent, by 2.
+    /// How many messages may be sent, by invariant 2.
     fn sendable(self, waiting: u32) -> u32 {
         (self.free + self.given + waiting).saturating_sub(self.spares)
     }
 
-    /// Whether there is a cell for all that may be given, by 3.
+    /// Whether there is a cell for all that may be given, by invariant 3.
     #[cfg(not(loom))]
     pub(crate) fn suffice(self, waiting: u32) -> bool {
         self.free >= self.sendable(waiting) + u32::from(waiting > 0)
     }
 
-    /// Whether one more receiver may wait, by 3.
+    /// Whether one more receiver may wait, by invariant 3.
     pub(crate) fn may_wait(self, waiting: u32) -> bool {
         let sendable = self.sendable(waiting + 1);
-        // One more is for a broadcast.
+        // The one cell more is for a broadcast.
         unless_fault!(
             QueueNoCellForBoard,
             self.free > sendable,
@@ -41,7 +42,7 @@ impl Places {
         )
     }
 
-    /// How many senders learn of a receiver that begins to wait, and is a place by 2.
+    /// The number of senders to wake for a receiver that begins to wait, which is one more place by invariant 2.
     #[inline]
     pub(crate) fn senders_to_wake() -> u32 {
         unless_fault!(QueueWaiterUnannounced, 1, 0)
@@ -53,16 +54,16 @@ mod tests {
     use super::Places;
     use std::collections::HashSet;
 
-    /// The counts of a queue that serves in order, and what its tasks do.
+    /// The counts of a queue that serves in order, and the states of its tasks.
     #[derive(Clone, Copy, PartialEq, Eq, Hash)]
     struct State {
         places: Places,
-        /// Being written, pending, in hand.
+        /// The numbers of messages being written, pending, and in hand.
         taken: [u32; 3],
         waiting: u32,
-        /// Messages that were handed over.
+        /// The number of messages that were handed over.
         handed: u32,
-        /// Boards, by how many have still to read them: of one reader, of two, of three.
+        /// Boards, by the number of readers left: one, two, three.
         boards: [u32; 3],
     }
 
@@ -80,7 +81,7 @@ mod tests {
             self.places.free = self.places.free.checked_sub(1).expect("a free cell");
         }
 
-        /// As `hand_out`.
+        /// The effect of `hand_out`.
         fn served(mut self) -> Self {
             while self.waiting > 0 && self.taken[PENDING] > 0 {
                 self.waiting -= 1;
@@ -103,7 +104,7 @@ mod tests {
             Some(self)
         }
 
-        /// One more waits, with as many cells as that takes.
+        /// One more receiver waits; it adds as many cells as that takes.
         fn joined(mut self, may_wait: MayWait) -> Self {
             while !may_wait(self.places, self.waiting) {
                 self.places.spares += 1;
@@ -113,7 +114,7 @@ mod tests {
             self
         }
 
-        /// All that can happen next, with so many tasks to wait.
+        /// All next states, with at most this many tasks.
         fn next(self, tasks: u32, may_wait: MayWait) -> Vec<Self> {
             let mut all = Vec::new();
             if self.places.has_room(self.waiting) {
@@ -139,7 +140,7 @@ mod tests {
                 all.push(self.joined(may_wait));
             }
             if self.taken[PENDING] > 0 && self.tasks() < tasks {
-                // It copies what it receives without the lock.
+                // A receiver copies its message without the lock.
                 all.push(self.joined(may_wait).served());
             }
             if self.taken[HELD] > 0 {
@@ -196,7 +197,7 @@ mod tests {
 
     type MayWait = fn(Places, u32) -> bool;
 
-    /// Goes through all states; the most spare cells.
+    /// Visits all states; returns the largest number of spare cells.
     fn explore(capacity: u32, tasks: u32, may_wait: MayWait) -> u32 {
         let places = Places {
             free: capacity + 2,
@@ -216,7 +217,7 @@ mod tests {
             let (places, taken) = (state.places, state.taken.iter().sum::<u32>());
             let cells = places.free + taken + places.given;
             assert_eq!(cells, capacity + places.spares);
-            // Nobody is refused while there is a place, nor served without one.
+            // No send is refused while there is a place, and none succeeds without one.
             let has_room = taken < capacity + state.waiting;
             assert_eq!(places.has_room(state.waiting), has_room);
             assert!(places.suffice(state.waiting), "too few cells");
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A negative twin: without the one cell more a broadcast finds none.
+    /// A negative twin: without the one cell more a broadcast has no cell.
     #[test]
     fn twin_without_a_cell_for_a_broadcast_is_found() {
         let greedy: MayWait = |places, waiting| {

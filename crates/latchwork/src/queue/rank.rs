@@ -1,16 +1,16 @@
-//! The order of messages: urgent ones first, the last sent before the others; then by priority, and in
-//! the order of their sending within one.
+//! The order of messages: urgent messages first, the last sent before the others; then by priority, and within one
+//! priority in the order of sending.
 
 use core::fmt;
 
-/// A message's priority: 0, which is usual, to [`Priority::MAX`], which is received first.
+/// A message's priority: 0, the default, to [`Priority::MAX`], which is received first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u16);
 
 impl Priority {
-    /// The highest of the 32,768 there are, as many as POSIX message queues have on Linux.
+    /// The highest of the 32,768 priorities, as many as POSIX message queues have on Linux.
     pub const MAX: Self = Self(32_767);
-    /// The lowest, which messages have that are given none.
+    /// The lowest, and the default.
     pub const MIN: Self = Self(0);
 
     /// `None` beyond [`Self::MAX`].
@@ -36,12 +36,12 @@ impl fmt::Display for Priority {
     }
 }
 
-/// Where a message is put among those that wait.
+/// The position of a message among the pending ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Before all others: of several urgent ones, the last sent is received first.
+    /// Before all others: of several urgent messages, the last sent is received first.
     Urgent,
-    /// Behind those of its priority and above.
+    /// Behind those of its own and of higher priority.
     Priority(Priority),
 }
 
@@ -51,11 +51,11 @@ impl Default for Rank {
     }
 }
 
-/// Rank and sequence number as they stand in a cell: what is smaller comes first.
+/// Rank and sequence number, as stored in a cell: the smaller key comes first.
 pub(super) type Key = (u32, u64);
 
 impl Rank {
-    /// The key of the message with this number, which grows from message to message.
+    /// The key of the message with this number; numbers grow from message to message.
     pub(super) fn key(self, number: u64) -> Key {
         match self {
             Self::Urgent => (0, u64::MAX - number),

@@ -1,19 +1,19 @@
 //! The ring of ready cells, in the order of their keys.
 //!
-//! A message that comes behind all others, or before them, is put there at once; one that belongs
-//! between them costs the shifting of the shorter side, four bytes a message.
+//! A message that belongs behind all others, or before them, is inserted at once; one that belongs between them shifts
+//! the shorter side, four bytes for each message.
 
 use super::cells::{Cells, Index};
 use super::rank::Key;
 use crate::atomic::Ordering::Relaxed;
 
 impl Cells<'_> {
-    /// The ring's place of the message with so many before it.
+    /// The ring's place of the message that has `position` others before it.
     fn place(self, position: u32) -> usize {
         self.wrapped(self.core.receiving.ready_first.load(Relaxed), position)
     }
 
-    /// The ready message with so many before it.
+    /// The ready message that has `position` others before it.
     fn nth(self, position: u32) -> Index {
         Index(self.ready()[self.place(position)].load(Relaxed))
     }
@@ -26,7 +26,7 @@ impl Cells<'_> {
         self.cell(self.nth(position)).key()
     }
 
-    /// Puts a ready cell in its place.
+    /// Inserts a ready cell at its position.
     pub(super) fn insert_ready(self, index: Index) {
         let key = self.cell(index).key();
         let count = self.core.receiving.ready_count.load(Relaxed);
@@ -36,7 +36,7 @@ impl Cells<'_> {
             self.position_of(key, count)
         };
         if position <= count / 2 {
-            // The ring begins one place earlier, which is the last behind its end.
+            // The ring now begins one place earlier: the place `ring_length - 1` behind the old first one.
             let first = self.place(self.ring_length() as u32 - 1) as u32;
             self.core.receiving.ready_first.store(first, Relaxed);
             for before in 0..position {
@@ -65,14 +65,14 @@ impl Cells<'_> {
         low
     }
 
-    /// Adds a cell behind all others: it belongs there, or [`Self::sort_ready`] is to follow.
+    /// Appends a cell behind all others: it belongs there, or [`Self::sort_ready`] follows.
     pub(super) fn push_ready(self, index: Index) {
         let count = self.core.receiving.ready_count.load(Relaxed);
         self.put(count, index);
         self.core.receiving.ready_count.store(count + 1, Relaxed);
     }
 
-    /// Takes the first of the ready cells, as [`Cells::peek`] has shown.
+    /// Takes the first of the ready cells, the one that [`Cells::peek`] returned.
     pub(super) fn pop_ready(self) -> Option<Index> {
         let side = &self.core.receiving;
         let count = side.ready_count.load(Relaxed).checked_sub(1)?;
@@ -90,7 +90,7 @@ impl Cells<'_> {
         (count > 0).then(|| self.nth(0))
     }
 
-    /// Heap sort in place: nothing may be allocated here. The ring begins at its first place.
+    /// Heap sort in place, since nothing may be allocated here. The ring begins at its first place.
     pub(super) fn sort_ready(self) {
         let ring = self.ready();
         let count = self.core.receiving.ready_count.load(Relaxed) as usize;
@@ -123,7 +123,7 @@ impl Cells<'_> {
         }
     }
 
-    /// The ring holds ready cells, in the order of their keys.
+    /// Whether the ring holds ready cells, in the order of their keys.
     pub(super) fn ready_is_sorted(self) -> bool {
         let count = self.core.receiving.ready_count.load(Relaxed);
         (1..count).all(|position| self.key_at(position - 1) < self.key_at(position))

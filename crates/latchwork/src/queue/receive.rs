@@ -1,5 +1,5 @@
-//! Receiving: a small message is copied in one step under the lock; a larger one, or one that is
-//! received in place, is in flight until it is finished.
+//! Receiving: a small message is copied in one step under the lock. A larger one, or one that is received in place, is
+//! in flight until the receiver has finished it.
 
 use super::attempt::{Failure, Locked, Side};
 use super::cells::Index;
@@ -18,28 +18,28 @@ use crate::time::Deadline;
 use core::ptr::NonNull;
 use core::time::Duration;
 
-/// What a receiver says of the message that is its.
+/// A receiver's decision about the message that it gets.
 pub(super) enum Verdict {
-    /// It has copied it.
+    /// It has copied the message.
     Copied,
-    /// It copies it without the lock.
+    /// It copies the message without the lock.
     Copy,
-    /// It wants it in flight.
+    /// It keeps the message in flight.
     Hold,
-    /// It wants the block that it is; in flight, if it is none.
+    /// It takes the message's block; if the message is no block, it keeps the message in flight.
     Claim,
-    /// It does not want it.
+    /// It does not take the message.
     Refuse,
 }
 
-/// What a receiver has.
+/// What a receiver got.
 pub(super) enum Received<'r> {
     Copied,
-    /// So many cells, linked to each other, are in flight with the task.
+    /// This many cells, linked to each other, are in flight with the task.
     Held(Index, u32, Task<'r>),
-    /// The block is the task's own.
+    /// The message's block is the task's own.
     Block(NonNull<[u8]>),
-    /// What the task's inbox names is to be copied: a board, or a message.
+    /// The task must copy the cell that its inbox names: a board, or a message.
     Given(Index, Task<'r>),
     Refused,
 }
@@ -48,8 +48,9 @@ impl<'r> Queue<'r> {
     /// Receives a message into `buffer`, waiting while the queue is empty; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`]; [`ReceiveError::Storage`] if others wait or have still
-    /// to read what they were given, and the region has no memory for one more message; [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::BufferTooSmall`]; [`ReceiveError::Storage`] if other receivers wait
+    /// or have not read what they were given, and the region has no memory for one more message;
+    /// [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
@@ -86,8 +87,8 @@ impl<'r> Queue<'r> {
         self.receive_within(buffer, Wait::at_most(timeout))
     }
 
-    /// Takes a message in place, waiting while the queue is empty. It stays in flight, and is
-    /// delivered again should this task die, until the [`Message`] is dropped.
+    /// Takes a message in place, waiting while the queue is empty. It stays in flight, and is delivered again if this
+    /// task dies, until the [`Message`] is dropped.
     ///
     /// # Errors
     /// [`ReceiveError::Deleted`], [`ReceiveError::Storage`] as for [`Self::receive`], [`ReceiveError::Attach`].
@@ -120,7 +121,7 @@ impl<'r> Queue<'r> {
         self.hold(received)
     }
 
-    /// The message that is in flight, or on a board.
+    /// The [`Message`] for what [`Self::take`] returned: a message in flight, or a copy of what the inbox names.
     pub(super) fn hold(&self, received: Received<'r>) -> Result<Message<'r>, ReceiveError> {
         Ok(match received {
             Received::Held(index, _, task) => {
@@ -138,13 +139,12 @@ impl<'r> Queue<'r> {
         })
     }
 
-    /// Takes up to `most` messages in place, under one lock and with one wake-up: as many as there are,
-    /// waiting for the first. They stay in flight, and are delivered again should this task die, until
-    /// the [`Messages`] are dropped.
+    /// Takes up to `most` messages in place, under one lock and with one wake-up: as many as there are, waiting for the
+    /// first. They stay in flight, and are delivered again if this task dies, until the [`Messages`] are dropped.
     ///
     /// # Errors
-    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`],
-    /// [`ReceiveError::Attach`].
+    /// [`ReceiveError::Deleted`], [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Storage`] as for
+    /// [`Self::receive`], [`ReceiveError::Attach`].
     #[track_caller]
     pub fn receive_batch(&self, most: u32, wait: Wait) -> Result<Messages<'r>, ReceiveError> {
         Ok(match self.take(wait, most.max(1), |_| Verdict::Hold)? {
@@ -215,7 +215,10 @@ impl<'r> Queue<'r> {
         Ok(())
     }
 
-    /// The loop of all receivers: looks for a message under the lock, until `judge` has had one.
+    /// The loop of all receivers: checks for a message under the lock, until `judge` has decided about one. A round
+    /// checks the inbox, if the task waits, and then the queue. If both are empty, the task joins the waiters,
+    /// registers at the sleepers, checks again, and sleeps. It polls once: before it joins, or after that where
+    /// receivers are served in order.
     #[track_caller]
     pub(super) fn take(
         &self,
@@ -234,7 +237,7 @@ impl<'r> Queue<'r> {
         let mut may_grow = in_order;
         let site = Site::caller();
         loop {
-            // Before the look at the queue: see `park`.
+            // Read before the queue is checked: see `park`.
             let deaths = inner.deaths();
             let locked = self.lock(Side::Receivers, task, deaths)?;
             let cells = locked.cells;
@@ -255,7 +258,7 @@ impl<'r> Queue<'r> {
                 } else if may_grow && cells.message(first).len() > SMALL && !cells.may_wait() {
                     may_grow = false;
                     locked.unlock(Wake::NONE);
-                    // Else the message keeps its place while it is copied.
+                    // If this fails, the message keeps its place while it is copied.
                     let _ = self.add_spares(task);
                     continue;
                 }
@@ -286,12 +289,12 @@ impl<'r> Queue<'r> {
                 cells.join_waiters(inbox, 0);
                 self.take_place(task);
                 if in_order {
-                    // Who waits is a place for one message.
+                    // A waiting receiver is a place for one message.
                     wake = Wake::senders(Places::senders_to_wake());
                 }
             }
             let ticket = receivers.register();
-            // Once more: senders send under another lock.
+            // Checks once more: senders send under another lock.
             let there = cells.peek().is_some();
             locked.unlock(wake);
             let come = there
@@ -308,22 +311,22 @@ impl<'r> Queue<'r> {
                 let (parked, by_another) =
                     inner.park_in_directive_told(task, &words, deaths, wait.deadline());
                 late = parked == Parked::TimedOut;
-                // In order, each has a word of its own for what is meant for it alone.
+                // In order, each receiver sleeps on a word of its own, for wake-ups that are meant for it alone.
                 woken = by_another && !in_order;
             }
             receivers.leave(ticket, woken);
         }
     }
 
-    /// In an order by priority: the better of the one that the task has in the region and the one that the kernel
-    /// knows.
+    /// In an order by priority: stores the receiver's urgency, the higher of the task's priority in the region and the
+    /// thread's real-time priority in the kernel.
     fn take_place(&self, task: Task<'_>) {
         if self.cells.discipline() != super::Discipline::Priority {
             return;
         }
         let real_time = crate::sys::scheduling::own_priority().map_or(LOWEST, recorded);
         let urgency = || {
-            // Relaxed: as good as any moment's.
+            // Relaxed: the value of any moment will do.
             let own = task.slot.wait.standing.effective.load(Relaxed) & !BUSY;
             Inbox::urgency_of(own.min(real_time))
         };
@@ -331,7 +334,8 @@ impl<'r> Queue<'r> {
             let now = urgency();
             task.slot.inbox.urgency.swap(now, SeqCst);
             fence_after_update();
-            // Who changes the priority after this look stores its own here after that.
+            // A task that changes the priority after this check stores the new urgency here itself, after the store
+            // above.
             if urgency() == now {
                 return;
             }
@@ -385,7 +389,7 @@ impl<'r> Locked<'r> {
                 Received::Held(first, count, task)
             }
             Verdict::Refuse => {
-                // Another receiver may have the room: pass the wake-up on.
+                // Another receiver's buffer may be large enough: pass the wake-up on.
                 self.unlock(Wake::receivers(1));
                 Received::Refused
             }

@@ -1,4 +1,4 @@
-//! Settling what dead tasks left in a queue, and deriving all that is derived.
+//! Settles what dead tasks left in a queue, and rebuilds all derived state.
 
 use super::cells::{
     BLOCK, BOARD, Cell, Cells, FREE, Index, KIND, READING, READY, WRITING, owner_in,
@@ -9,8 +9,8 @@ use crate::region::Task;
 use core::ptr;
 
 impl Cells<'_> {
-    /// What dead tasks were writing vanishes, what they were reading is ready again, what they had been
-    /// given goes to others. Idempotent. Under both locks.
+    /// Messages that dead tasks were writing vanish, messages that they were reading are ready again, and messages that
+    /// they had been given go to other receivers. Idempotent. Under both locks.
     pub(super) fn recover(self, task: Task<'_>) {
         if !self.core.has_body() {
             return;
@@ -25,7 +25,7 @@ impl Cells<'_> {
             match state & KIND {
                 FREE if has_block => self.discard_block(index, task),
                 FREE | BOARD => {}
-                // Nothing but a mutated file says so.
+                // Only a corrupted file has such a cell.
                 _ if !self.is_for_messages(index) => self.set(index, FREE),
                 WRITING if dead => self.set(index, FREE),
                 READY | READING if state & BLOCK != 0 && !has_block => self.set(index, FREE),
@@ -39,8 +39,8 @@ impl Cells<'_> {
         self.rebuild();
     }
 
-    /// A word that leads to no block of the message's length is somebody's who has written into the file while
-    /// nobody had the region: `cells.rs`, invariant 5.
+    /// Clears a word that does not point to a block of the message's length. Only a program that wrote into the file
+    /// while no process had the region leaves such a word: `cells.rs`, invariant 5.
     fn forget_unsound_block(self, cell: &Cell, state: u64) {
         let block = cell.block.load(Relaxed);
         let bytes = match (state & KIND, state & BLOCK) {
@@ -53,7 +53,7 @@ impl Cells<'_> {
         }
     }
 
-    /// The address that inboxes name the queue by.
+    /// The address by which inboxes name the queue.
     pub(super) fn address(self) -> usize {
         ptr::from_ref(self.core).addr()
     }
@@ -100,13 +100,13 @@ impl Cells<'_> {
         sending.next_number.store(next, Relaxed);
     }
 
-    /// Whether messages may lie in a cell, and not boards alone.
+    /// Whether a cell may hold messages, and not boards only.
     fn is_for_messages(self, index: Index) -> bool {
         self.serves_in_order() || index.0 < self.core.capacity()
     }
 
-    /// Counts inboxes: those without a cell, and the readers of boards; and the cells that they name. One that names
-    /// a cell in vain is emptied.
+    /// Counts the inboxes without a cell, the readers of each board, and the cells that inboxes name. Empties an inbox
+    /// that names a cell which was not given to it.
     fn count_waiters(self) {
         let boards = || self.all().filter(|index| self.cell(*index).kind() == BOARD);
         boards().for_each(|index| self.cell(index).readers.store(0, Relaxed));
@@ -136,7 +136,7 @@ impl Cells<'_> {
         core.next_arrival.store(next, Relaxed);
     }
 
-    /// Cells by state: free, being written, ready, being read, boards.
+    /// The number of cells in each state: free, being written, ready, being read, boards.
     pub(super) fn census(self) -> [u32; 5] {
         let mut census = [0; 5];
         for index in self.all() {
@@ -145,7 +145,7 @@ impl Cells<'_> {
         census
     }
 
-    /// Cells that inboxes name.
+    /// The number of cells that inboxes name.
     fn named(self) -> u32 {
         let handed = self.inner.waiters(self.address()).filter(|(owner, inbox)| {
             let index = Index::named(inbox.given.load(Relaxed));
@@ -154,7 +154,7 @@ impl Cells<'_> {
         self.census()[BOARD as usize] + handed.count() as u32
     }
 
-    /// Rings and lanes agree with the cells.
+    /// Whether rings and lanes agree with the cells.
     pub(super) fn is_consistent(self) -> bool {
         self.refill();
         self.take_all_from_lane();

@@ -1,4 +1,4 @@
-//! Sending without a copy: the message is composed where it will lie, or is a block already.
+//! Sending without a copy: the message is written in its place in the queue, or is a block already.
 #![allow(unsafe_code)]
 
 use super::cells::{BLOCK, Index};
@@ -11,11 +11,10 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 
-/// A place in the queue for one message, to be written and [committed](Self::commit). Dropping it gives
-/// the place back; so does the death of the task, or the end of the thread.
+/// A place in the queue for one message, to be written and [committed](Self::commit). Dropping it frees the place; so
+/// does the death of the task, or the end of the thread.
 ///
-/// It is as long as the longest message. What it holds at first is nobody's business: an old message,
-/// or zeros.
+/// It is as long as the longest message. Its bytes are unspecified at first: an old message, or zeros.
 ///
 /// Not `Send`; the task cannot [detach](crate::region::Region::detach) meanwhile. In the child of a fork
 /// it is the parent's: committing or dropping it there aborts.
@@ -31,7 +30,7 @@ impl Reservation<'_> {
     /// Sends the first `length` bytes.
     ///
     /// # Errors
-    /// [`SendError::TooLong`], [`SendError::Deleted`], [`SendError::Attach`]; the place is given back.
+    /// [`SendError::TooLong`], [`SendError::Deleted`], [`SendError::Attach`]; the place is freed.
     pub fn commit(self, length: usize) -> Result<(), SendError> {
         self.queue.check_message(length)?;
         let this = ManuallyDrop::new(self);
@@ -55,7 +54,7 @@ impl Deref for Reservation<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         let cells = self.queue.cells;
-        // SAFETY: `max_message` bytes lie there, zeroed when the queue was made; the cell is this task's.
+        // SAFETY: the cell has `max_message` bytes, zeroed when the queue was created; the cell is this task's.
         unsafe {
             core::slice::from_raw_parts(
                 cells.bytes(self.index).as_ptr(),
@@ -68,7 +67,7 @@ impl Deref for Reservation<'_> {
 impl DerefMut for Reservation<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
         let cells = self.queue.cells;
-        // SAFETY: as for `deref`; nobody else looks at a cell that is being written.
+        // SAFETY: as for `deref`; no other task reads a cell that is being written, and `self` is borrowed exclusively.
         unsafe {
             core::slice::from_raw_parts_mut(
                 cells.bytes(self.index).as_ptr(),
@@ -80,7 +79,7 @@ impl DerefMut for Reservation<'_> {
 
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
-        // Whoever took the place could lock, and still can.
+        // This cannot fail: the task that took the place could lock then, and still can.
         let queue = self.queue;
         let _ = queue.end(queue.senders(), self.owner, |cells, task| {
             task.slot.message_finished();
@@ -118,13 +117,13 @@ impl<'r> Queue<'r> {
         })
     }
 
-    /// Sends a box of bytes of the same region, of any size, without copying it: its block changes hands.
-    /// At every moment it is the sender's, the queue's or the receiver's; with a sender or receiver
-    /// that is killed it goes, or comes again.
+    /// Sends a box of bytes of the same region, of any size, without copying it: its block changes owners. At every
+    /// moment the block is the sender's, the queue's or the receiver's. If its owner is killed, a sender's block is
+    /// freed, and a receiver's message is delivered again.
     ///
     /// # Errors
-    /// With the box: [`SendError::Deleted`], [`SendError::OtherRegion`], [`SendError::Full`],
-    /// [`SendError::TimedOut`], [`SendError::Attach`].
+    /// The box, and [`SendError::Deleted`], [`SendError::OtherRegion`], [`SendError::Full`], [`SendError::TimedOut`] or
+    /// [`SendError::Attach`].
     #[track_caller]
     pub fn send_block(&self, bytes: Box<'r, [u8]>, wait: Wait) -> Result<(), SendBlockError<'r>> {
         if !bytes.is_in(self.inner()) {

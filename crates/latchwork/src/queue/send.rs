@@ -1,4 +1,5 @@
-//! Sending: a small message in one step under the lock; a larger one is copied outside it.
+//! Sending: a small message is sent in one step under the lock; a larger one is copied outside it. Each way ends with
+//! `Cells::commit` (`cells.rs`), which makes the message visible, and `Cells::announce`, which wakes receivers.
 
 use super::cells::Index;
 use super::wake::Wake;
@@ -45,20 +46,20 @@ impl Queue<'_> {
         self.send_within(message, Wait::at_most(timeout))
     }
 
-    /// What can be said of a message before the queue is looked at, in RTEMS's order.
+    /// Checks that need no lock, in RTEMS's order.
     #[track_caller]
     pub(super) fn check_message(&self, bytes: usize) -> Result<(), SendError> {
         self.check_use(Site::caller())?;
         let max_message = self.max_message() as usize;
         if bytes > max_message {
-            // Of the queue that was meant.
+            // Only if the size was that of the handle's queue.
             self.check_life()?;
             return Err(SendError::TooLong { bytes, max_message });
         }
         Ok(())
     }
 
-    /// Makes visible what has been written into a cell outside the lock.
+    /// Commits a cell that was written outside the lock.
     pub(super) fn commit(
         &self,
         task: Task<'_>,

@@ -1,47 +1,49 @@
-//! Where the receivers of an empty queue sleep, the senders of a full one, and who watches.
+//! The word on which tasks sleep at a queue: one for the receivers of an empty queue, one for the senders of a full
+//! one, one for the watchers.
 //!
-//! One word of 64 bits has two halves.
+//! The word has 64 bits, in two halves.
 //!
 //! | half | meaning | changed by |
 //! | --- | --- | --- |
-//! | ticket (high) | what sleepers compare; changes with each notification | +1 by a notifier |
-//! | registered (low) | at least as many as sleep, or are about to | +1 by a sleeper; −n by a notifier, in the step that moves the ticket; −1 by one who leaves while the ticket is his, and was not woken |
+//! | ticket (high) | the value that sleepers compare; changes with each notification | +1 by a notifier |
+//! | registered (low) | at least the number of tasks that sleep, or are about to | +1 by a sleeper; −n by a notifier, in the step that advances the ticket; −1 by a task that leaves while the ticket is its own, and that was not woken |
 //!
-//! Who sleeps and who notifies need not hold the same lock, or any.
+//! Sleepers and notifiers need not hold the same lock, or any.
 //!
 //! Invariants
-//! 1. A task that is about to sleep registers, which gives it its ticket, and then looks once more at
-//!    what it waits for.
-//! 2. A notifier first changes what is waited for. Then it takes as many registrations as it is going
-//!    to wake, and moves the ticket on, in one step, and wakes.
-//! 3. The registered are never fewer than the tasks that sleep or are about to with the current or an
-//!    older ticket, less those whom notifiers are about to wake. They may be more: who was killed leaves its
-//!    registration behind, who is woken for another cause (a task's death), and who leaves by itself (deadline,
-//!    signal) after a notification that was another's. Each costs a later notifier one needless system call.
-//! 4. A wake-up may come late, and take one who has begun to sleep since (the kernel takes the highest priority
-//!    first), in place of one whose registration its notifier has taken. So who was woken leaves its own behind,
-//!    though the ticket is the current one: it stands for that other one, who sleeps on.
+//! 1. A task that is about to sleep registers, which gives it its ticket, and then checks once more the condition that
+//!    it waits for.
+//! 2. A notifier first changes the condition. Then, in one step, it takes as many registrations as it is going to wake
+//!    tasks, and advances the ticket; then it wakes.
+//! 3. The registrations are never fewer than the tasks that sleep, or are about to, with the current or an older
+//!    ticket, less those that notifiers are about to wake. They may be more: a killed task leaves its registration
+//!    behind; so does a task that is woken for another cause (a task's death), and a task that leaves by itself
+//!    (deadline, signal) after a notification meant for another. Each of these costs a later notifier one needless
+//!    system call.
+//! 4. A wake-up may come late, and wake a task that has begun to sleep since (the kernel wakes the highest priority
+//!    first) instead of one whose registration its notifier has taken. So a woken task leaves its own registration in
+//!    place even if its ticket is the current one: the registration stands for the other task, which still sleeps.
 //!
-//! *No wake-up is lost.* Between the registration and the look, and between the change and the look at
-//! the registrations, stands a full barrier (a read-modify-write and what `fence_after_update` adds; the
-//! notifier's is the unlock of the queue's lock). So if the sleeper does not see the change, the
-//! notifier sees the registration, and takes it or one like it. It moves the ticket with that: a sleeper
-//! that is asleep is taken off the kernel's queue, or one like it; one that is about to sleep is refused.
-//! 3 holds since a notification takes as many registrations as it wakes at most, and releases as many
-//! sleepers, or all that are about to; and since nobody has taken a registration while its ticket is the
-//! current one, so that who leaves with it, not woken, takes its own. A notification of all (a deletion, a broadcast)
-//! wakes all, and leaves no registration. A notifier, or a woken task, that dies before it did its part is
-//! covered by the region: its death wakes all who sleep there (see `region/park.rs`).
+//! *No wake-up is lost.* A full barrier (a read-modify-write and what `fence_after_update` adds) stands between the
+//! sleeper's registration and its check, and another between the notifier's change and its read of the registrations;
+//! the notifier's is the unlock of the queue's lock. So if the sleeper does not see the change, the notifier sees the
+//! registration, and takes it or an equivalent one. It advances the ticket in the same step. If the sleeper is asleep,
+//! the kernel wakes it or an equivalent one; if it is about to sleep, the kernel refuses its old ticket. Invariant 3
+//! holds for two reasons. A notification ends at least as many sleeps as it takes registrations: the kernel wakes that
+//! many sleeping tasks; if fewer are asleep, it wakes those and refuses all that are about to sleep. And while a task's
+//! ticket is the current one, no notifier has taken a registration since it registered; so a task that leaves with the
+//! current ticket, not woken, takes its own. A notification of all (a deletion, a broadcast) wakes all, and leaves no
+//! registration. If a notifier, or a woken task, dies before it did its part, the region wakes all tasks that sleep
+//! there (see `region/park.rs`).
 //!
 //! *Orderings:* all by the barriers.
 //!
-//! *Elision:* with nobody registered a notification is one load, of a line that is written around sleeps
-//! only.
+//! *Elision:* while no task is registered, a notification is one load, of a line that is written only around sleeps.
 //!
-//! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious
-//! wake-ups, deadlines), with negative twins: the ticket does not move; who leaves takes another's
-//! registration, or its own when it was woken; a single sleeper is skipped; a notification takes two registrations; one of all wakes one;
-//! either barrier is left out.
+//! *Checked by:* `tests/loom_queue.rs` (one and two senders and receivers, capacity 1 and 2, spurious wake-ups,
+//! deadlines), with negative twins: the ticket does not advance; a leaving task takes another's registration, or its
+//! own when it was woken; a single sleeper is skipped; a notification takes two registrations; a notification of all
+//! wakes one; either barrier is left out.
 
 use crate::atomic::{AtomicU64, Ordering, const_unless_loom, fence_after_update, unless_fault};
 use crate::sys::futex::{self, Sharing};
@@ -77,7 +79,7 @@ impl Sleepers {
         }
     }
 
-    /// Where in it the word lies that is slept on.
+    /// The offset of the word that is slept on.
     #[cfg(not(loom))]
     pub(super) const WORD: usize = if cfg!(target_endian = "little") { 4 } else { 0 };
 
@@ -87,7 +89,7 @@ impl Sleepers {
         futex::high_word(&self.state)
     }
 
-    /// Sleeps until the ticket moves. Also says whether a notification woke it.
+    /// Sleeps until the ticket advances. Also returns whether a notification woke it.
     #[cfg(loom)]
     pub(crate) fn sleep(
         &self,
@@ -98,10 +100,10 @@ impl Sleepers {
         futex::wait_high(&self.state, expected, u32::MAX, Sharing::Shared, deadline)
     }
 
-    /// Announces a sleep; returns the value to sleep on. The caller is to look once more at what it waits
-    /// for, and to [leave](Self::leave) in any case.
+    /// Announces a sleep; returns the value to sleep on. The caller must check its condition once more after this, and
+    /// [leave](Self::leave) in any case.
     pub(crate) fn register(&self) -> u32 {
-        // Relaxed: ordered by the barrier. Saturating: those who were killed must not wrap it.
+        // Relaxed: ordered by the barrier. Saturating: registrations of killed tasks must not wrap it.
         let registering = |state| {
             let registered = registered_in(state).saturating_add(1);
             Some(state_of(ticket_in(state), registered))
@@ -114,7 +116,7 @@ impl Sleepers {
         ticket_in(before)
     }
 
-    /// A sleep that was announced is over, or was not begun. `woken`: perhaps by a notification.
+    /// Ends an announced sleep, whether or not it was begun. `woken`: a notification may have woken the task.
     pub(crate) fn leave(&self, ticket: u32, woken: bool) {
         let stays = unless_fault!(QueueLeavesWhenWoken, woken, false);
         if unless_fault!(QueueLeavesForAnother, stays, false) {
@@ -125,14 +127,14 @@ impl Sleepers {
             let registered = registered_in(state).checked_sub(1)?;
             is_mine.then_some(state_of(ticket_in(state), registered))
         };
-        // Relaxed: it hands nothing over. One who finds it too late makes a needless call.
+        // Relaxed: it hands nothing over. A notifier that still sees the registration makes a needless system call.
         let _ = self
             .state
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, leaving);
     }
 
-    /// Releases up to so many sleepers; whether that took a system call. A read-modify-write of the
-    /// caller stands between the change that they wait for and this.
+    /// Wakes at most `most` sleepers; returns whether that took a system call. Between the change of the condition and
+    /// this call the caller must have a read-modify-write.
     #[inline]
     pub(crate) fn notify(&self, most: u32) -> bool {
         unless_fault!(QueueWakerUnordered, fence_after_update(), ());
@@ -168,7 +170,7 @@ impl Sleepers {
             }
         };
         let all = unless_fault!(QueueNotifiesOneOfAll, u32::MAX, 1);
-        // Of all: also those who did not sleep for their registration.
+        // Of all: also tasks that sleep though their registration was taken.
         let count = if most == u32::MAX { all } else { count };
         futex::wake_high(&self.state, count, u32::MAX, Sharing::Shared);
         true

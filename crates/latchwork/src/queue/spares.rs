@@ -1,44 +1,45 @@
-//! Spare cells: room for what is on its way to receivers that wait, so that only pending messages take places.
+//! Spare cells: room for messages on their way to waiting receivers, so that only pending messages take places.
 //!
-//! A receiver that is given something may not run for long. So a message that was handed to it, and a board that it
-//! has still to read, lie in cells beyond the queue's capacity; and there is one for whatever may be given to a
-//! receiver *before* it begins to wait. A receiver that finds too few adds a *chunk* of cells, a block of the region's
-//! heap, while it can still fail. So a broadcast always has a cell, and so has a message to a receiver that waits.
+//! A receiver that is given a message may not run for long. So a message that was handed to it, and a board that it has
+//! not read yet, are in cells beyond the queue's capacity; and there is a cell for whatever may be given to a receiver
+//! *before* it begins to wait. A receiver that finds too few adds a *chunk* of cells, a block of the region's heap, at
+//! a point where it can still fail. So a broadcast always has a cell, and so has a message to a waiting receiver.
 //!
-//! | word | what |
+//! | word | meaning |
 //! | --- | --- |
-//! | `chunks[n]` | the address of 2ⁿ cells (the last chunk may have fewer), or 0; those behind a 0 are 0 |
-//! | `spares` | cells beyond the capacity: a few in the queue's block, and those of the chunks |
-//! | `given` | cells that the inboxes of tasks that wait name |
+//! | `chunks[n]` | the address of 2ⁿ cells (the last chunk may have fewer), or 0; all words behind a 0 are 0 |
+//! | `spares` | the number of cells beyond the capacity: a few in the queue's body, and those of the chunks |
+//! | `given` | the number of cells that the inboxes of waiting tasks name |
 //!
-//! *Racing:* spare cells are boards and nothing else. `given` counts boards. A receiver may wait if there are more
-//! spare cells than boards: a broadcast takes one, and leaves nobody who waits without having been given something.
+//! *Racing:* spare cells are used as boards only, and `given` counts boards. A receiver may wait if there are more
+//! spare cells than boards: a broadcast takes one, and then every waiting task has been given something.
 //!
-//! *In order:* all cells are alike. With *taken* cells that are pending, being written, or in the hands of a
-//! receiver that keeps them in place, and *free* ones:
+//! *In order:* all cells are alike. *Taken* cells are those that are pending, being written, or in the hands of a
+//! receiver that keeps them in place; *free* cells are those that the senders have.
 //!
 //! 1. free + taken + given = capacity + spares.
-//! 2. A message may be sent if taken < capacity + waiting, where *waiting* are the receivers that have been given
-//!    nothing: such a one is a place.
-//! 3. free ≥ (capacity + waiting − taken)⁺, and one more while somebody waits. So what may be sent has a cell, and
-//!    so has a broadcast.
+//! 2. A message may be sent if taken < capacity + waiting, where *waiting* is the number of receivers that have been
+//!    given nothing: each of them is one more place.
+//! 3. free ≥ (capacity + waiting − taken)⁺, and one more while a receiver waits. So each message that may be sent has a
+//!    cell, and so has a broadcast.
 //!
-//! 3 is made true by whoever begins to wait, and kept by all else: what takes a free cell makes *taken* one more
-//! (a send), or *waiting* one less and *given* one more (a send that is handed over at once), or all of *waiting*
-//! given (a broadcast, for which the one more is). What ends makes the cell free again. The end of a wait makes
-//! *waiting* less, and nothing makes it more but a receiver that begins to wait, or a recovery that finds a receiver
-//! which was about to be given something: that cell is taken or free then, as before.
+//! A receiver that begins to wait makes 3 true, and every other step keeps it. A step that uses a free cell adds one to
+//! *taken* (a send), or moves one from *waiting* to *given* (a send that is handed over at once), or gives to all of
+//! *waiting* (a broadcast, which uses the one more cell). When the message is done with, the cell is free again. The
+//! end of a wait lowers *waiting*. Only two steps raise it: a receiver that begins to wait, and a recovery that finds a
+//! receiver which was about to be given a cell; that cell is taken or free then, as before.
 //! (`places.rs` has this as code; its tests go through all states of small queues.)
 //!
 //! *Pending beyond the capacity:* the message of a receiver that died with it, or that did not take it, is pending
-//! again, though its place may have been filled meanwhile. Sends are refused until fewer than the capacity are pending.
+//! again, though its place may have been filled meanwhile. Sends are refused until fewer messages than the capacity are
+//! pending.
 //!
-//! *Bounds:* at most capacity + waiting are taken, and each task has been given one cell at most. So twice as many
-//! spare cells as the region has places for tasks suffice.
+//! *Bounds:* at most capacity + waiting cells are taken, and each task has been given one cell at most. So twice as
+//! many spare cells as the region has slots for tasks suffice.
 //!
-//! *A kill:* a chunk is allocated by the receiver alone, and goes with it, until one step of the heap makes it the
-//! queue's, under all locks. A kill between that step and the counts leaves a lock with a dead owner, and both are
-//! counted anew. Chunks are given back with the queue's body.
+//! *A kill:* a chunk belongs to the receiver that allocated it, and is freed with that task, until one step of the heap
+//! makes it the queue's, under all locks. A kill between that step and the update of the counts leaves a lock with a
+//! dead owner, and the next owner recounts both. Chunks are freed with the queue's body.
 #![allow(unsafe_code)]
 
 use super::Queue;
@@ -53,20 +54,20 @@ use crate::region::{StorageError, Task};
 use core::alloc::Layout;
 use core::ptr::NonNull;
 
-/// So many chunks have twice as many cells as the largest region has places for tasks.
+/// This many chunks have twice as many cells as the largest region has slots for tasks.
 pub(super) const CHUNKS: usize = 14;
 
-/// A cell begins a line.
+/// Each cell begins a cache line.
 const CHUNK_ALIGN: usize = 64;
 
-/// The most cells in chunks.
+/// The largest number of cells in chunks.
 pub(super) fn most_far(tasks: usize) -> u32 {
     let most = (1 << CHUNKS) - 1;
     u32::try_from(2 * tasks).map_or(most, |cells| cells.min(most))
 }
 
 impl<'r> Cells<'r> {
-    /// In order.
+    /// The counts of a queue that serves in order.
     pub(super) fn places(self) -> Places {
         Places {
             free: self.core.sending.stash_count.load(Relaxed),
@@ -75,7 +76,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// Whether there is a cell for whatever may be given to one more receiver that waits.
+    /// Whether one more receiver may wait: there is a cell for whatever may be given to it.
     pub(super) fn may_wait(self) -> bool {
         let places = self.places();
         if self.serves_in_order() {
@@ -85,7 +86,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// Whether there is a cell for all that may be given to those who wait.
+    /// Whether there is a cell for all that may be given to the waiting receivers.
     pub(super) fn has_spares(self) -> bool {
         let (places, waiting) = (self.places(), self.waiting());
         if self.serves_in_order() {
@@ -95,7 +96,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// A spare cell for a board, which is not one yet. Under all locks.
+    /// A spare cell, to become a board. Under all locks.
     pub(super) fn take_spare(self) -> Option<Index> {
         if self.serves_in_order() {
             return self.take_free();
@@ -105,14 +106,14 @@ impl<'r> Cells<'r> {
             .find(|index| self.cell(*index).kind() == FREE)
     }
 
-    /// A cell that is free again goes where the next one is taken from.
+    /// Puts a free cell where the next one is taken from.
     pub(super) fn put_spare(self, index: Index) {
         if self.serves_in_order() {
             self.stash(index);
         }
     }
 
-    /// Cells in the chunk of this number.
+    /// The number of cells in the chunk of this number.
     fn cells_in(self, chunk: usize) -> u32 {
         let far = most_far(self.inner.slots().len());
         let before = (1_u32 << chunk) - 1;
@@ -124,7 +125,7 @@ impl<'r> Cells<'r> {
         Layout::from_size_align(bytes, CHUNK_ALIGN).ok()
     }
 
-    /// Where the cell with so many in chunks before it lies.
+    /// The address of the cell that has this many cells in chunks before it.
     #[inline(never)]
     pub(super) fn far(self, number: u32) -> NonNull<u8> {
         let chunk = (number + 1).ilog2();
@@ -134,18 +135,18 @@ impl<'r> Cells<'r> {
         let Some(start) = start else {
             crate::fatal(format_args!("a queue names a cell that it does not have"));
         };
-        // SAFETY: the chunk has so many cells, since the index is below the number of cells.
+        // SAFETY: the index is below the number of cells, so the chunk has more than `offset` cells.
         unsafe { start.add(offset as usize * self.stride()) }
     }
 
-    /// How many chunks there are.
+    /// The number of chunks.
     fn chunks(self) -> usize {
         let is_there = |word: &AtomicUsize| word.load(Relaxed) != 0;
         let words = &self.core.blocks.chunks;
         words.iter().take_while(|word| is_there(word)).count()
     }
 
-    /// Counts the spare cells anew; words that lead to no chunk are forgotten: see `cells.rs`, invariant 5.
+    /// Recounts the spare cells, and clears words that point to no chunk: see `cells.rs`, invariant 5.
     pub(super) fn count_spares(self) {
         let words = &self.core.blocks.chunks;
         let (mut cells, mut ended) = (self.base(), false);
@@ -174,11 +175,12 @@ impl<'r> Cells<'r> {
         self.core.fixed.spares.store(spares, Relaxed);
     }
 
-    /// Gives all chunks back, of a queue that was deleted and whose cells are all free. Under both locks.
+    /// Frees all chunks of a queue that was deleted and whose cells are all free. Under both locks.
     pub(super) fn discard_chunks(self, task: Task<'_>) {
-        // The last one first: those behind a 0 are 0.
+        // The last one first: all words behind a 0 must be 0.
         for word in self.core.blocks.chunks[..self.chunks()].iter().rev() {
-            // SAFETY: the word is the head's, under its robust locks; nobody has a cell of the chunk, or is given one.
+            // SAFETY: the word is the head's, under its robust locks; no task has a cell of the chunk, and none can get
+            // one.
             unsafe { self.inner.discard(task, word) };
         }
         self.core
@@ -189,12 +191,12 @@ impl<'r> Cells<'r> {
 }
 
 impl Queue<'_> {
-    /// Adds a chunk of cells, unless others have by now.
+    /// Adds a chunk of cells, unless another task has done so since.
     #[cold]
     pub(super) fn add_spares(&self, task: Task<'_>) -> Result<(), Failure> {
         let exhausted = || Failure::Storage(StorageError::TooLong);
         let cells = self.cells;
-        // Without the lock: of this queue, or it is found out below.
+        // Read without the lock: if the values are of another life, the checks below detect it.
         let (chunk, stride) = (cells.chunks(), cells.stride());
         let count = cells.cells_in(chunk) as usize;
         let bytes = stride.checked_mul(count).filter(|bytes| *bytes > 0);
@@ -205,7 +207,7 @@ impl Queue<'_> {
         };
         let block = self.inner().alloc_block(task, layout)?;
         for cell in 0..count {
-            // SAFETY: it is one of so many in a block of this task's own; zeros are a free cell.
+            // SAFETY: the block has `count` cells and is this task's own; zeros are a free cell.
             unsafe { block.add(cell * stride).cast::<Cell>().write_bytes(0, 1) };
         }
         let locked = match self.lock_now(self.everybody(), task) {
@@ -216,7 +218,7 @@ impl Queue<'_> {
             }
             other => {
                 let other = other.map(drop);
-                // SAFETY: allocated above; nobody else knows it.
+                // SAFETY: allocated above; no other task knows it.
                 unsafe { self.inner().free_block(task, block) };
                 return Ok(other?);
             }

@@ -1,12 +1,11 @@
 //! Rings: queues for one sender and one receiver, which need no lock.
 //!
-//! A ring is declared as such when it is made. A task claims its [sending](Spsc::sender) or its
-//! [receiving](Spsc::receiver) end; a second claim is refused, until the first is dropped or its task
-//! has died. What can be sent and received is as with a [`Queue`](super::Queue) of the usual order:
-//! copies, messages in place, batches; the ring is flushed, watched and deleted as one. There are no
-//! ranks, blocks, or broadcasts.
+//! A ring is created as such. A task claims its [sending](Spsc::sender) or its [receiving](Spsc::receiver) end; a
+//! second claim is refused, until the first is dropped or its task has died. Messages are sent and received as through
+//! a [`Queue`](super::Queue) of the default order: by copy, in place, in batches; a ring is flushed, watched and
+//! deleted as a queue is. There are no ranks, blocks, or broadcasts.
 //!
-//! | who dies | when | then |
+//! | a task that dies | when | then |
 //! | --- | --- | --- |
 //! | the sender | before the message, or batch, is committed | nothing of it is visible |
 //! | the receiver | before it has copied the message, or dropped what it held in place | the next receiver gets the message, or the whole batch |
@@ -24,13 +23,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! *Claims:* an end's word holds the slot and generation of the task that has it; the task's life-word
-//! says whether that still lives, so a dead one's claim is taken over by one compare-and-swap. *The
-//! words* of the ring, why no wake-up is lost, and why there is nothing to recover: `ring.rs`.
-//! *Waiting:* some microseconds of polling, offering the processor to others, then sleep. *Fork:* an end
-//! stays the parent's; using it in the child aborts. *Cost:* one read-modify-write on a line of one's own
-//! for each message or batch, a copy unless it is sent in place, and a look at the other's line when what
-//! was known of it is used up.
+//! *Claims:* an end's word holds the slot and generation of the task that has it. The task's life-word says whether
+//! that task is alive, so a dead task's claim is taken over by one compare-and-swap. `ring.rs` describes the ring's
+//! words, why no wake-up is lost, and why there is nothing to recover. *Waiting:* some microseconds of polling, with
+//! yields, then sleep. *Fork:* an end stays the parent's; using it in the child aborts. *Cost:* one read-modify-write
+//! on the side's own line for each message or batch; a copy, unless the message is written in place; and a read of the
+//! other side's line when what was known of it is used up.
 #![allow(unsafe_code)]
 
 mod control;
@@ -56,11 +54,11 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 use std::sync::Arc;
 
-/// The head of a ring. Its messages lie in a block of their own, the body, which the ring has while it lives, and until
-/// both ends are free after its deletion. The head stays one, for the next ring, since handles may look at it.
+/// The head of a ring. Its messages are in a block of their own, the body, which the ring has while it lives, and after
+/// its deletion until both ends are free. The head stays, for the next ring, since old handles may read it.
 #[repr(C, align(128))]
 pub(super) struct Core {
-    /// These and the body change under the lock of the region's names, while there is no ring and nobody has an end.
+    /// These and the body change under the lock of the region's names, while there is no ring and no task has an end.
     capacity: AtomicU32,
     max_message: AtomicU32,
     /// The body's address, or 0.
@@ -114,7 +112,7 @@ impl Reused for Core {
     }
 }
 
-/// Before each message: its length. The bytes begin at a multiple of 8.
+/// The bytes before each message, for its length. The message begins at a multiple of 8.
 const LENGTH: usize = 8;
 
 pub(super) const FINGERPRINT: u64 = fingerprint(
@@ -124,7 +122,7 @@ pub(super) const FINGERPRINT: u64 = fingerprint(
     &[LENGTH as u64, 4],
 );
 
-/// Why an end of a ring was not claimed.
+/// The reason why an end of a ring was not claimed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimError {
@@ -144,16 +142,16 @@ pub enum ClaimError {
 pub struct Spsc<'r> {
     region: &'r Region,
     core: &'r Core,
-    /// The ring's life that this is a handle on.
+    /// The life of the ring that this handle was made in.
     life: u32,
 }
 
 // SAFETY: the words are atomics, and the messages belong to the task that has claimed an end.
 unsafe impl Send for Spsc<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for Spsc<'_> {}
 
-/// Bytes from one message to the next.
+/// The distance from one message to the next, in bytes.
 fn stride(max_message: u32) -> usize {
     LENGTH + (max_message as usize).next_multiple_of(8)
 }
@@ -166,8 +164,8 @@ fn layout(capacity: u32, max_message: u32) -> Option<Layout> {
 }
 
 impl<'r> Spsc<'r> {
-    /// Makes the ring of this name, or opens it if it exists with the same capacities. All of its memory
-    /// is taken at once. The discipline in the options means nothing here.
+    /// Creates the ring of this name, or opens it if it exists with the same capacities. All of its memory is allocated
+    /// at once. The options' discipline has no effect here.
     ///
     /// # Errors
     /// See [`QueueError`].
@@ -200,11 +198,11 @@ impl<'r> Spsc<'r> {
         region.find_reused(name, |core: &'r Core| Self::open_in(region, core))
     }
 
-    /// The ring that lives in a head, which may be of a file of anybody's.
+    /// Opens the ring of a head, which may come from a file that anybody wrote.
     fn open_in(region: &'r Region, core: &'r Core) -> Result<Self, QueueError> {
         let is_sound = Self::at(region, core).has_sound_body();
         let ring = Self::at(region, core);
-        // It may be deleted meanwhile, and then its body is gone.
+        // Another task may have deleted it since, and then its body is gone.
         match ring.life % 2 {
             0 if is_sound => Ok(ring),
             0 => Err(ObjectError::OtherType.into()),
@@ -212,7 +210,7 @@ impl<'r> Spsc<'r> {
         }
     }
 
-    /// Whether the head leads to a body: for heads of files.
+    /// Whether the head points to a body. For heads that come from files.
     fn has_sound_body(&self) -> bool {
         let body = self.core.body.load(Ordering::Relaxed);
         layout(self.capacity(), self.max_message()).is_some_and(|layout| {
@@ -220,30 +218,30 @@ impl<'r> Spsc<'r> {
         })
     }
 
-    /// A handle on what a head has at this moment.
+    /// A handle on the ring that a head has at this moment.
     fn at(region: &'r Region, core: &'r Core) -> Self {
         let life = core.ring.life();
         Self { region, core, life }
     }
 
-    /// The most messages.
+    /// The largest number of messages.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.core.capacity()
     }
 
-    /// The most bytes of a message.
+    /// The largest size of a message, in bytes.
     #[must_use]
     pub fn max_message(&self) -> u32 {
         self.core.max_message()
     }
 
-    /// Messages in the ring at this moment, those that the receiver has in its hands included.
+    /// The number of messages in the ring at this moment, including those that the receiver has in its hands.
     #[must_use]
     pub fn len(&self) -> u32 {
         let head = self.core.ring.index(Side::Receiver);
         let tail = self.core.ring.index(Side::Sender);
-        // Both may have moved between the two looks.
+        // Both may have changed between the two reads.
         tail.wrapping_sub(head).min(self.core.capacity())
     }
 
@@ -271,7 +269,7 @@ impl<'r> Spsc<'r> {
 
     fn end(&self, side: Side) -> Result<End<'r>, ClaimError> {
         let end = End::claim(*self, side)?;
-        // Then it stays so as long as the end is claimed, but for a deletion.
+        // While the end is claimed, only a deletion changes the life after this.
         if end.check_life().is_err() {
             return Err(ClaimError::Deleted);
         }
@@ -284,7 +282,7 @@ impl<'r> Spsc<'r> {
         self.region
     }
 
-    /// What [`Self::of_token`] makes the handle of again.
+    /// A token from which [`Self::of_token`] makes this handle again.
     pub(super) fn token(&self) -> (usize, u32) {
         let address = core::ptr::from_ref(self.core).expose_provenance();
         (address, self.life)
@@ -293,12 +291,12 @@ impl<'r> Spsc<'r> {
     /// # Safety
     /// The token is of a ring in this region.
     pub(super) unsafe fn of_token(region: &'r Region, (address, life): (usize, u32)) -> Self {
-        // SAFETY: by the contract; a ring's head stays as long as the region.
+        // SAFETY: by the contract it is a ring's head, which stays as long as the region.
         let core: &'r Core = unsafe { &*core::ptr::with_exposed_provenance(address) };
         Self { region, core, life }
     }
 
-    /// Whether the ring of the handle has not been deleted.
+    /// Whether the handle's ring has not been deleted.
     pub(super) fn is_alive(&self) -> bool {
         self.core.ring.life() == self.life
     }
@@ -311,23 +309,23 @@ impl<'r> Spsc<'r> {
         self.region.inner()
     }
 
-    /// Where the length of the message with this index stands; the bytes follow.
+    /// The address of the length of the message with this index; the bytes follow.
     fn place(&self, index: u32) -> NonNull<u8> {
         let mask = self.capacity().next_power_of_two() - 1;
         let offset = (index & mask) as usize * stride(self.max_message());
         let body = self.core.body.load(Ordering::Relaxed);
         let place = core::ptr::with_exposed_provenance_mut::<u8>(body + offset);
-        // SAFETY: inside the body, which stays while a task has an end.
+        // SAFETY: the offset is inside the body, which stays while a task has an end.
         unsafe { NonNull::new_unchecked(place) }
     }
 
     fn bytes(&self, index: u32) -> NonNull<u8> {
-        // SAFETY: as above.
+        // SAFETY: the bytes follow the length, inside the body.
         unsafe { self.place(index).add(LENGTH) }
     }
 
     fn length(&self, index: u32) -> &'r AtomicU32 {
-        // SAFETY: as above; aligned to 8.
+        // SAFETY: the place is inside the body and aligned to 8; its first bytes are only used as this atomic.
         unsafe { self.place(index).cast().as_ref() }
     }
 }
@@ -348,9 +346,9 @@ struct End<'r> {
     queue: Spsc<'r>,
     side: Side,
     owner: Owner,
-    /// How far this side has come. Nobody else changes that.
+    /// This side's index. No other task changes that.
     mine: u32,
-    /// How far the other had come at the last look.
+    /// The other side's index, as last read.
     others: u32,
     not_send: PhantomData<*const ()>,
 }
@@ -360,7 +358,7 @@ impl<'r> End<'r> {
         let inner = queue.inner();
         let task = inner.task()?;
         let claim = &queue.core.claims[side as usize];
-        // Acquire: pairs with the Release in `free`. (A dead one's work is ordered by its index.)
+        // Acquire: pairs with the Release in `free`. (The writes of a dead task are ordered by its index.)
         let mut found = claim.load(Ordering::Acquire);
         loop {
             if Owner::from_raw(found).is_some_and(|owner| inner.is_alive(owner)) {
@@ -372,7 +370,7 @@ impl<'r> End<'r> {
                 Err(other) => found = other,
             }
         }
-        // It is the task's for as long as it is a task of the region.
+        // The end is the task's as long as it is a task of the region.
         task.slot.message_taken();
         let ring = &queue.core.ring;
         Ok(Self {
@@ -385,14 +383,14 @@ impl<'r> End<'r> {
         })
     }
 
-    /// Nobody has the end from now on.
+    /// Gives up the claim.
     fn free(&self) {
         // Release: pairs with the Acquire of the next claim.
         self.queue.core.claims[self.side as usize].store(0, Ordering::Release);
         self.queue.inner().slots()[usize::from(self.owner.slot())].message_finished();
     }
 
-    /// Whether the ring is still that of the handle.
+    /// Whether the handle's ring still lives.
     #[inline]
     fn check_life(&self) -> Result<(), Failure> {
         if self.queue.is_alive() {
@@ -402,7 +400,7 @@ impl<'r> End<'r> {
         }
     }
 
-    /// The task that has the end, which is to be the calling one.
+    /// The task that has the end, which must be the calling one.
     #[inline]
     fn task(&self) -> Result<Task<'r>, AttachError> {
         let task = self.queue.inner().task()?;
@@ -412,7 +410,7 @@ impl<'r> End<'r> {
         Ok(task)
     }
 
-    /// Aborts if the end is not the calling task's. For what is done to places that were taken before.
+    /// Aborts if the end is not the calling task's. For changes of places that were taken before.
     #[inline]
     fn assert_mine(&self) {
         if !self.queue.inner().is_me(self.owner) {
@@ -420,7 +418,7 @@ impl<'r> End<'r> {
         }
     }
 
-    /// How much this side has left: messages, or room for them, as far as it knows.
+    /// What this side has left: messages, or room for them, as far as it knows.
     #[inline]
     fn left(&self) -> u32 {
         match self.side {
@@ -432,14 +430,14 @@ impl<'r> End<'r> {
         }
     }
 
-    /// Looks how far the other one has come.
+    /// Reads the other side's index; returns what is left.
     #[inline]
     fn look(&mut self) -> u32 {
         self.others = self.queue.core.ring.index(self.side.other());
         self.left()
     }
 
-    /// Waits until there is something left; how much.
+    /// Waits until something is left; returns how much.
     #[inline]
     fn wait(&mut self, wait: Wait) -> Result<u32, Failure> {
         let task = self.task()?;
@@ -469,7 +467,7 @@ impl<'r> End<'r> {
         let inner = self.queue.inner();
         let ring = &self.queue.core.ring;
         loop {
-            // Before the look: see `park`.
+            // Read before the ring is checked: see `park`.
             let deaths = inner.deaths();
             ring.lie_down(self.side);
             let mut timed_out = false;
@@ -489,7 +487,7 @@ impl<'r> End<'r> {
         }
     }
 
-    /// This side has done with so many more.
+    /// This side has finished this many more places.
     #[inline]
     fn advance(&mut self, count: u32) {
         self.mine = self.mine.wrapping_add(count);
@@ -508,7 +506,7 @@ fn not_mine() -> ! {
 impl Drop for End<'_> {
     fn drop(&mut self) {
         let inner = self.queue.inner();
-        // In the child of a fork it is the parent's.
+        // In the child of a fork the end is the parent's.
         if inner.is_me(self.owner) {
             self.free();
             if !self.queue.is_alive() {

@@ -1,4 +1,4 @@
-//! How cells go from side to side: what each keeps, and when it empties the other's lane.
+//! How cells pass between the two sides: the cells that each side keeps, and when it empties the other's lane.
 
 use super::lane::{Entry, Index, Lane};
 use super::layout::{Cells, Way};
@@ -7,17 +7,17 @@ use crate::atomic::{
     prefetch_to_write,
 };
 
-/// Messages that are taken over from the lane at once: so many are worth the way.
+/// The number of messages taken from the lane at once: enough to repay the cache misses.
 const AT_ONCE: u32 = 32;
-/// Bytes of a cell that are asked for before they are needed, if that is all of it. Long messages come faster
-/// by themselves.
+/// Cells of at most this many bytes (a header, and a message of 1,024 bytes) are prefetched whole; of a longer cell
+/// only the first line is: long messages stream in faster without that.
 const EXPECTED: usize = 1088;
 
 impl Cells<'_> {
-    /// Sends a free cell to the senders. For receivers.
+    /// Returns a free cell to the senders. For receivers.
     pub(super) fn push_free(self, index: Index) {
         if self.serves_in_order() {
-            // Both sides have one lock.
+            // Both sides share one lock.
             return self.stash(index);
         }
         let side = &self.core.receiving;
@@ -30,7 +30,7 @@ impl Cells<'_> {
         side.freed.store(position.wrapping_add(1), Relaxed);
     }
 
-    /// Puts a free cell with those that the senders have. For senders.
+    /// Adds a free cell to those that the senders have. For senders.
     pub(super) fn stash(self, index: Index) {
         let side = &self.core.sending;
         let count = side.stash_count.load(Relaxed);
@@ -39,7 +39,7 @@ impl Cells<'_> {
         side.stash_count.store(count + 1, Relaxed);
     }
 
-    /// Fetches all free cells that were sent. For senders.
+    /// Takes all free cells out of the lane. For senders.
     pub(super) fn refill(self) {
         let side = &self.core.sending;
         let mut position = side.fetched.load(Relaxed);
@@ -66,7 +66,7 @@ impl Cells<'_> {
         Some(index)
     }
 
-    /// A place of a ring of cells.
+    /// The place in a ring of cells that is `offset` places behind `first`.
     pub(super) fn wrapped(self, first: u32, offset: u32) -> usize {
         let place = u64::from(first) + u64::from(offset);
         let length = self.ring_length() as u64;
@@ -77,7 +77,7 @@ impl Cells<'_> {
         }) as usize
     }
 
-    /// The caller is about to change this cell: lets its lines come over meanwhile.
+    /// Prefetches the lines of a cell that the caller is about to change.
     pub(super) fn expect(self, index: Index) {
         let cell = core::ptr::from_ref(self.cell(index)).cast::<u8>();
         let lines = match self.stride() {
@@ -89,14 +89,14 @@ impl Cells<'_> {
         }
     }
 
-    /// A message is about to be sent: lets the line of the lane come over meanwhile. Without the lock.
+    /// Prefetches the lane's line that a send is about to write. Without the lock.
     #[inline]
     pub(super) fn expect_to_send(self) {
         let position = self.core.sending.sent.load(Relaxed);
         prefetch_to_write(self.hint(Way::Messages, position));
     }
 
-    /// A cell is about to be freed: the same.
+    /// Prefetches the lane's line that freeing a cell is about to write. Without the lock.
     #[inline]
     pub(super) fn expect_to_free(self) {
         let position = self.core.receiving.freed.load(Relaxed);
@@ -107,7 +107,7 @@ impl Cells<'_> {
     pub(super) fn has_room(self) -> bool {
         if self.serves_in_order() {
             let places = self.places();
-            // Those who were counted may have died.
+            // Some of the receivers that were counted may have died.
             return places.has_room(0)
                 || places.has_room(self.waiting()) && places.has_room(self.count_unserved());
         }
@@ -118,7 +118,7 @@ impl Cells<'_> {
         known.load(Relaxed) > 0
     }
 
-    /// Whether free cells have come, as a guess; without the lock.
+    /// Whether there is probably room for a message; without the lock.
     pub(super) fn may_have_room(self) -> bool {
         if self.serves_in_order() {
             return self.places().has_room(self.waiting());
@@ -129,29 +129,29 @@ impl Cells<'_> {
             || self.guessed(Way::FreeCells).is_some_and(look)
     }
 
-    /// Whether there are messages, as a guess; without the lock.
+    /// Whether there are probably messages; without the lock.
     pub(super) fn may_have_messages(self) -> bool {
         let side = &self.core.receiving;
         let look = |lane: Lane<'_>| lane.look(side.taken.load(Relaxed)).is_some();
         side.ready_count.load(Relaxed) > 0 || self.guessed(Way::Messages).is_some_and(look)
     }
 
-    /// Messages that are ready, those in the lane included. Without the lock, and exact if nobody
-    /// sends or receives; never 0 while a message lies there untouched.
+    /// The number of ready messages, those in the lane included. Without the lock: exact while no task sends or
+    /// receives, and never 0 while a message lies there that no task has touched.
     pub(super) fn pending(self) -> u32 {
         let side = &self.core.receiving;
-        // Acquire: pairs with the Release in `take_from_lane`: what is no longer counted in the lane is
-        // among the ready ones.
+        // Acquire: pairs with the Release in `take_from_lane`: a message that is no longer counted in the lane is
+        // counted in `ready_count`.
         let taken = side.taken.load(Acquire);
         let on_lane = self.core.sending.sent.load(Acquire).wrapping_sub(taken);
-        // One that was taken before its sender has counted it makes -1 of it.
+        // A message that was taken before its sender counted it makes this -1.
         let on_lane = on_lane.wrapping_add(1).saturating_sub(1);
         let ready = side.ready_count.load(Relaxed);
-        // The sum of looks at different moments may be any.
+        // The two counts were read at different moments, so the sum needs a bound.
         (ready.saturating_add(on_lane)).min(self.ring_length() as u32)
     }
 
-    /// Messages that are ready, and that are neither ready nor done with. Under all locks.
+    /// The number of ready messages, and of those that are neither ready nor done with. Under all locks.
     pub(super) fn ready_and_in_flight(self) -> (u32, u32) {
         if !self.core.has_body() {
             return (0, 0);
@@ -161,7 +161,7 @@ impl Cells<'_> {
         let fixed = &self.core.fixed;
         let free = self.core.sending.stash_count.load(Relaxed);
         let ready = self.core.receiving.ready_count.load(Relaxed);
-        // Free spare cells of a racing queue are not among the senders'.
+        // In a racing queue the senders do not have the free spare cells.
         let others = if self.serves_in_order() {
             &fixed.spares
         } else {
@@ -171,8 +171,7 @@ impl Cells<'_> {
         (ready, cells.saturating_sub(free + ready))
     }
 
-    /// Takes over what lies in the lane: all of it, or so many at least as are worth the way. For
-    /// receivers.
+    /// Moves up to `most` messages from the lane to the ready ring. For receivers.
     fn take_from_lane(self, most: u32) {
         let side = &self.core.receiving;
         let mut position = side.taken.load(Relaxed);
@@ -183,7 +182,7 @@ impl Cells<'_> {
             if ranked {
                 self.insert_ready(index);
             } else {
-                // By invariant 6.
+                // By invariant 6 of `cells.rs` it belongs behind all others.
                 self.push_ready(index);
             }
             position = position.wrapping_add(1);
@@ -192,21 +191,21 @@ impl Cells<'_> {
         }
     }
 
-    /// Takes over all that was sent before this moment. For receivers.
+    /// Moves all messages that were sent before this moment to the ready ring. For receivers.
     pub(super) fn take_all_from_lane(self) {
         self.take_from_lane(self.core.capacity());
     }
 
-    /// Takes the next message, the one that was looked at if there is one. For receivers.
+    /// Takes the next message: the one that [`Self::peek`] returned, if it returned one. For receivers.
     pub(super) fn next_ready(self) -> Option<Index> {
-        // Not [`Self::peek`], which might find another one by now.
+        // Not through [`Self::peek`], which might return another message this time.
         if self.core.receiving.ready_count.load(Relaxed) == 0 {
             self.take_from_lane(AT_ONCE);
         }
         self.pop_ready()
     }
 
-    /// The first message, not yet taken. For receivers.
+    /// The first message, which stays in the queue. For receivers.
     pub(super) fn peek(self) -> Option<Index> {
         let side = &self.core.receiving;
         // Acquire: pairs with the Release in `commit`.
@@ -233,7 +232,7 @@ mod tests {
         byte[0]
     }
 
-    /// All positions of an empty queue are so many short of their end.
+    /// Moves all positions of an empty queue to `short` before they wrap.
     fn nearly_wrapped(queue: Queue<'_>, short: u32) {
         let core = queue.cells.core;
         let (sending, receiving) = (&core.sending, &core.receiving);
@@ -263,7 +262,7 @@ mod tests {
                     for number in 1..capacity as u8 {
                         queue.send(&[number]).unwrap();
                     }
-                    // The receivers have them all, and no reason to look for more.
+                    // The receivers have taken all messages, and have no reason to read the lane again.
                     if capacity > 1 {
                         queue.receive_held().unwrap().give_back();
                     }

@@ -3,10 +3,10 @@
 use crate::time::Deadline;
 use core::time::Duration;
 
-/// How long a call waits for what it wants.
+/// How long a call waits for its condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// It does not wait.
     Not,
     /// Until the deadline passes.
     Until(Deadline),

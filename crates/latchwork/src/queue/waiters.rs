@@ -1,24 +1,24 @@
-//! Receivers that wait: who they are, who is served first, and what they are given.
+//! Waiting receivers: how they wait, which is served first, and what they are given.
 //!
-//! A receiver that finds nothing writes into its inbox that it waits at this queue, under the receivers' lock, and
-//! sleeps. What becomes of a new message is the queue's [`Discipline`]:
+//! A receiver that finds no message writes into its inbox that it waits at this queue, under the receivers' lock, and
+//! sleeps. The queue's [`Discipline`] decides about a new message:
 //!
-//! - *Racing:* one sleeper is woken, and whoever comes first takes the message. Nothing waits for a
-//!   task to get its processor.
-//! - *In order:* the message is handed to the first of those who wait: its cell is marked as being read by
-//!   it, and named in its inbox. Nobody overtakes, and a message that has gone to a task that waits is
-//!   neither pending nor flushed, and takes no place. So is a long message that a receiver which has not
-//!   waited copies without the lock: its own inbox names it until then.
+//! - *Racing:* one sleeper is woken, and the first task that takes the lock gets the message. No message waits for a
+//!   particular task to be scheduled.
+//! - *In order:* the message is handed to the first of the waiters: its inbox names the cell, and the cell is marked as
+//!   being read by it. No receiver overtakes. A message that was handed over is neither pending nor flushed, and takes
+//!   no place. The same holds for a long message that a receiver which has not waited copies without the lock: its own
+//!   inbox names the cell until then.
 //!
-//! A broadcast names one cell, a *board*, in the inboxes of all who wait at that moment and have been
-//! given nothing, and becomes true for all of them by one store: the cell's state. The last one that
-//! has copied it frees it. Its cell is a spare one.
+//! A broadcast names one cell, a *board*, in the inboxes of all receivers that wait at that moment and have been given
+//! nothing. One store makes it visible to all of them: the cell's state, `BOARD`. The last reader frees the cell, which
+//! is a spare one.
 //!
-//! Before it waits a receiver makes sure that there is a cell for whatever it may be given (`spares.rs`); so nobody who
-//! sends or broadcasts to it needs more than the locks.
+//! Before it waits, a receiver makes sure that there is a cell for whatever it may be given (`spares.rs`); so a task
+//! that sends or broadcasts to it needs nothing but the locks.
 //!
-//! *One result:* a receiver decides under the lock, with a last look at its inbox. So a wait whose
-//! deadline passes ends with what the task was given, or with the time-out, and never with both.
+//! *One result:* a receiver decides under the lock, with a last check of its inbox. So a wait whose deadline passes
+//! ends with what the task was given, or with the time-out, and never with both.
 
 use super::cells::{BOARD, Cells, FREE, Index};
 use super::wake::Wake;
@@ -26,17 +26,17 @@ use crate::atomic::{Ordering::Relaxed, compiler_fence};
 use crate::region::heap::Owner;
 use crate::region::{Inbox, Task};
 
-/// Who of several receivers that wait gets a message.
+/// Which of several waiting receivers gets a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
-    /// Whoever comes first, be it a task that has not waited.
+    /// The first task that takes the lock, even one that has not waited.
     #[default]
     Racing,
-    /// Who has waited longest.
+    /// The receiver that has waited longest.
     Fifo,
-    /// Who has the highest priority; of several, who has waited longest. It is the task's
-    /// [priority](crate::region::TaskId::current_priority) in the region, whose changes move it while it waits, or
-    /// the real-time priority of the moment at which the wait begins, if that is higher.
+    /// The receiver of the highest priority; among equals, the one that has waited longest. The priority is the task's
+    /// [priority](crate::region::TaskId::current_priority) in the region, whose changes take effect while it waits; or
+    /// the thread's real-time priority when the wait began, if that is higher.
     Priority,
 }
 
@@ -53,11 +53,11 @@ impl Discipline {
     }
 }
 
-/// What stands in the inbox of a task that waits.
+/// What the inbox of a waiting task names.
 pub(super) enum Given {
-    /// A message that is in flight with it.
+    /// A message that is in flight with the task.
     Message(Index),
-    /// A message that others read, too.
+    /// A message that other tasks read, too.
     Board(Index),
 }
 
@@ -74,12 +74,12 @@ impl<'r> Cells<'r> {
         self.waiting() == 0
     }
 
-    /// Receivers that wait.
+    /// The number of receivers that wait and have been given nothing.
     pub(super) fn waiting(self) -> u32 {
         self.core.receiving.waiting.load(Relaxed)
     }
 
-    /// The task waits from now on.
+    /// Makes the task a waiter.
     pub(super) fn join_waiters(self, inbox: &Inbox, urgency: u32) {
         let arrival = self.core.receiving.next_arrival.load(Relaxed);
         let next = arrival.saturating_add(1);
@@ -93,7 +93,7 @@ impl<'r> Cells<'r> {
         waiting.store(waiting.load(Relaxed) + 1, Relaxed);
     }
 
-    /// What a task that waits has been given.
+    /// What a waiting task has been given.
     pub(super) fn given_to(self, task: Task<'_>) -> Option<Given> {
         let index = Index::named(task.slot.inbox.given.load(Relaxed))?;
         if self.cell(index).kind() == BOARD {
@@ -104,7 +104,7 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// The task waits no more, and has been given nothing but a message in flight.
+    /// Ends the task's wait; it has been given nothing, or a message in flight.
     pub(super) fn leave_waiters(self, inbox: &Inbox) {
         if inbox.queue.load(Relaxed) == self.address() {
             let counted = match inbox.given.load(Relaxed) {
@@ -116,7 +116,7 @@ impl<'r> Cells<'r> {
         inbox.reset();
     }
 
-    /// The task has read what it was given, and waits no more. (That makes no room: nothing had been taken.)
+    /// Ends the task's wait after it has read what it was given. (That makes no room: the cell took no place.)
     pub(super) fn end_given(self, index: Index, task: Task<'_>) {
         let inbox = &task.slot.inbox;
         if self.cell(index).kind() != BOARD {
@@ -135,8 +135,8 @@ impl<'r> Cells<'r> {
         }
     }
 
-    /// The task, which has not waited, is given the first message: it is going to copy it without the lock, and that
-    /// takes no place. `false`: there is no spare cell for that.
+    /// Gives the first message to the calling task, which has not waited: it is going to copy it without the lock, and
+    /// the message takes no place meanwhile. Returns `false` if there is no spare cell for that.
     pub(super) fn give_myself(self, index: Index, task: Task<'_>) -> bool {
         if !self.may_wait() {
             return false;
@@ -146,8 +146,8 @@ impl<'r> Cells<'r> {
         true
     }
 
-    /// The queue is deleted: who waits and has been given nothing gets nothing of what comes, in this queue or in
-    /// one that is made of it before the task has noticed.
+    /// For a deleted queue: removes the waiters that have been given nothing. They get nothing of what comes, in this
+    /// queue or in one that is created in its head before they have noticed.
     pub(super) fn dismiss_waiters(self) {
         for (_, inbox) in self.unserved() {
             inbox.queue.store(0, Relaxed);
@@ -164,7 +164,7 @@ impl<'r> Cells<'r> {
             .store(waiting.saturating_sub(1), Relaxed);
     }
 
-    /// Hands the first of the ready messages to a task that waits.
+    /// Hands the first of the ready messages to a waiting task.
     fn hand_over(self, index: Index, owner: Owner, inbox: &Inbox) {
         self.give(inbox, index);
         self.deliver(index, owner);
@@ -173,7 +173,7 @@ impl<'r> Cells<'r> {
         self.pop_ready();
     }
 
-    /// How many wait and are alive.
+    /// The number of living waiters that have been given nothing.
     pub(super) fn count_unserved(self) -> u32 {
         self.unserved().count() as u32
     }
@@ -184,7 +184,7 @@ impl<'r> Cells<'r> {
             .filter(|(_, inbox)| inbox.given.load(Relaxed) == 0)
     }
 
-    /// Hands ready messages to those who wait, in their order.
+    /// Hands ready messages to the waiters, in their order.
     pub(super) fn hand_out(self) -> Wake<'r> {
         let mut wake = Wake::NONE;
         while self.core.receiving.waiting.load(Relaxed) > 0
@@ -196,7 +196,7 @@ impl<'r> Cells<'r> {
                 let below = if by_priority { u32::MAX - urgency } else { 0 };
                 (below, inbox.arrival.load(Relaxed))
             });
-            // Those who were counted have died: their deaths will be settled.
+            // The tasks that were counted have died: their deaths will be settled.
             let Some((owner, inbox)) = first else { break };
             self.hand_over(index, owner, inbox);
             wake = wake.and_one_on(&inbox.given);
@@ -204,14 +204,15 @@ impl<'r> Cells<'r> {
         wake
     }
 
-    /// Puts a message up for all who wait, in a spare cell of the caller's; how many they are. Under both locks.
+    /// The commit point of a broadcast: puts a message on a board, the caller's spare cell, for all waiters; returns
+    /// their number. The store of `BOARD` makes it visible to all of them. Under both locks.
     pub(super) fn put_up(self, index: Index, length: usize) -> (u32, Wake<'r>) {
         let mut readers = 0;
         for (_, inbox) in self.unserved() {
             self.give(inbox, index);
             readers += 1;
         }
-        // Those who were counted have died.
+        // The tasks that were counted have died.
         if readers == 0 {
             self.put_spare(index);
             return (0, Wake::NONE);

@@ -1,10 +1,10 @@
-//! Whom an operation wakes, once it has released the lock.
+//! The tasks that an operation wakes, once it has released the lock.
 
 use super::layout::Core;
 use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing};
 
-/// So many of each kind of sleepers, or, with `u32::MAX`, all; and one on a word of its own.
+/// The number of tasks of each kind to wake (`u32::MAX`: all), and a word on which one task sleeps alone.
 #[must_use]
 #[derive(Clone, Copy)]
 pub(super) struct Wake<'a> {
@@ -15,14 +15,14 @@ pub(super) struct Wake<'a> {
 }
 
 impl<'a> Wake<'a> {
-    /// Nobody is to be woken.
+    /// Wakes no task.
     pub(super) const NONE: Self = Self {
         receivers: 0,
         senders: 0,
         watchers: 0,
         word: None,
     };
-    /// All are.
+    /// Wakes all tasks.
     pub(super) const EVERYBODY: Self = Self {
         receivers: u32::MAX,
         senders: u32::MAX,
@@ -30,7 +30,7 @@ impl<'a> Wake<'a> {
         word: None,
     };
 
-    /// So many senders.
+    /// Wakes this many senders.
     #[inline]
     pub(super) fn senders(count: u32) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// So many receivers.
+    /// Wakes this many receivers.
     #[inline]
     pub(super) fn receivers(count: u32) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// And so many senders.
+    /// Also wakes this many senders.
     #[inline]
     pub(super) fn and_senders(self, count: u32) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// And all who watch.
+    /// Also wakes all watchers.
     #[inline]
     pub(super) fn and_watchers(self) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// And who sleeps on this word; who was to be woken on another one is so at once.
+    /// Also wakes the task that sleeps on this word; if another word was set before, its sleeper is woken at once.
     pub(super) fn and_one_on(self, word: &'a AtomicU32) -> Self {
         if let Some(other) = self.word {
             futex::wake(other, 1, Sharing::Shared);
@@ -77,8 +77,8 @@ impl<'a> Wake<'a> {
         }
     }
 
-    /// Makes the system calls that are needed. A read-modify-write, that of the unlock, stands between all
-    /// changes and this.
+    /// Makes the system calls that are needed. A read-modify-write, that of the unlock, must stand between all changes
+    /// and this call.
     #[inline]
     pub(super) fn carry_out(self, core: &Core) {
         let fixed = &core.fixed;

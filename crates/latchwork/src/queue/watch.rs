@@ -1,13 +1,12 @@
-//! A descriptor that is readable when messages are there, for poll, epoll and what is built on them.
+//! A file descriptor that is readable while messages are there, for poll, epoll and what is built on them.
 //!
-//! An eventfd belongs to a process, and a sender in another one cannot signal it. So somebody here must:
-//! a thread that sleeps until a message comes, and writes to the descriptor. It registers as one who
-//! watches, which each sender is told of as it is of a receiver that sleeps (`sleepers.rs`, `ring.rs`).
+//! An eventfd belongs to a process, and a sender in another process cannot signal it. So this process has a thread that
+//! sleeps until a message comes, and writes to the descriptor. The thread registers as a watcher, which each sender
+//! notifies as it does a sleeping receiver (`sleepers.rs`, `ring.rs`).
 //!
-//! *Nothing is missed:* the thread registers, and then looks at the queue. What was there it
-//! signals, what comes later moves the ticket that it sleeps on. [`Watch::clear`] empties the descriptor
-//! first and looks at the queue then: what came before the look is signalled by itself, what comes
-//! after it by the thread.
+//! *No message is missed:* the thread registers, and then checks the queue. It signals for a message that was there; a
+//! later message advances the ticket on which it sleeps. [`Watch::clear`] first empties the descriptor and then checks
+//! the queue: for a message that came before the check it signals by itself, for a later one the thread does.
 #![allow(unsafe_code)]
 
 use super::Queue;
@@ -24,14 +23,14 @@ use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Why a queue is not watched.
+/// The reason why a queue is not watched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError {
-    /// The system gives no descriptor.
+    /// The system returns no descriptor.
     #[error("the system gives no event descriptor: {0}")]
     Descriptor(Errno),
-    /// The system gives no thread.
+    /// The system creates no thread.
     #[error("the system gives no thread: {0}")]
     Thread(io::Error),
     /// The calling thread cannot become a task of the region.
@@ -39,40 +38,40 @@ pub enum WatchError {
     Attach(#[from] AttachError),
 }
 
-/// A descriptor that becomes readable when the queue has messages, or is deleted.
+/// A file descriptor that becomes readable when the queue has messages, or is deleted.
 ///
-/// When it is: [clear](Self::clear) it, then receive what is there, without waiting. (Another receiver
-/// may have been faster; then there is nothing.)
+/// When it is readable, [clear](Self::clear) it, then receive the messages that are there, without waiting. (Another
+/// receiver may have been faster; then there is none.)
 ///
-/// *Cost:* a thread of this process, which is a task of the region. While it waits each message costs its
-/// sender a system call, and the thread a turn on a processor and a system call; messages that come while
-/// it is at work, nothing. Tasks that can wait in [`Queue::receive`] should.
+/// *Cost:* a thread of this process, which is a task of the region. While it waits, each message costs its sender a
+/// system call, and the thread a wake-up and a system call; messages that come while it runs cost nothing. Tasks that
+/// can wait in [`Queue::receive`] should do that.
 ///
-/// *Fork:* the child has the descriptor, which the parent's thread signals, and no thread: make another
-/// one there. Dropping it there does nothing.
+/// *Fork:* the child has the descriptor, which the parent's thread signals, and no thread: create another watch there.
+/// Dropping it there does nothing.
 pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// That has the thread.
+    /// The process that has the thread.
     process: u32,
 }
 
 struct Shared {
     counter: OwnedFd,
-    /// Not 0: the thread is to end.
+    /// Not 0: the thread must end.
     stop: AtomicU32,
     region: Region,
     token: Token,
 }
 
-/// Where what is watched is, and in which life.
+/// The address of the watched object, and its life.
 #[derive(Clone, Copy)]
 enum Token {
     Queue((usize, u32)),
     Ring((usize, u32)),
 }
 
-/// What is watched.
+/// The watched object.
 enum Watched<'r> {
     Queue(Queue<'r>),
     Ring(Spsc<'r>),
@@ -125,7 +124,7 @@ impl Watch {
         });
         let thread = {
             let shared = Arc::clone(&shared);
-            // The process's handlers run elsewhere.
+            // The process's signal handlers must run on other threads.
             let mask = signals::block_all();
             let thread = std::thread::Builder::new()
                 .name("latchwork-watch".into())
@@ -143,7 +142,7 @@ impl Watch {
 
 impl Shared {
     fn watched(&self) -> Watched<'_> {
-        // SAFETY: a token of a queue, or ring, in this region.
+        // SAFETY: the token was made of a queue, or ring, in this region.
         unsafe {
             match self.token {
                 Token::Queue(token) => Watched::Queue(Queue::of_token(&self.region, token)),
@@ -152,24 +151,24 @@ impl Shared {
         }
     }
 
-    /// The life of the thread.
+    /// The thread's main function.
     fn run(&self) {
         let _ = match self.watched() {
             Watched::Queue(queue) => self.watch(&queue),
             Watched::Ring(ring) => self.watch_ring(&ring),
         };
-        // Whoever polls finds out why.
+        // A task that polls the descriptor then gets the reason from the queue.
         event_fd::signal(&self.counter);
     }
 
-    /// Until it is stopped, or the queue deleted.
+    /// Runs until the watch is stopped, or the queue is deleted.
     fn watch(&self, queue: &Queue<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
         let task = inner.task()?;
         let watchers = &queue.cells.core.fixed.watchers;
         // Acquire: pairs with the Release in `drop`.
         while self.stop.load(Ordering::Acquire) == 0 {
-            // Before the look at the queue: see `park`.
+            // Read before the queue is checked: see `park`.
             let deaths = inner.deaths();
             let locked = queue.lock(Side::Receivers, task, deaths)?;
             queue.check_life()?;
@@ -181,7 +180,7 @@ impl Shared {
             }
             let words = [(watchers.word(), ticket), (&self.stop, 0)];
             inner.park(task, &words, deaths, None);
-            // All are told at once, and none are registered then.
+            // A sender notifies all watchers at once, and takes all registrations.
             watchers.leave(ticket, false);
         }
         Ok(())
@@ -189,14 +188,14 @@ impl Shared {
 }
 
 impl Shared {
-    /// The same of a ring.
+    /// The same for a ring.
     fn watch_ring(&self, ring: &Spsc<'_>) -> Result<(), Failure> {
         let inner = self.region.inner();
         let task = inner.task()?;
         let watchers = ring.words().watchers();
-        // Acquire: as above.
+        // Acquire: pairs with the Release in `drop`.
         while self.stop.load(Ordering::Acquire) == 0 {
-            // Before the look at the ring: see `park`.
+            // Read before the ring is checked: see `park`.
             let deaths = inner.deaths();
             let ticket = watchers.register();
             if !ring.is_alive() {
@@ -214,8 +213,8 @@ impl Shared {
 }
 
 impl Watch {
-    /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); whether it
-    /// was readable.
+    /// Makes the descriptor unreadable, unless there are messages (or the queue is deleted); returns whether it was
+    /// readable.
     pub fn clear(&self) -> bool {
         let was = event_fd::clear(&self.shared.counter);
         let watched = self.shared.watched();
@@ -241,7 +240,7 @@ impl AsRawFd for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if self.process != thread::process_id() {
-            // What the handle leads to is the parent's.
+            // The thread, and the memory that its handle points to, are the parent's.
             core::mem::forget(self.thread.take());
             return;
         }

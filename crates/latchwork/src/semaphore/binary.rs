@@ -1,4 +1,4 @@
-//! Handles on what has an owner: binary semaphores, plain, with a ceiling, inheriting.
+//! Handles on semaphores with an owner: binary ones, plain, with a ceiling, or inheriting.
 
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::handle::{Anchor, Failure, Plan, end_of_guard, me};
@@ -17,7 +17,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-/// How a binary semaphore is to be made.
+/// The options of a binary semaphore to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BinaryOptions {
     kind: Kind,
@@ -38,22 +38,22 @@ impl BinaryOptions {
         }
     }
 
-    /// The highest priority is served first.
+    /// The waiter of the highest priority is served first.
     #[must_use]
     pub const fn by_priority(mut self) -> Self {
         self.discipline = Discipline::Priority;
         self
     }
 
-    /// The owner has the priority of the best who waits, if that is better than its own. Served by priority.
+    /// The owner has the priority of its best waiter, if that is better than its own. Served by priority.
     #[must_use]
     pub const fn inherit(mut self) -> Self {
         self.kind = Kind::Inherit;
         self.by_priority()
     }
 
-    /// The owner has this priority, if that is better than its own; tasks with a better one must not use the
-    /// semaphore. Served by priority.
+    /// The owner has this priority, if that is better than its own; tasks with a better one must not use the semaphore.
+    /// Served by priority.
     #[must_use]
     pub const fn ceiling(mut self, ceiling: Priority) -> Self {
         self.kind = Kind::Ceiling;
@@ -61,7 +61,7 @@ impl BinaryOptions {
         self.by_priority()
     }
 
-    /// The task that makes it owns it at once, and has it to [release](BinarySemaphore::release).
+    /// The task that creates it owns it at once, and must [release](BinarySemaphore::release) it.
     #[must_use]
     pub const fn obtained(mut self) -> Self {
         self.obtained = true;
@@ -75,7 +75,7 @@ impl Default for BinaryOptions {
     }
 }
 
-/// A semaphore that belongs to the task that obtained it, which may obtain it again, and releases it as often.
+/// A semaphore that the task that obtained it owns. The owner may obtain it again, and releases it as often.
 ///
 /// ```
 /// use latchwork::region::RegionOptions;
@@ -91,29 +91,29 @@ impl Default for BinaryOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// *Owner death:* the next owner is told, by [`Held::owner_died`]; so it is if a guard is dropped by a panic.
-/// *Deadlock:* a wait that closes a circle of owners who wait for each other, of any length and through any
-/// processes, is refused; if several close it in the same moment, at least one of them is told. What is waited for
-/// in other regions, or is no semaphore with an owner, is not seen.
+/// *Owner death:* [`Held::owner_died`] reports it to the next owner; a guard dropped by a panic counts as owner death.
+/// *Deadlock:* a wait that would complete a cycle of owners that wait for each other, of any length and through any
+/// processes, is refused; if several tasks complete it at the same moment, at least one of them gets the error. Waits
+/// in other regions, or for objects that are not semaphores with an owner, are not detected.
 #[derive(Clone, Copy)]
 pub struct BinarySemaphore<'r> {
     anchor: Anchor<'r>,
     kind: Kind,
-    /// A free pair changes the word, and nothing else: there is no ceiling, and nobody is to be told.
+    /// An uncontended pair only changes the word: there is no ceiling, and no listener.
     is_plain: bool,
 }
 
-// SAFETY: a semaphore is atomics, and links under its lock; what is its owner's is used by its owner.
+// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
 unsafe impl Send for BinarySemaphore<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for BinarySemaphore<'_> {}
 
 impl<'r> BinarySemaphore<'r> {
-    /// What a semaphore takes of the region.
+    /// The size of a semaphore in the region, in bytes.
     pub const BYTES: usize = Anchor::BYTES;
 
-    /// Makes the semaphore of this name, or opens it if there is one of this kind and discipline, whatever
-    /// its ceiling and owner.
+    /// Creates the semaphore of this name, or opens it if there is one of this kind and discipline, whatever its
+    /// ceiling and owner.
     ///
     /// # Errors
     /// See [`SemaphoreError`].
@@ -208,7 +208,7 @@ impl<'r> BinarySemaphore<'r> {
         })
     }
 
-    /// Obtains the semaphore if it is free and nothing more is to be done for it.
+    /// Obtains the semaphore if it is free and the fast path suffices.
     #[inline(always)]
     pub(crate) fn obtain_at_hand(&self) -> bool {
         let Anchor { ground, core, key } = self.anchor;
@@ -230,8 +230,8 @@ impl<'r> BinarySemaphore<'r> {
         Ok(watched::obtain(core, patience, site, obtain)?)
     }
 
-    /// Releases the semaphore once: what is due for each obtain whose guard was [kept](Held::keep), and for a
-    /// semaphore that was made obtained. The last time it goes to the first who waits, if anybody does.
+    /// Releases the semaphore once. Required for each obtain whose guard was [kept](Held::keep), and for a semaphore
+    /// that was created obtained. The last release hands it to the first waiter, if there is one.
     ///
     /// # Errors
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
@@ -272,8 +272,8 @@ impl<'r> BinarySemaphore<'r> {
         released
     }
 
-    /// Sends away all who wait, in the order in which they would be served: they get
-    /// [`ObtainError::Flushed`]. Whoever owns it keeps it. Returns how many.
+    /// Ends the waits of all waiters, in the order in which they would be served: they get [`ObtainError::Flushed`].
+    /// The owner keeps the semaphore. Returns the number of waiters.
     ///
     /// # Errors
     /// [`UseError::Deleted`], [`UseError::Attach`].
@@ -282,8 +282,8 @@ impl<'r> BinarySemaphore<'r> {
         self.anchor.flush(Site::caller())
     }
 
-    /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
-    /// of this name can be made, which the handles on this one do not touch (the next 4095 of them).
+    /// Deletes the semaphore, which no task may own: later calls get [`ObtainError::Deleted`]. A new one of this name
+    /// can be created; the handles on this one do not affect it (for the next 4095 of them).
     ///
     /// # Errors
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
@@ -295,12 +295,12 @@ impl<'r> BinarySemaphore<'r> {
     /// The ceiling, if there is one.
     #[must_use]
     pub fn ceiling(&self) -> Option<Priority> {
-        // Relaxed: the answer may be stale before it arrives.
+        // Relaxed: the value may be stale when the call returns.
         let ceiling = self.anchor.core.ceiling.load(Ordering::Relaxed);
         (self.kind == Kind::Ceiling).then(|| Priority::recorded(ceiling))
     }
 
-    /// Changes the ceiling; returns the one before. The owner's priority is another one at once.
+    /// Changes the ceiling; returns the one before. The owner's priority changes at once.
     ///
     /// # Errors
     /// [`UseError::NoCeiling`], [`UseError::Deleted`], [`UseError::Attach`].
@@ -309,7 +309,7 @@ impl<'r> BinarySemaphore<'r> {
         Ok(Priority::recorded(before))
     }
 
-    /// The same in RTEMS's numbers, of which 0 is one, too.
+    /// The same in RTEMS's numbers, which include 0.
     pub(crate) fn set_recorded_ceiling(&self, ceiling: u32) -> Result<u32, UseError> {
         let Anchor { ground, core, key } = self.anchor;
         ground.task()?;
@@ -322,7 +322,7 @@ impl<'r> BinarySemaphore<'r> {
         }
         let before = core.ceiling.swap(ceiling, Ordering::SeqCst);
         drop(locked);
-        // That of a MrsP semaphore has the owner with the next obtain.
+        // A MrsP semaphore's ceiling takes effect with the next obtain.
         if self.kind == Kind::Ceiling {
             priority::ceiling_changed(ground, core);
         }
@@ -330,7 +330,7 @@ impl<'r> BinarySemaphore<'r> {
         Ok(before)
     }
 
-    /// The task that owns it at this moment. It may have died, and nobody come since.
+    /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
         match owner_of(self.anchor.word()?) {
@@ -339,7 +339,7 @@ impl<'r> BinarySemaphore<'r> {
         }
     }
 
-    /// How many tasks wait in its queue at this moment.
+    /// The number of tasks in its queue at this moment.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.anchor.waiting()
@@ -357,10 +357,10 @@ impl fmt::Debug for BinarySemaphore<'_> {
     }
 }
 
-/// A binary semaphore that the calling task has obtained; released when this is dropped.
+/// A binary semaphore that the calling task has obtained; dropping this releases it.
 ///
-/// Dropped by a panic, it is released as if its owner had died. In the child of a fork, which owns nothing,
-/// dropping it does nothing.
+/// If this is dropped by a panic, the semaphore is released as if its owner had died. In the child of a fork, which
+/// owns nothing, dropping it does nothing.
 #[must_use = "the semaphore is released when this is dropped; see `keep`"]
 pub struct Held<'r> {
     semaphore: BinarySemaphore<'r>,
@@ -370,13 +370,13 @@ pub struct Held<'r> {
 }
 
 impl Held<'_> {
-    /// Whether the owner before died, or panicked, and what the semaphore protects may be half changed.
+    /// Whether the previous owner died, or panicked: the data that the semaphore protects may be half changed.
     #[must_use]
     pub fn owner_died(&self) -> bool {
         self.owner_died
     }
 
-    /// Leaves the semaphore obtained, to be [released](BinarySemaphore::release) later, by this task.
+    /// Leaves the semaphore obtained; this task must [release](BinarySemaphore::release) it later.
     pub fn keep(self) {
         core::mem::forget(self);
     }

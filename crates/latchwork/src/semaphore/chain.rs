@@ -1,21 +1,22 @@
-//! Circles of waits.
+//! Deadlock detection: cycles of waits.
 //!
-//! From the semaphore that a task is about to wait for the way leads to its owner, to what that waits for,
-//! to the owner of that, and so on. It ends at a task that does not wait, at a semaphore without an owner;
-//! or at the task that asks.
+//! From the semaphore that a task is about to wait for, a chain leads to its owner, to the semaphore that this owner
+//! waits for, to the owner of that, and so on. The chain ends at a task that does not wait, at a semaphore without an
+//! owner, or at the calling task: then there is a cycle.
 //!
-//! *No circle goes unnoticed.* A circle is closed by a task that begins to wait; being handed a semaphore
-//! closes none, for the heir waits no longer. Each task enters its queue *before* it goes round, with a full
-//! barrier between the two. Let all of a circle wait, and take the one whose barrier was the last: it sees
-//! the others' records, and the owners of their semaphores, who cannot give them up, and comes back to itself.
-//! So of several that close a circle in the same moment one at least is told, and possibly all.
+//! *Every cycle is detected.* Only a task that begins to wait completes a cycle; being handed a semaphore completes
+//! none, since the new owner waits no longer. Each task enters its queue *before* it walks the chain, with a full
+//! barrier between the two. Suppose that all tasks of a cycle wait, and take the one whose barrier was the last: it
+//! sees the records of the others, and the owners of their semaphores, who cannot give them up; so its walk comes back
+//! to itself. So of several tasks that complete a cycle at the same moment at least one gets the error, and possibly
+//! all do.
 //!
-//! *Nobody else is told.* The way is gone twice. A record's word is another with each wait, and a task that
-//! waits gives nothing up: if the same tasks are found in the same waits twice, they were all in them at the
-//! moment between the two, and owned what they were found to own. A task that is dead, or waits in a circle that
-//! others form, ends the way.
+//! *No task outside the cycle gets the error, and none without a cycle.* A cycle counts only if two walks agree. A
+//! record's word changes with each wait, and a waiting task gives nothing up: if two walks find the same tasks in the
+//! same waits, all of them were in these waits at the moment between the walks, and owned what the walks saw. A dead
+//! task, or a cycle that the calling task is not part of, ends the walk.
 //!
-//! A task that polls, before it queues, stands in no circle yet.
+//! A task that polls before it queues is not yet part of a cycle.
 
 use super::ground::Ground;
 use super::object::{Core, owner_of, slot_of};
@@ -35,13 +36,14 @@ pub(crate) fn is_circle<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> bool 
     }
 }
 
-/// The way back to the calling task, as a number that is another for another way; `None` if it ends.
+/// Walks the chain back to the calling task; returns a number that differs for different chains, or `None` if the chain
+/// ends elsewhere.
 fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
     let mut core = core;
     let mut way = 0;
-    // A way that is longer leads round a circle of others.
+    // A longer chain leads round a cycle of other tasks.
     for _ in 0..=ground.used() {
-        // SeqCst, here and below: ordered behind the entering, as the head says.
+        // SeqCst, here and below: ordered after the entry into the queue, as the head says.
         let owner = owner_of(core.word.load(SeqCst));
         if owner == me.task {
             return Some(way);
@@ -51,7 +53,7 @@ fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
         }
         let record = ground.record(slot_of(owner))?;
         let word = record.word.load(SeqCst);
-        // Acquire: before the second look at the word.
+        // Acquire: ordered before the second read of the word.
         let object = record.object.load(Acquire);
         let waits = word & STATE == WAITING
             && object != 0
@@ -64,14 +66,14 @@ fn walk<G: Ground>(ground: &G, core: &Core, me: Me<'_>) -> Option<u64> {
         for part in [owner, u64::from(word), object] {
             way = mix(way, part);
         }
-        // SAFETY: a living task waits for it: the address was stored by this library. A core is never moved
-        // or freed, nor anything else.
+        // SAFETY: a living task waits for it, so this library stored the address. A core is never moved or freed, and
+        // its memory is never used otherwise.
         core = unsafe { super::core_at(object) };
     }
     None
 }
 
-/// Different ways get different numbers, as good as always.
+/// Mixes a part into a chain's number. Different chains get different numbers with very high probability.
 fn mix(way: u64, part: u64) -> u64 {
     (way ^ part)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)

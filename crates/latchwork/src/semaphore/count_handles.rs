@@ -1,4 +1,4 @@
-//! Handles on what has a count: counting and simple binary semaphores.
+//! Handles on semaphores with a count: counting and simple binary ones.
 
 use super::error::{ObtainError, ReleaseError, SemaphoreError, UseError};
 use super::handle::{Anchor, Plan};
@@ -20,11 +20,11 @@ macro_rules! handle {
 
         // SAFETY: a semaphore is atomics, and links under its lock.
         unsafe impl Send for $name<'_> {}
-        // SAFETY: as above.
+        // SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
         unsafe impl Sync for $name<'_> {}
 
         impl<'r> $name<'r> {
-            /// What a semaphore takes of the region.
+            /// The size of a semaphore in the region, in bytes.
             pub const BYTES: usize = Anchor::BYTES;
 
             /// Opens the semaphore of this name.
@@ -77,8 +77,8 @@ macro_rules! handle {
                 self.obtain_until(Deadline::after(timeout))
             }
 
-            /// Sends away all who wait, in the order in which they would be served: they get
-            /// [`ObtainError::Flushed`]. The count stays what it is. Returns how many.
+            /// Ends the waits of all waiters, in the order in which they would be served: they get
+            /// [`ObtainError::Flushed`]. The count does not change. Returns the number of waiters.
             ///
             /// # Errors
             /// [`UseError::Deleted`], [`UseError::Attach`].
@@ -87,9 +87,9 @@ macro_rules! handle {
                 self.anchor.flush(Site::caller())
             }
 
-            /// Ends the semaphore: all who wait, in the order in which they would be served, and whoever
-            /// comes later, get [`ObtainError::Deleted`]. A new one of this name can be made, which the
-            /// handles on this one do not touch (the next 4095 of them).
+            /// Deletes the semaphore: all waiters, in the order in which they would be served, and later calls get
+            /// [`ObtainError::Deleted`]. A new one of this name can be created; the handles on this one do not affect
+            /// it (for the next 4095 of them).
             ///
             /// # Errors
             /// [`UseError::Deleted`], [`UseError::Attach`].
@@ -98,13 +98,13 @@ macro_rules! handle {
                 self.anchor.delete_named(Site::caller())
             }
 
-            /// The count at this moment; 0 if it is deleted.
+            /// The count at this moment; 0 if it was deleted.
             #[must_use]
             pub fn count(&self) -> u32 {
                 self.anchor.word().map_or(0, |word| (word >> 32) as u32)
             }
 
-            /// How many tasks wait in its queue at this moment.
+            /// The number of tasks in its queue at this moment.
             #[must_use]
             pub fn waiting(&self) -> u32 {
                 self.anchor.waiting()
@@ -139,13 +139,13 @@ handle!(
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A unit that a task has when it dies is gone with it.
+    /// A unit that a task has when it dies is lost.
     CountingSemaphore,
     Kind::Counting
 );
 
 handle!(
-    /// A semaphore that is 0 or 1. Any task may release it; to release it at 1 changes nothing.
+    /// A semaphore that is 0 or 1. Any task may release it; a release at 1 changes nothing.
     ///
     /// A task that dies between obtaining and releasing it leaves it at 0.
     SimpleBinarySemaphore,
@@ -153,7 +153,7 @@ handle!(
 );
 
 impl<'r> CountingSemaphore<'r> {
-    /// Makes the semaphore of this name with `count` units, or opens it if there is one of this discipline.
+    /// Creates the semaphore of this name with `count` units, or opens it if there is one of this discipline.
     ///
     /// # Errors
     /// See [`SemaphoreError`].
@@ -169,7 +169,7 @@ impl<'r> CountingSemaphore<'r> {
         Ok(Self { anchor })
     }
 
-    /// Releases a unit: to the first who waits, if anybody does.
+    /// Releases a unit; the first waiter gets it, if there is one.
     ///
     /// # Errors
     /// [`ReleaseError::Overflow`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
@@ -181,8 +181,7 @@ impl<'r> CountingSemaphore<'r> {
 }
 
 impl<'r> SimpleBinarySemaphore<'r> {
-    /// Makes the semaphore of this name with a count of 0 or 1, or opens it if there is one of this
-    /// discipline.
+    /// Creates the semaphore of this name with a count of 0 or 1, or opens it if there is one of this discipline.
     ///
     /// # Errors
     /// [`SemaphoreError::Count`]; see [`SemaphoreError`].
@@ -201,7 +200,7 @@ impl<'r> SimpleBinarySemaphore<'r> {
         Ok(Self { anchor })
     }
 
-    /// Sets it to 1, or hands it to the first who waits.
+    /// Sets it to 1, or hands it to the first waiter.
     ///
     /// # Errors
     /// [`ReleaseError::Deleted`], [`ReleaseError::Attach`].

@@ -1,13 +1,13 @@
-//! Counting and simple binary semaphores: a count, and nobody who owns it.
+//! Counting and simple binary semaphores: a count without an owner.
 //!
-//! | step | one store or compare-and-swap commits it | a kill before it, a kill after it |
+//! | operation | the store or compare-and-swap that commits it | a kill before it; a kill after it |
 //! | --- | --- | --- |
 //! | obtain, count > 0 | the count goes down | nothing happened; obtained |
-//! | release, nobody waits | the count goes up | nothing happened; released |
-//! | release, somebody waits | the first waiter's word: `GRANTED` | links are put right; the waiter is woken by the death |
+//! | release, no task waits | the count goes up | nothing happened; released |
+//! | release, a task waits | the first waiter's word: `GRANTED` | the links are repaired; the death wakes the waiter |
 //!
-//! A unit that a task had when it died is gone with it, as in RTEMS: nobody knows that the task had it. One
-//! that was handed to a waiter who dies before it returned from its obtain counts as obtained.
+//! A unit that a task had when it died is lost, as in RTEMS: no record says that the task had it. A unit that was
+//! handed to a waiter which dies before its obtain returns counts as obtained.
 
 use super::ground::Ground;
 use super::object::{Core, DELETED, LOW, ONE, QUEUED, is_of, key_of};
@@ -18,10 +18,10 @@ use crate::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use crate::atomic::unless_fault;
 use crate::region::wait_record::GRANTED;
 
-/// Takes a unit if there is one and nobody waits.
+/// Takes a unit if there is one and no task waits.
 ///
-/// Guesses that there is one only: a look before the exchange would have to wait for the exchange before it,
-/// and costs a third of a free pair. Who guesses wrong has seen the count by that.
+/// The first attempt guesses that the count is 1. A read before the exchange would have to wait for the previous
+/// exchange, and costs a third of the time of an uncontended pair. A wrong guess returns the count.
 #[inline(always)]
 pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
     // Acquire: pairs with the releases, each of which is a link in the chain of exchanges.
@@ -39,10 +39,10 @@ pub(crate) fn obtain_free(core: &Core, key: u64) -> bool {
     }
 }
 
-/// Adds a unit if there is room and nobody waits.
+/// Adds a unit if there is room and no task waits.
 #[inline(always)]
 pub(crate) fn release_free(core: &Core, key: u64, most: u32) -> bool {
-    // AcqRel: what was released before goes with it to whoever obtains a unit.
+    // AcqRel: what was released before passes on to the task that obtains a unit.
     let order = unless_fault!(SemaphoreReleaseRelaxed, AcqRel, Relaxed);
     match core.word.compare_exchange(key, key | ONE, order, Relaxed) {
         Ok(_) => true,
@@ -57,7 +57,7 @@ pub(crate) fn release_free(core: &Core, key: u64, most: u32) -> bool {
     }
 }
 
-/// An obtain that did not find a unit at once.
+/// The slow path of an obtain: there was no unit at once.
 #[cold]
 pub(crate) fn obtain<G: Ground>(
     ground: &G,
@@ -72,7 +72,7 @@ pub(crate) fn obtain<G: Ground>(
         if !is_of(word, key) {
             return Err(Refusal::NoObject);
         }
-        // Who waits comes first.
+        // Waiters come first.
         if word & QUEUED == 0 && word >= ONE {
             if obtain_free(core, key) {
                 approach.ends(true);
@@ -94,7 +94,7 @@ pub(crate) fn obtain<G: Ground>(
             return Err(Refusal::NoObject);
         }
         if word >= ONE && locked.first().is_none() {
-            // The flag may be a dead task's.
+            // `QUEUED` may be of a dead task.
             if core
                 .word
                 .compare_exchange(word, (word - ONE) & !QUEUED, AcqRel, Relaxed)
@@ -118,7 +118,7 @@ pub(crate) fn obtain<G: Ground>(
     }
 }
 
-/// A release that did not find room at once, or somebody waiting.
+/// The slow path of a release: there was no room at once, or a task waits.
 #[cold]
 pub(crate) fn release<G: Ground>(
     ground: &G,
@@ -135,7 +135,7 @@ pub(crate) fn release<G: Ground>(
         if let Some((slot, record)) = locked.first() {
             locked.remove(slot);
             let wake = Locked::<G>::end_wait(record, GRANTED);
-            // Last: until then the flag sends everybody to the lock, where the dead are noticed.
+            // Last: until then the flag sends all tasks to the lock, where deaths are detected.
             locked.note_emptiness();
             locked.unlock(unless_fault!(SemaphoreWakesNobody, wake, Wake::NONE));
             return Ok(());
@@ -144,7 +144,7 @@ pub(crate) fn release<G: Ground>(
         if full && most > 1 {
             return Err(ReleaseRefusal::Overflow);
         }
-        // At most 1: silently, but what was before is passed on all the same.
+        // A simple binary semaphore stays at 1, without an error; the exchange still publishes what was done before.
         let more = if full { word } else { word + ONE };
         if core
             .word
@@ -156,7 +156,7 @@ pub(crate) fn release<G: Ground>(
     }
 }
 
-/// Ends the object; those who wait are told. `false` if it is none.
+/// Deletes the object; its waiters get the error. Returns `false` if it is deleted already.
 pub(crate) fn delete<G: Ground>(
     ground: &G,
     core: &Core,
@@ -168,7 +168,7 @@ pub(crate) fn delete<G: Ground>(
         if !is_of(word, key) {
             return Ok(false);
         }
-        // From here on it is deleted, should this task die: see `recover`.
+        // From here on it is deleted, even if this task is killed: see `recover`.
         let deleted = key_of(word) | DELETED | word & QUEUED;
         if core
             .word

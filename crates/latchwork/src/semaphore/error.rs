@@ -1,19 +1,19 @@
-//! What can go wrong with a semaphore, by operation.
+//! The errors of semaphore operations.
 
 use crate::task::TaskError;
 
 #[cfg(not(loom))]
 pub use of_handles::*;
 
-/// Why an obtain got nothing, as the code below the handles says it.
+/// The reason why an obtain failed, in the code below the handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     WouldBlock,
     TimedOut,
     Flushed,
-    /// While the task waited.
+    /// The semaphore was deleted while the task waited.
     Deleted,
-    /// There was none when the task came.
+    /// There was no semaphore when the call began.
     NoObject,
     Deadlock,
     AboveCeiling {
@@ -29,7 +29,7 @@ impl From<TaskError> for Refusal {
     }
 }
 
-/// Why nothing was released.
+/// The reason why nothing was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReleaseRefusal {
     Deleted,
@@ -50,11 +50,11 @@ mod of_handles {
     use crate::region::{AttachError, ObjectError};
     use crate::semaphore::Priority;
 
-    /// Why a semaphore was not made or opened.
+    /// The reason why a semaphore was not created or opened.
     #[derive(Debug, thiserror::Error)]
     #[non_exhaustive]
     pub enum SemaphoreError {
-        /// The region cannot hold it, or has something else by this name.
+        /// The region cannot hold it, or has another object of this name.
         #[error(transparent)]
         Object(#[from] ObjectError),
         /// There is a semaphore of this name, but of another kind, discipline or protocol.
@@ -63,7 +63,7 @@ mod of_handles {
         /// A simple binary semaphore counts to 1.
         #[error("a simple binary semaphore cannot begin with {0}")]
         Count(u32),
-        /// It cannot be made obtained by a task with a higher priority than its ceiling.
+        /// A task with a higher priority than the ceiling cannot create it obtained.
         #[error("the task's priority, {own}, is above the ceiling, {ceiling}")]
         AboveCeiling {
             /// The task's priority at present.
@@ -79,7 +79,7 @@ mod of_handles {
         }
     }
 
-    /// Why a semaphore was not obtained.
+    /// The reason why a semaphore was not obtained.
     #[derive(Debug, thiserror::Error)]
     #[non_exhaustive]
     pub enum ObtainError {
@@ -89,13 +89,13 @@ mod of_handles {
         /// The deadline passed.
         #[error("the deadline passed")]
         TimedOut,
-        /// All who waited were sent away.
+        /// A flush ended the wait.
         #[error("the semaphore was flushed")]
         Flushed,
-        /// There is no such semaphore any more.
+        /// The semaphore was deleted.
         #[error("the semaphore was deleted")]
         Deleted,
-        /// The calling task would wait for itself, in a circle of any length.
+        /// The calling task would wait for itself, in a cycle of any length.
         #[error("waiting would be a deadlock")]
         Deadlock,
         /// A task with a higher priority than its ceiling must not use it.
@@ -128,17 +128,17 @@ mod of_handles {
         }
     }
 
-    /// Why a semaphore was not released.
+    /// The reason why a semaphore was not released.
     #[derive(Debug, thiserror::Error)]
     #[non_exhaustive]
     pub enum ReleaseError {
         /// The calling task does not own it.
         #[error("the task does not own the semaphore")]
         NotOwner,
-        /// It has been released as often as it can count, 2³² − 1 times.
+        /// The count is at its limit, 2³² − 1.
         #[error("the semaphore's count is at its end")]
         Overflow,
-        /// There is no such semaphore any more.
+        /// The semaphore was deleted.
         #[error("the semaphore was deleted")]
         Deleted,
         /// The thread cannot become a task of the region.
@@ -157,11 +157,11 @@ mod of_handles {
         }
     }
 
-    /// Why a semaphore was not flushed or deleted, or its ceiling not changed.
+    /// The reason why a semaphore was not flushed or deleted, or its ceiling not changed.
     #[derive(Debug, thiserror::Error)]
     #[non_exhaustive]
     pub enum UseError {
-        /// There is no such semaphore any more.
+        /// The semaphore was deleted.
         #[error("the semaphore was deleted")]
         Deleted,
         /// A task owns it.

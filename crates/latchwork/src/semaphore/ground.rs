@@ -1,4 +1,4 @@
-//! What semaphores need of the region they lie in; a model has its own.
+//! What semaphores need of their region; a model has an implementation of its own.
 
 use crate::atomic::AtomicU32;
 use crate::region::Parked;
@@ -9,19 +9,19 @@ use crate::time::Deadline;
 pub(crate) trait Ground {
     /// The record in a slot, if there is such a slot.
     fn record(&self, slot: u16) -> Option<&WaitRecord>;
-    /// Slots from here on were never used.
+    /// The number of slots that were ever used: slots from this one on never were.
     fn used(&self) -> u16;
     fn is_alive(&self, task: u64) -> bool;
     /// See `region/park.rs`.
     fn deaths(&self) -> u32;
-    /// Has dead tasks settled before anybody sees what they left.
+    /// Settles dead tasks before any task sees what they left.
     fn settle_deaths(&self);
-    /// Sleeps, as the calling task, while the word of its record holds the value and nobody dies.
+    /// Sleeps, as the calling task, while the word of its record holds the value and no task dies.
     fn park(&self, word: &AtomicU32, value: u32, deaths: u32, deadline: Option<Deadline>)
     -> Parked;
-    /// Gives the kernel a task's priority; whether it took it.
+    /// Sets a task's priority in the kernel; returns whether the kernel accepted it.
     fn mirror(&self, slot: u16, priority: u32) -> bool;
-    /// A task's priority is another one: what else it may wait for goes by it, too.
+    /// A task's priority has changed: other objects that it may wait for order it by priority, too.
     fn has_changed(&self, _slot: u16, _priority: u32) {}
 }
 
@@ -65,7 +65,7 @@ mod of_region {
         ) -> Parked {
             match self.task() {
                 Ok(task) => self.park_in_directive(task, &[(word, value)], deaths, deadline),
-                // Who waits here is a task.
+                // Not reached: a waiter is a task.
                 Err(_) => Parked::Again,
             }
         }
@@ -77,7 +77,7 @@ mod of_region {
         }
 
         fn mirror(&self, slot: u16, priority: u32) -> bool {
-            // The recorded priority counts, whatever the kernel says.
+            // If the kernel refuses, the recorded priority still counts.
             self.thread_in(slot).is_some_and(|tid| {
                 crate::sys::scheduling::set_priority_of(tid, real_time(priority)).is_ok()
             })

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) const FINGERPRINT: u64 =
     fingerprint("semaphore", size_of::<Core>(), align_of::<Core>(), &[4]);
 
-/// A semaphore that somebody means.
+/// A reference to a semaphore: its core, and the key of the incarnation.
 #[derive(Clone, Copy)]
 pub(crate) struct Anchor<'r> {
     pub(crate) ground: &'r Arc<Inner>,
@@ -25,7 +25,7 @@ pub(crate) struct Anchor<'r> {
     pub(crate) key: u64,
 }
 
-/// Why nothing was obtained.
+/// The reason why nothing was obtained.
 pub(crate) enum Failure {
     Refused(Refusal),
     Attach(AttachError),
@@ -52,12 +52,12 @@ impl From<Failure> for ObtainError {
     }
 }
 
-/// What a new semaphore is to be.
+/// The properties of a semaphore to create.
 pub(crate) struct Plan {
     pub(crate) form: Form,
     pub(crate) count: u32,
     pub(crate) ceiling: u32,
-    /// The caller owns it at once.
+    /// The caller owns it from its creation on.
     pub(crate) obtained: bool,
 }
 
@@ -72,7 +72,7 @@ impl Plan {
     }
 }
 
-/// The calling task, as semaphores know it.
+/// The calling task, in the form that semaphores use.
 #[inline]
 pub(crate) fn me(task: Task<'_>) -> Me<'_> {
     Me {
@@ -84,7 +84,7 @@ pub(crate) fn me(task: Task<'_>) -> Me<'_> {
 impl<'r> Anchor<'r> {
     pub(super) const BYTES: usize = size_of::<Core>();
 
-    /// Makes the semaphore of this name, or opens it if there is one of this form.
+    /// Creates the semaphore of this name, or opens it if there is one of this form.
     pub(super) fn create(
         region: &'r Region,
         name: &str,
@@ -97,7 +97,7 @@ impl<'r> Anchor<'r> {
         Ok(begun.finish(plan, name, site))
     }
 
-    /// Opens the semaphore of this name if `is_right` says so of its form.
+    /// Opens the semaphore of this name if `is_right` accepts its form.
     pub(super) fn open(
         region: &'r Region,
         name: &str,
@@ -126,7 +126,7 @@ impl<'r> Anchor<'r> {
         Ok(self.obtain_unit_slowly(patience, site)?)
     }
 
-    /// Obtains a unit if there is one and nobody waits.
+    /// Obtains a unit if there is one and no task waits.
     #[inline(always)]
     pub(crate) fn obtain_unit_at_hand(&self) -> bool {
         counting::obtain_free(self.core, self.key)
@@ -139,7 +139,7 @@ impl<'r> Anchor<'r> {
         Ok(watched::obtain_unit(self.core, patience, site, obtain)?)
     }
 
-    /// Releases a unit, up to `most`.
+    /// Releases a unit; the count is at most `most`.
     #[inline(always)]
     pub(crate) fn release_unit(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
         if counting::release_free(self.core, self.key, most) {
@@ -150,7 +150,7 @@ impl<'r> Anchor<'r> {
 
     #[cold]
     fn release_unit_slowly(&self, most: u32, site: Site) -> Result<(), ReleaseError> {
-        // The lock of the object is robust, and those who wait for it watch over tasks.
+        // The object's lock is robust, and its waiters watch over tasks only: so the caller must be one.
         self.ground.task()?;
         let released = counting::release(self.ground, self.core, self.key, most);
         let released = released.map_err(ReleaseError::from);
@@ -158,8 +158,8 @@ impl<'r> Anchor<'r> {
         released
     }
 
-    /// The calling task, if it may own the semaphore: who owns anything is a task already, and the child of a fork
-    /// does not become one by giving back what it does not own.
+    /// The calling task, if it may own the semaphore: an owner is a task already, and the child of a fork does not
+    /// become one when it releases what it does not own.
     pub(super) fn owner_at_hand(&self) -> Result<Task<'r>, ReleaseError> {
         let thread = crate::task::Me::get().map_err(AttachError::from)?;
         self.ground.known_task(thread).ok_or(match self.word() {
@@ -168,7 +168,7 @@ impl<'r> Anchor<'r> {
         })
     }
 
-    /// Sends away all who wait; how many.
+    /// Ends the waits of all waiters; returns their number.
     pub(crate) fn flush(&self, site: Site) -> Result<u32, UseError> {
         let flushed = self.flush_all();
         watched::has_used(self.core, &flushed, None, site);
@@ -189,14 +189,14 @@ impl<'r> Anchor<'r> {
         Ok(count)
     }
 
-    /// Ends a semaphore that has a name, which is free then.
+    /// Deletes a named semaphore, and frees the name.
     pub(super) fn delete_named(&self, site: Site) -> Result<(), UseError> {
         self.delete(site)?;
         self.ground.give_up_name(self.core);
         Ok(())
     }
 
-    /// Ends the semaphore.
+    /// Deletes the semaphore.
     pub(crate) fn delete(&self, site: Site) -> Result<(), UseError> {
         let waiting = self.waiting();
         let deleted = self.end();
@@ -220,28 +220,28 @@ impl<'r> Anchor<'r> {
         }
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) fn waiting(&self) -> u32 {
-        // Relaxed: the answer may be stale before it arrives.
+        // Relaxed: the value may be stale when the call returns.
         self.core.waiting.load(Ordering::Relaxed)
     }
 
-    /// The word, if there is the semaphore that is meant.
+    /// The word, if the handle's semaphore still exists.
     pub(crate) fn word(&self) -> Option<u64> {
         let word = self.core.word.load(Ordering::Relaxed);
         super::object::is_of(word, self.key).then_some(word)
     }
 }
 
-/// A semaphore that was made or opened, under the lock of the region's names.
+/// A semaphore that was created or opened, under the lock of the region's names.
 pub(super) struct Begun<'r> {
     anchor: Anchor<'r>,
     is_new: bool,
     me: Me<'r>,
 }
 
-/// Makes a semaphore where there is none, or opens what there is if it is of this form. `prepare`: what is to be
-/// done for a new one, under its lock, before it can be found.
+/// Creates a semaphore in a core without one, or opens the one that is there if it has this form. `prepare` runs for a
+/// new one, under its lock, before other tasks can find it.
 pub(super) fn begin_in<'r>(
     ground: &'r Arc<Inner>,
     core: &'r Core,
@@ -267,7 +267,7 @@ pub(super) fn begin_in<'r>(
 }
 
 impl<'r> Begun<'r> {
-    /// What is to be done without a lock.
+    /// Does the rest of the creation, without a lock.
     pub(super) fn finish(self, plan: &Plan, name: &str, site: Site) -> Anchor<'r> {
         let Anchor { ground, core, .. } = self.anchor;
         watched::named(core, name, site);
@@ -294,7 +294,7 @@ impl Reused for Core {
     }
 }
 
-/// Makes a new semaphore where there is none, under its lock; the caller's if it is to be.
+/// Creates a semaphore in a core without one, under its lock; the calling task owns it if the plan says so.
 pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, SemaphoreError> {
     debug_assert!(key_of(DELETED) == 0);
     if plan.obtained && plan.form.kind().has_ceiling() && me.priority() < plan.ceiling {
@@ -317,7 +317,7 @@ pub(crate) fn make(core: &Core, plan: &Plan, me: Me<'_>) -> Result<u64, Semaphor
     Ok(core.make(plan.form, plan.ceiling, content))
 }
 
-/// After [`make`], when the lock has been released.
+/// The rest after [`make`], when the lock has been released.
 pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>, site: Site) {
     if plan.obtained {
         watched::made(core, site);
@@ -329,11 +329,11 @@ pub(crate) fn made(ground: &Arc<Inner>, core: &Core, plan: &Plan, me: Me<'_>, si
     }
 }
 
-/// A guard has been dropped, and its semaphore released with this result.
+/// Handles the result of a guard's release.
 #[inline]
 pub(super) fn end_of_guard(released: Result<(), ReleaseError>) {
     match released {
-        // The guard of a parent; or somebody has released it by hand.
+        // The guard is a parent's, or the semaphore was released by hand.
         Ok(()) | Err(ReleaseError::NotOwner | ReleaseError::Deleted) => {}
         Err(error) => crate::fatal(format_args!("a semaphore cannot be released: {error}")),
     }

@@ -1,4 +1,4 @@
-//! A region's semaphores, as seen from outside: see [`region::inspect`](crate::region::inspect).
+//! A region's semaphores, as read from outside: see [`region::inspect`](crate::region::inspect).
 #![allow(unsafe_code)]
 
 use super::handle::FINGERPRINT;
@@ -7,21 +7,21 @@ use crate::atomic::Ordering::Relaxed;
 use crate::region::inspect::{AnyBytes, Contents, RegionPlace, TaskState, TaskWait};
 use std::collections::BTreeMap;
 
-/// What a semaphore is.
+/// The kind of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SemaphoreKind {
-    /// It counts.
+    /// A counting semaphore.
     Counting,
-    /// It counts to one.
+    /// A simple binary semaphore: it counts to one.
     SimpleBinary,
-    /// It has an owner.
+    /// A binary semaphore: it has an owner.
     Binary,
-    /// Its owner has a priority at least.
+    /// Its owner has at least the ceiling.
     Ceiling,
-    /// Its owner has the priority of the best who waits.
+    /// Its owner has at least the priority of its best waiter.
     Inherit,
-    /// Its owner has a priority at least that is each processor's own, and who waits may lend it a processor.
+    /// Its owner has at least the ceiling of its CPU, and waiters may lend it their CPUs.
     Mrsp,
 }
 
@@ -29,31 +29,31 @@ pub enum SemaphoreKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SemaphoreReport {
-    /// Its name, or that of the object that it is part of, with the offset there.
+    /// Its name, or that of the object that contains it, with the offset there.
     pub name: String,
     /// Its address in every task.
     pub address: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: SemaphoreKind,
-    /// Whether those who wait are served by priority.
+    /// Whether waiters are served by priority.
     pub by_priority: bool,
-    /// How many may obtain it; of one with an owner, 1 if it has none.
+    /// The number of tasks that may obtain it now; with an owner kind, 1 if it has none.
     pub count: u32,
-    /// Slot and generation of its owner, who may be dead.
+    /// Slot and generation of its owner, which may be dead.
     pub owner: Option<(u16, u32)>,
-    /// An owner died, and nobody has been told yet.
+    /// An owner died, and no task has got the report yet.
     pub owner_died: bool,
     /// The ceiling, as a recorded priority.
     pub ceiling: Option<u32>,
-    /// The slots of those who wait, in the order in which they will be served. Of living tasks only.
+    /// The slots of the waiters, in the order in which they will be served. Living tasks only.
     pub waiters: Vec<u16>,
 }
 
-// SAFETY: numbers, and the node of a lock, whose links nobody follows on a copy.
+// SAFETY: all fields are numbers, but for the node of a lock, whose links are not followed in a copy.
 unsafe impl AnyBytes for Core {}
 
 impl Contents {
-    /// The region's semaphores: those that are named objects, and those that a task waits for.
+    /// The region's semaphores: the named ones, and those that a task waits for.
     #[must_use]
     pub fn semaphores(&self) -> Vec<SemaphoreReport> {
         let mut queues: BTreeMap<u64, Vec<(u32, u64, u16)>> = self

@@ -1,28 +1,28 @@
 //! Semaphores of a region, with RTEMS's semantics: counting, simple binary, and binary with an owner.
 //!
-//! Source: the semaphore manager of RTEMS's classic API. Between threads and between processes alike; a
+//! Source: the semaphore manager of RTEMS's classic API. They work between threads and between processes alike; a
 //! region of one process serves plain threads.
 //!
-//! | semaphore | owner | nests | priorities | made by |
+//! | semaphore | owner | nests | priorities | created by |
 //! | --- | --- | --- | --- | --- |
-//! | counting | none: any task may release | – | of who waits, if asked for | [`CountingSemaphore::create`] |
+//! | counting | none: any task may release | – | waiters are served by priority, if asked for | [`CountingSemaphore::create`] |
 //! | simple binary | none | – | the same | [`SimpleBinarySemaphore::create`] |
-//! | binary | who obtained it | yes | the same | [`BinarySemaphore::create`] |
-//! | with a ceiling | the same | yes | the owner has the ceiling at least | [`BinaryOptions::ceiling`] |
-//! | inheriting | the same | yes | the owner has that of the best who waits, through any chain of owners | [`BinaryOptions::inherit`] |
-//! | MrsP | the same | no | who owns it and who waits has the ceiling of its processor, and waiters lend theirs | [`MrspSemaphore::create`] |
+//! | binary | the task that obtained it | yes | the same | [`BinarySemaphore::create`] |
+//! | with a ceiling | the same | yes | the owner has at least the ceiling | [`BinaryOptions::ceiling`] |
+//! | inheriting | the same | yes | the owner has at least the priority of its best waiter, through any chain of owners | [`BinaryOptions::inherit`] |
+//! | MrsP | the same | no | the owner and the waiters have the ceilings of their CPUs, and waiters lend the owner their CPUs | [`MrspSemaphore::create`] |
 //!
-//! All of them: first come, first served, or the highest priority first ([`Discipline`]); what is released
-//! is handed to the first who waits, so nobody who comes later can be faster, and a wait is bounded by those
-//! who stand before; a deadline, a flush and a deletion end waits. (MrsP semaphores: in order of arrival, and no
-//! flush.)
+//! All of them serve waiters first come, first served, or by priority ([`Discipline`]). A release hands the semaphore
+//! to the first waiter, so no later task can be faster, and a wait is bounded by the waiters before it. A deadline, a
+//! flush and a deletion end waits. (MrsP semaphores serve in order of arrival, and have no flush.)
 //!
-//! *Before the queue* a task looks at the semaphore, and gets it if it becomes free and nobody waits: for some tens of
-//! microseconds, at most for a millisecond or its deadline; about a microsecond if it has a priority other than the lowest,
-//! or the owner is to have its own. Where somebody waits already, it cannot get it so. (MrsP semaphores: not at all.)
-//! What is said of order, of circles and of inheritance is said of tasks in the queue: of two of the lowest priority
-//! the later may queue first. *Rejected:* to queue at once because somebody waits already: where many tasks share few
-//! processors, most then queue most of the time, and each hand-over costs a switch of tasks.
+//! *Before it queues,* a task polls the semaphore, and gets it if it becomes free while no task waits. It polls for
+//! some tens of microseconds, and for at most a millisecond or until its deadline; for about a microsecond if its
+//! priority is not the lowest, or if the owner should have its priority. While another task waits, polling cannot
+//! succeed. (Tasks do not poll MrsP semaphores.) The statements about order, deadlock and inheritance hold for tasks in
+//! the queue: of two tasks of the lowest priority, the later one may queue first. *Rejected:* queueing at once because
+//! another task waits already: where many tasks share few CPUs, most tasks then queue most of the time, and each
+//! hand-over costs a context switch.
 //!
 //! ```
 //! use latchwork::region::RegionOptions;
@@ -42,40 +42,38 @@
 //!
 //! # When tasks die
 //!
-//! | who | then |
+//! | a task that dies | then |
 //! | --- | --- |
-//! | an owner | the next one gets the semaphore, and [is told](Held::owner_died) |
-//! | who waits | is skipped, and its priority inherited no more |
-//! | anybody, in mid-operation | the operation has taken effect or not (a flush: some are sent away or all); the next one puts the rest right |
-//! | who had obtained a unit of a count | the unit is gone: nobody knows who has it |
+//! | an owner | the next owner gets the semaphore, and [gets a report](Held::owner_died) |
+//! | a waiter | is skipped, and its priority is no longer inherited |
+//! | any task, in mid-operation | the operation has taken effect or not (a flush has ended some waits or all); the next task to take the lock repairs the rest |
+//! | a task that had obtained a unit of a count | the unit is lost: no record says which task has it |
 //!
 //! # Where things are
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `object.rs` | the object: its word, and what lies under its lock |
-//! | `wait_queue.rs` | the queue, and how it is linked anew |
+//! | `object.rs` | the object: its word, and what its lock protects |
+//! | `wait_queue.rs` | the queue, and how its links are rebuilt |
 //! | `wait.rs` | how a wait begins and ends, and why no wake-up is lost |
-//! | `counting.rs` | what has a count |
-//! | `owned.rs` | what has an owner; what a kill between any two steps leaves |
-//! | `chain.rs` | circles of waits |
-//! | `priority.rs` | the priority that counts: ceilings, inheritance |
-//! | `mrsp.rs` `mrsp/` | ceilings of processors, and waiters that lend theirs |
+//! | `counting.rs` | semaphores with a count |
+//! | `owned.rs` | semaphores with an owner; what a kill between any two steps leaves |
+//! | `chain.rs` | deadlock detection |
+//! | `priority.rs` | effective priorities: ceilings, inheritance |
+//! | `mrsp.rs` `mrsp/` | ceilings of CPUs, and waiters that lend theirs |
 //! | `ground.rs` | what the above needs of a region |
 //! | `handle.rs` `count_handles.rs` `binary.rs` `task.rs` | the interface |
-//! | `watched.rs` | what the checker is told, on paths that are slow anyway |
-//! | `inspect.rs` | what is seen from outside |
+//! | `watched.rs` | reports to the checker, on paths that are slow already |
+//! | `inspect.rs` | a semaphore read from outside |
 //!
-//! *Orderings:* what a task did before a release is seen by whoever obtains what was released. *Progress:*
-//! an operation that need not wait is one compare-and-swap, else it takes the object's own robust lock;
-//! there is no other lock but a small one for each task whose priority is worked out. *Signal handlers* must not
-//! use a semaphore that the code they interrupt may be using. *Fork:* the child is a task of its own, and owns
-//! nothing; a [`Held`] that it has inherited does nothing there.
-//! *Threads* that end while they own a semaphore count as dead.
+//! *Orderings:* what a task did before a release is visible to the task that obtains what was released. *Progress:* an
+//! operation that need not wait is one compare-and-swap; otherwise it takes the object's own robust lock. The only
+//! other lock is a small one for each task whose priority is recomputed. *Signal handlers* must not use a semaphore
+//! that the interrupted code may be using. *Fork:* the child is a task of its own, and owns nothing; dropping a
+//! [`Held`] that it has inherited does nothing there. *Threads* that end while they own a semaphore count as dead.
 //!
-//! *Checked by:* `tests/loom_semaphore.rs` (the word and the queue, one to three tasks, deadlines, circles;
-//! negative twins), `tests/semaphore`, `tests/classic`, and
-//! `tests/kill_semaphore`.
+//! *Checked by:* `tests/loom_semaphore.rs` (the word and the queue, one to three tasks, deadlines, deadlocks; negative
+//! twins), `tests/semaphore`, `tests/classic`, and `tests/kill_semaphore`.
 #![allow(unsafe_code)]
 
 #[cfg(not(loom))]
@@ -119,12 +117,12 @@ use crate::atomic::AtomicU32;
 use crate::sys::futex::{self, Sharing};
 use object::Core;
 
-/// A wake-up to be carried out, for one task, which may be gone by then.
+/// A wake-up for one task, to be carried out after the lock is released. The task may have gone by that time.
 #[must_use]
 pub(crate) struct Wake(*const AtomicU32);
 
 impl Wake {
-    /// Nobody is to be woken.
+    /// Wakes no task.
     pub(crate) const NONE: Self = Self(core::ptr::null());
 
     fn of(word: &AtomicU32) -> Self {
@@ -138,12 +136,12 @@ impl Wake {
     }
 }
 
-/// The semaphore that lies at an address that a record or another semaphore names.
+/// The semaphore at an address that a record or another semaphore contains.
 ///
 /// # Safety
-/// There is one. It is never moved or freed while the region is mapped, so it may be deleted by now, but is
-/// still one.
+/// There is one at this address. A semaphore is never moved or freed while the region is mapped; it may have been
+/// deleted since, but its memory is still a semaphore.
 unsafe fn core_at<'a>(address: u64) -> &'a Core {
-    // SAFETY: by the caller's contract.
+    // SAFETY: the caller promises that a semaphore lies there, and it is never moved or freed.
     unsafe { &*core::ptr::with_exposed_provenance(address as usize) }
 }

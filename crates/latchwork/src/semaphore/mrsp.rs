@@ -1,11 +1,10 @@
-//! Semaphores for tasks on several processors: MrsP, the multiprocessor resource sharing protocol.
+//! Semaphores for tasks on several CPUs: MrsP, the multiprocessor resource sharing protocol.
 //!
 //! Source: Burns and Wellings, "A Schedulability Compatible Multiprocessor Resource Sharing Protocol" (2013), and
-//! what RTEMS makes of it. Each processor has a ceiling of its own. Who obtains the semaphore, and who
-//! waits for it, has the ceiling of the processor that it is on; waiters are served in the order in which
-//! they came, and keep their processors busy meanwhile, so that of each processor one task at most waits.
-//! A waiter has nothing to do but to wait: if the owner is preempted, it goes on in the waiter's place.
-//! So a section costs what it takes, times the number of processors.
+//! RTEMS's implementation of it. Each CPU has a ceiling of its own. The owner and the waiters have the ceilings of the
+//! CPUs that they are on. Waiters are served in order of arrival, and keep their CPUs busy meanwhile, so that at most
+//! one task of each CPU waits. A waiter has no other work: if the owner is preempted, it continues on the waiter's CPU.
+//! So a critical section takes at most its own time, multiplied by the number of CPUs.
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -13,73 +12,72 @@
 //!
 //! | the caller's `waits_at`, `spins_at` | its record | meaning | entered by |
 //! | --- | --- | --- | --- |
-//! | 0, 0 | `IDLE` | it does not wait; what it owns counts by its list | the end of an obtain |
-//! | ceiling, 0 | `IDLE` | it has the ceiling, and is about to take the semaphore or a place, or gives it up | obtain, release |
-//! | ceiling, 0 | `WAITING` | it has a place; it sleeps, or is about to lend its processor | itself, under the lock |
-//! | ceiling, one below the owner | `WAITING` | it spins, its processor lent | itself, the processor lent |
-//! | ceiling, either | `GRANTED` | it is the owner, at its ceiling | who released, under the lock |
+//! | 0, 0 | `IDLE` | it does not wait; the semaphores that it owns count through its list | the end of an obtain |
+//! | ceiling, 0 | `IDLE` | it has the ceiling, and is about to take the semaphore or to queue, or gives it up | obtain, release |
+//! | ceiling, 0 | `WAITING` | it is in the queue; it sleeps, or is about to lend its CPU | itself, under the lock |
+//! | ceiling, one below the owner | `WAITING` | it spins, with its CPU lent | itself, after it has lent the CPU |
+//! | ceiling, either | `GRANTED` | it is the owner, at its ceiling | the task that released, under the lock |
 //!
 //! Invariants
-//! 1. A task that owns the semaphore has its ceiling: it has it before it takes the semaphore or enters
-//!    the queue (`waits_at`), and gives that up only when the semaphore stands on its list, with the ceiling
-//!    that it came by (`in_force`); and the other way round when it releases, for by then the list is the next
-//!    owner's to link. So a ceiling that is changed counts from the next obtain on.
-//! 2. What the kernel is told follows from the records: the priority that counts; for a task that waits
-//!    and spins, one below the owner's. The end of the wait and what is told next are ordered: whoever ended
-//!    it has the priority told anew, and so has the task itself.
-//! 3. Where the kernel lets an owner run follows from the records, too: see `lend.rs`.
-//! 4. No recursion: the owner is refused, also if it does not want to wait.
+//! 1. A task that owns the semaphore has its ceiling. It gets the ceiling (`waits_at`) before it takes the semaphore or
+//!    enters the queue, and clears `waits_at` only when the semaphore is on its list, with the ceiling at which it
+//!    obtained (`in_force`). A release does this in the opposite order, for after it the list link belongs to the next
+//!    owner. So a changed ceiling takes effect with the next obtain.
+//! 2. The priority in the kernel follows from the records: the effective priority; for a task that waits and spins, one
+//!    below the owner's. The end of the wait and the next update of the kernel are ordered: the task that ended the
+//!    wait refreshes the waiter's priority, and so does the waiter itself.
+//! 3. The CPUs on which the kernel lets an owner run follow from the records, too: see `lend.rs`.
+//! 4. No recursion: an obtain by the owner is refused, even one that does not wait.
 //!
-//! *Who spins.* To spin is of use where the kernel knows the priorities of both, owner and waiter. So a task
-//! spins, and lends its processor, if it is [mirrored](crate::region::TaskId::mirror), the kernel took
-//! its priority, it may run on one processor only, and the owner is mirrored, too. All others sleep, in the same
-//! queue, by the same rules, at the same recorded priorities.
+//! *Which waiters spin.* Spinning helps only if the kernel knows the priorities of both owner and waiter. So a task
+//! spins, and lends its CPU, if it is [mirrored](crate::region::TaskId::mirror), the kernel accepted its priority, it
+//! may run on one CPU only, and the owner is mirrored, too. All others sleep, in the same queue, by the same rules, at
+//! the same recorded priorities.
 //!
-//! *One level below.* The kernel moves a preempted real-time task to a processor that runs something lower, never
-//! to one that runs an equal. So a waiter spins one level below the owner (and below its ceiling). *When* it
-//! moves one: at the moment of the preemption, if the processor is lent by then; and when a task's priority
-//! falls on a processor that could take one. So a waiter that comes has the ceiling first, lends its
-//! processor, and then steps down; and it does so again for each new owner, and if the owner's priority changes so
-//! that it would spin at another level.
+//! *One level below.* The kernel moves a preempted real-time task to a CPU that runs a lower priority, never to one
+//! that runs an equal. So a waiter spins one level below the owner (and below its ceiling). The kernel moves a task at
+//! two moments: at the preemption, if the CPU is lent already; and when the priority of the running task falls on a CPU
+//! that could take the preempted one. So an arriving waiter first has the ceiling, then lends its CPU, and then lowers
+//! its priority. It does so again for each new owner, and when the owner's priority changes so that it must spin at
+//! another level.
 //!
-//! *A kill at any instruction.* Of the owner: its death ends its place, its priority and its affinity with the
-//! thread; the semaphore passes to the first who waits, who is told, as in `owned.rs`; a spinner looks whether
-//! the owner lives at each of its looks. Of a waiter: its record is that of a dead task, and counts neither for the
-//! queue nor for the owner's affinity. Its processor stays in the owner's mask until that is worked out again: by
-//! whoever waits and finds the death counted, by the next that comes or goes, at the latest by the owner, when it
-//! releases. Of who releases, between the hand-over and the heir's new priority: the heir tells the kernel
-//! itself, and if a spinner on the same processor keeps it from running, that one does, for whoever lends to an
-//! owner has its priority told first. Of a deleter or creator: as in `owned.rs`.
+//! *A kill at any instruction.* If the owner is killed, its place, its priority and its affinity end with the thread.
+//! The semaphore passes to the first waiter, which gets the report, as in `owned.rs`; a spinning waiter checks at each
+//! poll whether the owner lives. If a waiter is killed, its record is that of a dead task, and counts neither for the
+//! queue nor for the owner's affinity. Its CPU stays in the owner's mask until the mask is recomputed: by a waiter that
+//! finds the death counted, by the next task that comes or goes, at the latest by the owner when it releases. If a
+//! releasing task is killed between the hand-over and the refresh of the heir's priority, the heir updates the kernel
+//! itself; if a waiter that spins on the same CPU keeps the heir from running, that waiter does, since a task that
+//! lends to an owner refreshes the owner's priority first. For a deleting or creating task: as in `owned.rs`.
 //!
-//! *No wake-up is lost:* as in `wait.rs`; a spinner looks at its own record, and needs none. It sleeps for no
-//! death, so it looks for those that matter: the owner's; and if the word names the spinner itself, that of who
-//! made it so and has not said so yet.
+//! *No wake-up is lost:* as in `wait.rs`. A spinning waiter polls its own record, and needs no wake-up. No death
+//! interrupts it, so it checks for the deaths that matter: the owner's; and, if the word names the waiter itself, the
+//! death of the task that stored this and has not granted yet.
 //!
-//! *Progress.* Places are given in order of arrival, under the object's lock. The locks of objects, priorities and
-//! lending are held for short sections and one at a time, but inherit nothing: who comes for one waits for a task that
-//! was preempted in it, by something above the ceiling, or while it changed another's priority at its own. So does a
-//! hand-over that finds a waiter at its queue, and the owner's way back to its own processor; on that the semaphore
-//! has passed on already.
+//! *Progress.* Tasks enter the queue in order of arrival, under the object's lock. The locks of objects, standings and
+//! lending are held for short times and one at a time, but do not inherit priorities. So a task that comes for one may
+//! wait for a task that was preempted while it held the lock, by a task above the ceiling, or while it changed another
+//! task's priority at its own. So may a hand-over that finds a waiter entering the queue, and the owner's return to its
+//! own CPU; the semaphore has been handed over before that.
 //!
-//! *Hostile events.* A thread that the user binds elsewhere in mid-section stays there: see `lend.rs`. A stopped
-//! owner is waited for, by spinners until their deadlines. An owner that replaces its program (`execve`) is dead to
-//! the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A thread or process that
-//! is made in a section or by who waits begins with the ceiling, and with what was lent: the kernel copies them. A task
-//! that is mirrored no more ([`mirror`](crate::region::TaskId::mirror)) in a section keeps the ceiling. A signal handler
-//! must not use a semaphore that the code it interrupts may be using.
+//! *Hostile events.* A thread that the user binds to another CPU in a critical section stays there: see `lend.rs`.
+//! Waiters wait for a stopped owner, spinning ones until their deadlines. An owner that replaces its program (`execve`)
+//! counts as dead for the semaphore, and the new program keeps priority and affinity, as of any mirrored task. A thread
+//! or process that is created in a critical section, or by a waiter, begins with the ceiling and the lent CPUs: the
+//! kernel copies them. A task whose mirroring ends ([`mirror`](crate::region::TaskId::mirror)) in a critical section
+//! keeps the ceiling. A signal handler must not use a semaphore that the interrupted code may be using.
 //!
-//! *Limits of Linux.* A thread has one priority: where the ceilings of processors differ, an owner that is
-//! helped runs with that of the processor that it came from, and waiters on others spin below it. Nothing
-//! keeps the owner's place while it sleeps in a section, or runs elsewhere: lower tasks of its own processor run.
-//! Real-time tasks together get 950 ms of each second by default (`sched_rt_runtime_us`), and spinning counts.
-//! Ceilings from 1 to 97 can be told apart by the kernel; with others waiters sleep.
-//! A ceiling should be one better than the priority of any task that uses the semaphore: a waiter spins one below
-//! it, and its equals do not preempt it there.
+//! *Limits of Linux.* A thread has one priority: where the ceilings of CPUs differ, a helped owner runs with the
+//! ceiling of the CPU that it came from, and waiters on other CPUs spin below it. Nothing keeps the owner's CPU free
+//! while it sleeps in a critical section, or runs elsewhere: lower tasks of its own CPU run. Real-time tasks together
+//! get 950 ms of each second by default (`sched_rt_runtime_us`), and spinning counts. The kernel distinguishes ceilings
+//! from 1 to 97; with others, waiters sleep. A ceiling should be one better than the priority of any task that uses the
+//! semaphore: a waiter spins one level below it, and tasks of its own priority do not preempt it there.
 //!
-//! *Cost.* A section of a mirrored task is three system calls: where it may run, its priority up, and down.
-//! Another two if anybody lent it a processor. A wait takes three or four for each owner that it is lent to: the
-//! owner's processors read and written, the own priority up and down.
-//! For others none, but for sleeping and waking. Each task that lends reads all records.
+//! *Cost.* A critical section of a mirrored task makes three system calls: to read where it may run, to raise its
+//! priority, and to lower it; another two if a task lent it a CPU. A wait makes three or four for each owner that it
+//! lends to: to read and write the owner's affinity, to raise and lower its own priority. Other tasks make no system
+//! calls but those for sleeping and waking. Each task that lends reads all records.
 //!
 //! *Checked by:* `tests/semaphore_mrsp`, `tests/classic`, RTEMS's tables (`tests/rtems_tables.rs`),
 //! `tests/kill_semaphore` (owners and helpers killed at each instruction).
@@ -103,10 +101,10 @@ use crate::time::Deadline;
 use core::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Looks of a spinner from one glance at the clock to the next.
+/// The number of a spinning waiter's polls from one read of the clock to the next.
 const CLOCK: u32 = 100;
 
-/// Obtains the semaphore. `ceiling_on`: the ceiling of a processor.
+/// Obtains the semaphore. `ceiling_on`: the ceiling of a CPU.
 #[cold]
 pub(crate) fn obtain(
     ground: &Arc<Inner>,
@@ -127,14 +125,14 @@ pub(crate) fn obtain(
     if matches!(patience, Patience::Try) && owner != 0 && ground.is_alive(owner) {
         return Err(Refusal::WouldBlock);
     }
-    // The classic interface has 0, too, which `waits_at` has for none.
+    // The classic interface also has priority 0, which means "none" in `waits_at`.
     let ceiling = ceiling_on(lend::arrive(me)).max(1);
     let own = me.priority();
     if own < ceiling {
         return Err(Refusal::AboveCeiling { own, ceiling });
     }
     let standing = &me.record.standing;
-    // SeqCst: before the refresh, which reads it.
+    // SeqCst: ordered before the refresh, which reads it.
     standing.waits_at.store(ceiling, SeqCst);
     priority::refresh(ground, me.task, false);
     let taken = take(ground, core, key, me, patience);
@@ -150,12 +148,12 @@ pub(crate) fn obtain(
     if taken.is_ok() {
         acknowledge(me);
     }
-    // Down from the ceiling, or up to it from where it spun.
+    // Lowers the priority from the ceiling, or raises it to the ceiling from the level at which the task spun.
     priority::refresh(ground, me.task, false);
     taken
 }
 
-/// The calling task owns the semaphore, from the ceiling that it has.
+/// Enters the semaphore, which the calling task owns, into its list, with the ceiling that the task has.
 fn own_at(ground: &Arc<Inner>, core: &Core, me: Me<'_>, ceiling: u32) {
     let sections = &me.record.lending.sections;
     sections.store(sections.load(Relaxed) + 1, Relaxed);
@@ -163,13 +161,13 @@ fn own_at(ground: &Arc<Inner>, core: &Core, me: Me<'_>, ceiling: u32) {
     priority::has_ceiling(ground, core, me);
 }
 
-/// The calling task is about to make a semaphore that it owns: once it is made, others may come and help.
+/// The calling task is about to create a semaphore that it owns: other tasks may help as soon as it exists.
 pub(super) fn makes(me: Me<'_>, ceiling: u32) {
     lend::arrive(me);
     me.record.standing.waits_at.store(ceiling.max(1), SeqCst);
 }
 
-/// The calling task has made the semaphore, and owns it.
+/// The calling task has created the semaphore, and owns it.
 pub(super) fn made(ground: &Arc<Inner>, core: &Core, me: Me<'_>) {
     let waits_at = &me.record.standing.waits_at;
     own_at(ground, core, me, waits_at.load(Relaxed));
@@ -196,15 +194,15 @@ fn take(
         wait(ground, core, me, seen, patience.deadline())
     };
     if waited.is_err() {
-        // The owner has this processor no more.
+        // The owner may no longer use this CPU.
         lend::bring_up_to_date(ground, core);
     }
     waited?;
-    // Relaxed: the grant has been seen with Acquire.
+    // Relaxed: the grant was read with Acquire.
     Ok(owned::told(core.word.load(Relaxed)))
 }
 
-/// Waits, from the entering to the end: see `wait.rs`.
+/// Waits, after the entry into the queue, for the end of the wait: see `wait.rs`.
 fn wait(
     ground: &Arc<Inner>,
     core: &Core,
@@ -212,12 +210,12 @@ fn wait(
     mut seen: u32,
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
-    // To whom the processor is lent, and what the caller spins at, if so.
+    // The owner to which the CPU is lent, and the level at which the caller spins, if it does.
     let mut helped = (0, None);
     let mut spins = false;
     let mut looks = 0_u32;
     loop {
-        // Before the look: see `park`.
+        // Read before the check: see `park`.
         let deaths = ground.deaths();
         let word = match look(me) {
             ControlFlow::Continue(word) => word,
@@ -225,14 +223,14 @@ fn wait(
         };
         // SeqCst: as in `lend.rs`.
         let owner = owner_of(core.word.load(SeqCst));
-        // A hand-over to this task that is not finished may be a dead one's: the lock tells.
+        // A hand-over to this task that is not finished may be of a dead task: taking the lock settles that.
         if deaths != seen || owner == me.task || !ground.is_alive(owner) {
             seen = deaths;
             helped = (0, None);
             settle(ground, core)?;
             continue;
         }
-        // The owner's priority may fall, in mid-section.
+        // The owner's priority may fall in its critical section.
         let now = (owner, lend::level(ground, me, owner));
         if now != helped {
             helped = now;
@@ -252,7 +250,7 @@ fn wait(
     }
 }
 
-/// Puts right what dead tasks left. A dead owner's semaphore passes on.
+/// Settles what dead tasks left. A dead owner's semaphore passes on.
 fn settle(ground: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
     let locked = Locked::new(ground, core)?;
     let word = core.word.load(Relaxed);
@@ -264,7 +262,7 @@ fn settle(ground: &Arc<Inner>, core: &Core) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Releases the semaphore. `torn`: the next owner is to be told, as if this one had died.
+/// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release(
     ground: &Arc<Inner>,
@@ -276,7 +274,8 @@ pub(crate) fn release(
     let word = owned::own_word(core, key, me)?;
     priority::had_ceiling(core, me);
     owned::surrender(ground, core, key, me, torn || word & DIED != 0)?;
-    // Home first: with its own priority the task might wait for this processor for long.
+    // The task returns to its home CPU before its priority falls: with its own priority it might wait long for this
+    // CPU.
     lend::depart(ground, me);
     me.record.standing.released();
     priority::had_more(ground, core, me);

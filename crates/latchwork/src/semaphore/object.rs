@@ -1,18 +1,17 @@
-//! The object: one word for what need not wait, and what is under its lock.
+//! The object: one word for operations that need not wait, and the fields that its lock protects.
 //!
 //! | bits of the word | counting, simple binary | with an owner |
 //! | --- | --- | --- |
 //! | 63–32 | the count | the owner's generation |
-//! | 31–16 | 0 | the owner's slot; with the generation 0: nobody |
-//! | 15–4 | the incarnation, which changes when a deleted object is made anew | the same |
+//! | 31–16 | 0 | the owner's slot; with generation 0: no owner |
+//! | 15–4 | the incarnation, which changes when a semaphore is created in a deleted object | the same |
 //! | 3 `NESTED` | 0 | the owner has obtained it more than once: see `nest` |
-//! | 2 `DIED` | 0 | an owner died, and nobody has been told |
+//! | 2 `DIED` | 0 | an owner died, and no task has got the report yet |
 //! | 1 `DELETED` | there is no object | the same |
-//! | 0 `QUEUED` | somebody may stand in the queue | the same |
+//! | 0 `QUEUED` | a task may be in the queue | the same |
 //!
-//! An incarnation with all flags clear is a *key*. Who has a handle compares the low half with the key that
-//! the handle was made with: one comparison says that the object is the one that was meant, and that nobody
-//! waits, and then the operation is one compare-and-swap.
+//! An incarnation with all flags clear is a *key*. An operation compares the low half with the key of its handle: one
+//! comparison says that the object is the handle's, and that no task waits; then the operation is one compare-and-swap.
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicUsize;
@@ -32,7 +31,7 @@ pub(crate) const LOW: u64 = FLAGS | KEY;
 /// One unit of a count.
 pub(crate) const ONE: u64 = 1 << 32;
 
-/// What a semaphore is.
+/// The kind of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -49,18 +48,18 @@ impl Kind {
         !matches!(self, Self::Counting | Self::SimpleBinary)
     }
 
-    /// Whether the owner gets a priority by it that does not depend on who waits.
+    /// Whether the owner gets a priority by it that does not depend on the waiters.
     pub(crate) fn has_ceiling(self) -> bool {
         matches!(self, Self::Ceiling | Self::Mrsp)
     }
 
-    /// The highest count.
+    /// The largest count.
     pub(crate) fn most(self) -> u32 {
         if self == Self::Counting { u32::MAX } else { 1 }
     }
 }
 
-/// The order in which those who wait are served.
+/// The order in which waiters are served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Discipline {
     /// First come, first served.
@@ -101,47 +100,46 @@ impl Form {
     }
 }
 
-/// A semaphore in a region. It never moves, and its memory is never anything else.
+/// A semaphore in a region. It never moves, and its memory is never used otherwise.
 #[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) word: AtomicU64,
-    /// How often the owner has obtained it again; 0 exactly while the word has no `NESTED`. The owner's
-    /// business.
+    /// How often the owner has obtained it again; 0 exactly while the word is without `NESTED`. Only the owner uses it.
     pub(crate) nest: AtomicU32,
-    /// A [`Form`], the same for all of an incarnation.
+    /// A [`Form`], constant during an incarnation.
     form: AtomicU32,
-    /// The priority that the owner has at least, if there is a ceiling.
+    /// The ceiling, if there is one: the owner has at least this priority.
     pub(crate) ceiling: AtomicU32,
-    /// The ceiling that the owner of a MrsP semaphore came by. The owner's business.
+    /// The ceiling at which the owner of a MrsP semaphore obtained it. Only the owner changes it.
     pub(crate) in_force: AtomicU32,
-    /// Slot + 1 of the first and the last who wait; 0: nobody. As the rest, under the lock.
+    /// Slot + 1 of the first and of the last waiter; 0: none. These and the fields below are under the lock.
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
-    /// How many wait.
+    /// The number of waiters.
     pub(crate) waiting: AtomicU32,
-    /// The count of deaths when the queue was last looked through for them.
+    /// The count of deaths when the queue was last repaired.
     pub(crate) recovered: AtomicU32,
-    /// The next one that the owner has with a ceiling. The owner's business.
+    /// The next core in the owner's list of ceilings. Only the owner changes it.
     pub(crate) next_held: AtomicU64,
     /// The next ticket.
     pub(crate) tickets: AtomicU64,
     pub(crate) lock: Robust,
-    /// The next one that is nobody's. Under the lock of the region's names.
+    /// The next core in the region's list of free cores. Under the lock of the region's names.
     #[cfg(not(loom))]
     next_spare: AtomicUsize,
 }
 
-// As the records of those who wait for it presume.
+// The code for the waiters' records relies on this offset.
 #[cfg(not(loom))]
 const _: () = assert!(core::mem::offset_of!(Core, lock) == crate::region::wait_record::LOCK);
 
 impl Core {
-    /// Where the link between spares lies.
+    /// The offset of the link between free cores.
     #[cfg(not(loom))]
     pub(crate) const NEXT_SPARE: usize = core::mem::offset_of!(Core, next_spare);
 
     const_unless_loom! {
-        /// No object yet.
+        /// A core without an object.
         pub(crate) fn new() -> Self {
             Self {
                 word: AtomicU64::new(DELETED),
@@ -164,7 +162,8 @@ impl Core {
 
     #[inline]
     pub(crate) fn form(&self) -> Form {
-        // Relaxed: changed while there is no object; who has its key has it from its word.
+        // Relaxed: it changes only while there is no object; a task that has the object's key read it from the word
+        // with Acquire.
         Form(self.form.load(Ordering::Relaxed))
     }
 
@@ -173,20 +172,20 @@ impl Core {
         core::ptr::from_ref(self).addr() as u64
     }
 
-    /// Makes a new object out of none, with `content` in the high half, and returns its key. Under the lock;
-    /// the last store is the one that counts.
+    /// Begins a new object in a core without one, with `content` in the word's high half; returns its key. Under the
+    /// lock; the last store commits it.
     pub(crate) fn make(&self, form: Form, ceiling: u32, content: u64) -> u64 {
         // Relaxed: under the lock, and published by the word.
         let key = key_of(self.word.load(Ordering::Relaxed).wrapping_add(NEXT_KEY));
         self.form.store(form.0, Ordering::Relaxed);
         self.ceiling.store(ceiling, Ordering::Relaxed);
         self.nest.store(0, Ordering::Relaxed);
-        // Release: pairs with the Acquire of who takes the key.
+        // Release: pairs with the Acquire of a task that reads the key.
         self.word.store(content | key, Ordering::Release);
         key
     }
 
-    /// The key of the object that there is.
+    /// The key of the current object, if there is one.
     pub(crate) fn key(&self) -> Option<u64> {
         // Acquire: pairs with `make`.
         let word = self.word.load(Ordering::Acquire);
@@ -194,7 +193,7 @@ impl Core {
     }
 }
 
-/// The incarnation that a word speaks of.
+/// The incarnation in a word.
 #[inline]
 pub(crate) fn key_of(word: u64) -> u64 {
     word & KEY
@@ -212,7 +211,7 @@ pub(crate) fn owner_of(word: u64) -> u64 {
     word & !0xffff
 }
 
-/// The slot of a task that is given by a number.
+/// The slot of a task number.
 #[inline]
 pub(crate) fn slot_of(task: u64) -> u16 {
     (task >> 16) as u16

@@ -1,27 +1,27 @@
-//! Semaphores that have an owner: binary ones, with nesting, and with a protocol or without.
+//! Semaphores with an owner: binary ones, with nesting, with or without a protocol.
 //!
 //! | word | meaning | entered by |
 //! | --- | --- | --- |
-//! | key | free | release, nobody waits: CAS, Release; creation |
-//! | key + owner | owned, nobody waits | obtain: CAS, Acquire |
-//! | key + owner + `QUEUED` | owned, somebody waits | who enters the queue, under the lock |
-//! | key + owner + `DIED` (+ `QUEUED`) | owned, and the owner is to be told of a death, or has had a panic in an inner section | a hand-over from a dead owner, under the lock; release by a panic |
+//! | key | free | release, no task waits: CAS, Release; creation |
+//! | key + owner | owned, no task waits | obtain: CAS, Acquire |
+//! | key + owner + `QUEUED` | owned, a task waits | a task that enters the queue, under the lock |
+//! | key + owner + `DIED` (+ `QUEUED`) | owned; the owner must get a report of owner death, or has had a panic in an inner critical section | a hand-over from a dead owner, under the lock; release by a panic |
 //! | any of these owned ones + `NESTED` | obtained again | its owner: CAS |
-//! | key + `DIED` | free, and the next owner is to be told | the same, nobody waits |
+//! | key + `DIED` | free; the next owner must get a report of owner death | the same, no task waits |
 //!
 //! Invariants
-//! 1. While anybody waits there is an owner, and the word has `QUEUED`: it changes hands under the lock only.
-//! 2. A hand-over is committed by the store to the word that names the heir. What is still to be done then
-//!    follows from the word: the heir, whose record says `WAITING` for this object, is told.
-//! 3. `nest` is 0, and the word without `NESTED`, whenever the owner changes.
+//! 1. While a task waits there is an owner, and the word has `QUEUED`: ownership changes under the lock only.
+//! 2. The store of the word that names the heir commits a hand-over. The rest follows from the word: the heir, whose
+//!    record says `WAITING` for this object, must get `GRANTED`.
+//! 3. `nest` is 0, and the word is without `NESTED`, whenever the owner changes.
 //!
-//! *A dead owner* is found by whoever comes for the semaphore, and by all who wait for it: the death wakes
-//! them. Under the lock the first who waits becomes the owner, and is told; if nobody waits, the next who
-//! comes is. Before it is, the region has settled what the dead task left.
+//! *A dead owner* is detected by the next task that comes for the semaphore, and by all waiters: the death wakes them.
+//! Under the lock the first waiter becomes the owner, and gets the report; if no task waits, the next task to obtain it
+//! gets the report. Before it does, the region has settled what the dead task left.
 //!
-//! *A kill* during a hand-over: before the store (2) the links may lack the heir, and are made anew from the
-//! records; after it the heir is told by whoever takes the lock next, at the latest by itself, for it sleeps,
-//! and the death wakes it.
+//! *A kill* during a hand-over: before the store of invariant 2 the links may lack the heir, and are rebuilt from the
+//! records. After it, the next task that takes the lock grants to the heir; at the latest the heir itself does, for it
+//! sleeps, and the death wakes it.
 
 use super::ground::Ground;
 use super::object::{
@@ -36,14 +36,14 @@ use crate::backoff::FIRST_POLLS;
 use crate::region::wait_record::{GRANTED, STATE, WAITING, WaitRecord};
 use crate::task::TaskError;
 
-/// What a task that has obtained the semaphore is told.
+/// The result of a successful obtain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Clean,
     OwnerDied,
 }
 
-/// Takes the semaphore if it is free and nothing is to be told. For kinds without a ceiling.
+/// Takes the semaphore if it is free and no report is due. For kinds without a ceiling.
 #[inline(always)]
 pub(crate) fn obtain_free(core: &Core, key: u64, task: u64) -> bool {
     // Acquire: pairs with the releases.
@@ -57,7 +57,7 @@ pub(crate) fn obtain_free(core: &Core, key: u64, task: u64) -> bool {
         .is_ok()
 }
 
-/// Gives the semaphore back if nobody waits and the caller has obtained it once. For kinds without a ceiling.
+/// Releases the semaphore if no task waits and the caller has obtained it once. For kinds without a ceiling.
 #[inline(always)]
 pub(crate) fn release_free(core: &Core, key: u64, task: u64) -> bool {
     // Release: pairs with the Acquire of the next owner.
@@ -71,7 +71,7 @@ pub(crate) fn release_free(core: &Core, key: u64, task: u64) -> bool {
         .is_ok()
 }
 
-/// Any obtain.
+/// Obtains the semaphore in any state: the slow path.
 #[cold]
 pub(crate) fn obtain<G: Ground>(
     ground: &G,
@@ -102,14 +102,14 @@ pub(crate) fn obtain<G: Ground>(
     Ok(told)
 }
 
-/// The calling task, which owns the semaphore, is about to be told of a death.
+/// Clears `DIED`: the calling task, which owns the semaphore, is about to return the report of owner death.
 pub(super) fn take_note<G: Ground>(ground: &G, core: &Core) {
-    // Should this task die before it could tell, the next one finds a dead owner again.
+    // If this task dies before it returns the report, the next owner finds a dead owner again.
     change_flags(core, |word| word & !DIED);
     ground.settle_deaths();
 }
 
-/// Changes flags of a semaphore that the calling task owns; others may announce that they wait meanwhile.
+/// Changes flags of a semaphore that the calling task owns; meanwhile other tasks may set `QUEUED`.
 fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
     let mut word = core.word.load(Relaxed);
     // AcqRel: as in `note_emptiness`.
@@ -121,9 +121,9 @@ fn change_flags(core: &Core, change: impl Fn(u64) -> u64) {
     }
 }
 
-/// The owner has obtained it once more, or released it once.
+/// Counts one more, or one less, nested obtain of the owner.
 fn nest(core: &Core, by: i32) {
-    // Relaxed: the owner's own, here and below.
+    // Relaxed, here and below: only the owner uses it.
     let before = core.nest.load(Relaxed);
     let Some(now) = before.checked_add_signed(by) else {
         crate::fatal(format_args!(
@@ -203,18 +203,18 @@ fn take<G: Ground>(
     } else {
         wait(ground, core, me, seen, patience.deadline())?;
     }
-    // Acquire: what the last owner did is in the grant, which has been seen with Acquire.
+    // Acquire: the last owner's writes come with the grant, which was read with Acquire.
     Ok(told(core.word.load(Relaxed)))
 }
 
-/// How an obtain went on under the object's lock.
+/// The result of an obtain under the object's lock.
 pub(super) enum Taken {
     Owned(Told),
-    /// The task waits. The count of deaths that have been settled.
+    /// The task waits. Contains the count of deaths that have been settled.
     Entered(u32),
 }
 
-/// The word of a semaphore that the calling task is about to release, if it is its own.
+/// The word of a semaphore that the calling task is about to release, if the task owns it.
 pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, ReleaseRefusal> {
     let word = core.word.load(Relaxed);
     if !is_of(word, key) {
@@ -226,7 +226,7 @@ pub(super) fn own_word(core: &Core, key: u64, me: Me<'_>) -> Result<u64, Release
     Ok(word)
 }
 
-/// Any release. `torn`: the next owner is to be told, as if this one had died.
+/// Releases the semaphore in any state: the slow path. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release<G: Ground>(
     ground: &G,
@@ -236,7 +236,7 @@ pub(crate) fn release<G: Ground>(
     torn: bool,
 ) -> Result<(), ReleaseRefusal> {
     let word = own_word(core, key, me)?;
-    // Of an inner release it is remembered until the last.
+    // An inner release by a panic is remembered until the last one.
     let torn = torn || word & DIED != 0;
     if word & NESTED != 0 {
         if torn {
@@ -278,7 +278,7 @@ pub(super) fn surrender<G: Ground>(
             let next = next.map(|(_, record)| record.priority.load(Relaxed));
             drop(locked);
             if kind.has_ceiling() {
-                // Before it runs. It does so itself, too, should this task not come to it.
+                // Before the heir runs. The heir does this itself, too, in case this task is killed first.
                 priority::refresh(ground, heir, false);
             } else if let Some(next) = next {
                 priority::endow(ground, heir, next);
@@ -298,7 +298,7 @@ pub(super) fn surrender<G: Ground>(
     }
 }
 
-/// Ends the object. It is the caller's business that nobody has it.
+/// Deletes the object, if no task owns it.
 pub(crate) fn delete<G: Ground>(
     ground: &G,
     core: &Core,
@@ -328,7 +328,7 @@ pub(crate) fn delete<G: Ground>(
     }
 }
 
-/// Why nothing was deleted.
+/// The reason why nothing was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeleteRefusal {
     Deleted,
@@ -336,7 +336,7 @@ pub(crate) enum DeleteRefusal {
 }
 
 impl<G: Ground> Locked<'_, G> {
-    /// Takes the semaphore, or has the calling task wait for it; ends the lock.
+    /// Takes the semaphore, or enters the calling task into the queue; ends the lock.
     pub(super) fn take_or_enter(
         self,
         key: u64,
@@ -378,27 +378,27 @@ impl<G: Ground> Locked<'_, G> {
         }
     }
 
-    /// Makes the first who waits the owner, if anybody does.
+    /// Makes the first waiter the owner, if there is one.
     fn hand_over(&self, key: u64, died: u64) -> Option<(u64, Wake)> {
         let (slot, record) = self.first()?;
         self.remove(slot);
         let queued = if self.is_empty() { 0 } else { QUEUED };
         let heir = record.task.load(Relaxed);
-        // Release: pairs with the Acquire of whoever obtains it next; SeqCst, for what is looked at
-        // afterwards: see `priority.rs`.
+        // Release: pairs with the Acquire of the task that obtains it next. SeqCst: ordered before the later reads, see
+        // `priority.rs`.
         self.core.word.swap(key | heir | died | queued, SeqCst);
         self.pass_waiters_on(record);
         Some((heir, Self::end_wait(record, GRANTED)))
     }
 
-    /// Who wait are from now on those of the owner, whose record this is.
+    /// The remaining waiters now donate to the new owner, whose record this is.
     fn pass_waiters_on(&self, owner: &WaitRecord) {
         if self.core.form().kind() == Kind::Inherit && !self.is_empty() {
             priority::has_waiters(&owner.standing);
         }
     }
 
-    /// The owner is dead.
+    /// Passes on the semaphore of a dead owner.
     pub(super) fn settle_dead_owner(&self, word: u64) {
         let core = self.core;
         core.nest.store(0, Relaxed);
@@ -406,12 +406,12 @@ impl<G: Ground> Locked<'_, G> {
         if let Some((_, wake)) = self.hand_over(key, DIED) {
             wake.carry_out();
         } else {
-            // Nobody but the owner changes it outside of the lock.
+            // Outside the lock only the owner changes the word, and it is dead.
             core.word.store(key | DIED, Release);
         }
     }
 
-    /// Puts right what dead tasks left: see the heads of this file and of `wait_queue.rs`.
+    /// Settles what dead tasks left: see the heads of this file and of `wait_queue.rs`.
     pub(super) fn recover(&self) {
         let core = self.core;
         let word = core.word.load(Acquire);
@@ -422,7 +422,7 @@ impl<G: Ground> Locked<'_, G> {
             && record.task.load(Relaxed) == owner
             && record.word.load(Relaxed) & STATE == WAITING
         {
-            // The heir of a hand-over that was not finished.
+            // The heir of a hand-over that was cut short.
             Self::end_wait(record, GRANTED).carry_out();
         }
         self.link_anew();

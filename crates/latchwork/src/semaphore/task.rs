@@ -1,4 +1,4 @@
-//! Tasks and their priorities, as the users of semaphores see them.
+//! Tasks and their priorities, in the interface of semaphores.
 
 use super::priority;
 use crate::atomic::Ordering;
@@ -6,14 +6,13 @@ use crate::region::wait_record::BUSY;
 use crate::region::{Region, TaskId};
 use core::fmt;
 
-/// A priority in RTEMS's way: 1 is the highest, 255 the lowest.
+/// A priority in RTEMS's numbers: 1 is the highest, 255 the lowest.
 ///
-/// It decides who is served first where that goes by priority, and what is inherited. The kernel is told of it
-/// if the task is [mirrored](TaskId::mirror): 1 to 98 are then `SCHED_FIFO` 99 to 2, 99 to 254 are `SCHED_FIFO`
-/// 1, and 255 is an ordinary task. A real-time thread begins as a task with the priority that it has; any other
-/// with 255.
+/// It decides the order of service where that is by priority, and is inherited. The kernel gets it if the task is
+/// [mirrored](TaskId::mirror): 1 to 98 are then `SCHED_FIFO` 99 to 2, 99 to 254 are `SCHED_FIFO` 1, and 255 is an
+/// ordinary task. A real-time thread begins as a task with the priority that it has in the kernel; any other with 255.
 ///
-/// Lower numbers are higher priorities, so there is no `Ord` here to be mistaken.
+/// Lower numbers are higher priorities; there is no `Ord` here, since it would be misread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Priority(u8);
 
@@ -38,7 +37,7 @@ impl Priority {
         self.0
     }
 
-    /// Whether this one comes first.
+    /// Whether this priority is higher.
     #[must_use]
     pub const fn is_higher_than(self, other: Self) -> bool {
         self.0 < other.0
@@ -55,12 +54,12 @@ impl fmt::Display for Priority {
     }
 }
 
-/// There is no such task in the region: it has left or died.
+/// The region has no such task: it has left or died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no such task")]
 pub struct NoSuchTask;
 
-/// Its priority, which decides who is served first, and is inherited.
+/// The task's priority, which decides the order of service, and is inherited.
 impl TaskId {
     /// The task's own priority.
     ///
@@ -68,28 +67,28 @@ impl TaskId {
     /// [`NoSuchTask`].
     pub fn priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
         let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: the answer may be stale before it arrives.
+        // Relaxed: the value may be stale when the call returns.
         Ok(Priority::recorded(
             record.standing.base.load(Ordering::Relaxed),
         ))
     }
 
-    /// The priority that counts at this moment: the best of its own, of the ceilings of what it owns, and of
-    /// those of who waits for what it owns and inherits by.
+    /// The effective priority at this moment: the best of the task's own, of the ceilings of the semaphores that it
+    /// owns, and of the effective priorities of the tasks that wait for inheriting semaphores that it owns.
     ///
     /// # Errors
     /// [`NoSuchTask`].
     pub fn current_priority(self, region: &Region) -> Result<Priority, NoSuchTask> {
         let record = priority::living(region.inner(), self.to_raw()).ok_or(NoSuchTask)?;
-        // Relaxed: as above.
+        // Relaxed: the value may be stale when the call returns.
         Ok(Priority::recorded(
             record.standing.effective.load(Ordering::Relaxed) & !BUSY,
         ))
     }
 
-    /// Gives the task another priority of its own; returns the one that it had. If it waits, its place in the
-    /// queue is another one at once, and so is the priority of whoever inherits from it. The calling thread becomes a
-    /// task of the region, if it can: should it be killed over this, others learn of it.
+    /// Sets the task's own priority; returns the one before. If the task waits, its position in the queue changes at
+    /// once, and so does the priority of each task that inherits from it. The calling thread becomes a task of the
+    /// region, if it can: then others detect it if it is killed during the call.
     ///
     /// # Errors
     /// [`NoSuchTask`].
@@ -100,11 +99,12 @@ impl TaskId {
             .ok_or(NoSuchTask)
     }
 
-    /// Has the kernel told of the task's priority from now on, or no longer, where the process that changes it
-    /// has the right to (`CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`); else the recorded priority is all there is.
+    /// Mirrors the task's priority in the kernel from now on, or no longer. This works where the process that changes
+    /// the priority has the privilege (`CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`); elsewhere only the recorded priority
+    /// counts.
     ///
-    /// A mirrored task's scheduling is the library's: what anybody else makes of it is overwritten with the
-    /// next change. Do not lock a mutex with [`Protect`](crate::mutex::Protect) in it. The caller becomes a task, as with
+    /// The library controls a mirrored task's scheduling: its next change overwrites changes by others. Do not lock a
+    /// mutex with [`Protect`](crate::mutex::Protect) in such a task. The caller becomes a task, as with
     /// [`Self::set_priority`].
     ///
     /// # Errors

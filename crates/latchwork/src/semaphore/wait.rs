@@ -1,14 +1,14 @@
-//! Standing in a queue: how a wait begins, and its one end.
+//! Waiting in a queue: how a wait begins, and its only end.
 //!
-//! *One end.* All who end a wait (a hand-over, a flush, a deletion, the waiter itself at its deadline or
-//! in a deadlock) do so under the object's lock, and only if it has not ended: whoever comes second finds
-//! another state than `WAITING`.
+//! *One end.* A hand-over, a flush, a deletion, or the waiter itself (at its deadline, or in a deadlock) ends a wait.
+//! Each does so under the object's lock, and only if the wait has not ended: the second one finds another state than
+//! `WAITING`.
 //!
-//! *No wake-up is lost.* A waiter sleeps while its own word says `WAITING`. Who ends the wait changes the word
-//! and wakes the one who sleeps there; if that was before the sleep, the kernel refuses it. Should it be killed
-//! between the two, its death wakes all who sleep in the region. And whoever finds that deaths have been
-//! counted since it last looked takes the object's lock, which puts right what the dead left in mid-change,
-//! a hand-over to this very waiter included.
+//! *No wake-up is lost.* A waiter sleeps while its own word says `WAITING`. A task that ends the wait changes the word,
+//! and then wakes the sleeper of this word; if the change comes before the sleep, the kernel refuses the sleep. If that
+//! task is killed between the two, its death wakes all tasks that sleep in the region. A task that finds more deaths
+//! counted than at its last check takes the object's lock, which settles what the dead task left in mid-change,
+//! including a hand-over to this waiter.
 
 use super::ground::Ground;
 use super::object::{Core, QUEUED};
@@ -24,20 +24,20 @@ use crate::region::wait_record::{
 use crate::time::Deadline;
 use core::ops::ControlFlow;
 
-/// The end of that, however long the offers took.
+/// The longest time before the queue, even if the yields take long.
 #[cfg(not(loom))]
 const AHEAD: core::time::Duration = core::time::Duration::from_millis(1);
-/// How often the clock is looked at.
+/// The number of polls from one read of the clock to the next.
 #[cfg(not(loom))]
 const CLOCK: u32 = 100;
 
-/// The time before the queue.
+/// The polling before the queue.
 pub(crate) struct Approach {
     polls: u32,
-    /// What polling may cost, from the first poll on.
+    /// The polling budget; set at the first poll.
     budget: Option<Budget>,
     address: usize,
-    /// The end of the whole wait; some polls later also of this part of it.
+    /// The deadline of the whole wait; after the first [`CLOCK`] polls, also that of the polling.
     #[cfg(not(loom))]
     end: Option<Deadline>,
 }
@@ -54,7 +54,7 @@ impl Approach {
         }
     }
 
-    /// Passes the time until the next poll; false if that was enough, of at most so many.
+    /// Passes the time until the next poll; returns false at the end of the polling, after at most `most` polls.
     pub(crate) fn goes_on(&mut self, most: u32) -> bool {
         let address = self.address;
         let budget = self
@@ -78,7 +78,7 @@ impl Approach {
         true
     }
 
-    /// The polls have ended, by a success or not.
+    /// Records the end of the polling, and whether it got the semaphore.
     pub(crate) fn ends(&self, success: bool) {
         if let Some(budget) = &self.budget {
             budget.made(self.polls, success);
@@ -86,7 +86,7 @@ impl Approach {
     }
 }
 
-/// How long a task is ready to wait.
+/// Wait mode: try, or wait until a deadline or for ever (`None`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     Try,
@@ -94,7 +94,7 @@ pub(crate) enum Patience {
 }
 
 impl Patience {
-    /// The end of the wait, if there is one.
+    /// The deadline of the wait, if there is one.
     pub(crate) fn deadline(self) -> Option<Deadline> {
         match self {
             Self::Try => None,
@@ -116,7 +116,7 @@ impl Me<'_> {
         super::object::slot_of(self.task)
     }
 
-    /// Polls of the semaphore before the queue.
+    /// The number of polls of the semaphore before the queue.
     pub(crate) fn polls_before_queue(self) -> u32 {
         if self.priority() < LOWEST {
             FIRST_POLLS
@@ -125,16 +125,16 @@ impl Me<'_> {
         }
     }
 
-    /// The priority that counts.
+    /// The effective priority.
     #[inline]
     pub(crate) fn priority(self) -> u32 {
-        // Relaxed: as good as any moment's.
+        // Relaxed: the value of any moment will do.
         self.record.standing.effective.load(Relaxed) & !BUSY
     }
 }
 
 impl<G: Ground> Locked<'_, G> {
-    /// Says in the word that somebody waits, if it is still what it was.
+    /// Sets `QUEUED` in the word, if the word is still `word`.
     pub(crate) fn announce(&self, word: u64) -> bool {
         // AcqRel: as in `note_emptiness`.
         self.core
@@ -143,26 +143,26 @@ impl<G: Ground> Locked<'_, G> {
             .is_ok()
     }
 
-    /// The calling task waits from now on. The word says that somebody does.
+    /// Makes the calling task a waiter. The word has `QUEUED` already.
     pub(crate) fn enter(&self, me: Me<'_>) {
         let record = me.record;
         record.ticket.store(self.ticket(), Relaxed);
         record.object.store(self.core.address(), Release);
         let epoch = record.word.load(Relaxed) & !STATE;
-        // SeqCst, with the fence: whoever waits in a circle with this task, and entered before it, is seen by
-        // its look round the circle; who enters later sees this one. See `chain.rs`.
+        // SeqCst, with the fence: a task of the same cycle that entered before this one is seen by this task's walk;
+        // one that enters later sees this one. See `chain.rs`.
         record.word.swap(
             epoch.wrapping_add(EPOCH) | WAITING,
             unless_fault!(SemaphoreEntersUnordered, SeqCst, Relaxed),
         );
         unless_fault!(SemaphoreEntersUnordered, fence_after_update(), ());
-        // Behind the barrier: whoever changes the priority from now on finds the task waiting, and puts it
-        // elsewhere; see `priority.rs`.
+        // After the barrier: a task that changes the priority from now on finds this task waiting, and moves it within
+        // the queue; see `priority.rs`.
         record.priority.store(me.priority(), Relaxed);
         self.insert(me.slot());
     }
 
-    /// Ends the calling task's wait without success, unless it has ended.
+    /// Ends the calling task's wait without success; returns false if it has ended already.
     pub(crate) fn withdraw(&self, me: Me<'_>) -> bool {
         let word = me.record.word.load(Relaxed);
         if word & STATE != WAITING {
@@ -176,8 +176,8 @@ impl<G: Ground> Locked<'_, G> {
     }
 }
 
-/// Waits, from [`Locked::enter`] to the end. `seen`: the count of deaths that the object's lock has
-/// settled. A grant is still to be [acknowledged](acknowledge).
+/// Waits, after [`Locked::enter`], for the end of the wait. `seen`: the count of deaths that the object's lock has
+/// settled. The caller must [acknowledge](acknowledge) a grant.
 pub(crate) fn wait<G: Ground>(
     ground: &G,
     core: &Core,
@@ -186,15 +186,15 @@ pub(crate) fn wait<G: Ground>(
     deadline: Option<Deadline>,
 ) -> Result<(), Refusal> {
     let record = me.record;
-    // Relaxed: the dead one's, whose death was counted before the wait began, or one of the living is at work.
+    // Relaxed: `BUSY` is of a dead task, whose death was counted before the wait began, or of a living one at work.
     if record.standing.effective.load(Relaxed) & BUSY != 0 {
         priority::refresh(ground, me.task, false);
     }
     let mut polls = 0;
-    // The next hand-over is one thing that a thread learns of, a unit that is free another.
+    // A budget of its own (hence + 4): the time to the next hand-over is learned apart from that to a free unit.
     let budget = Budget::at(core::ptr::from_ref(core).addr() + 4, IN_QUEUE);
     loop {
-        // Before the poll: see `park`.
+        // Read before the poll: see `park`.
         let deaths = ground.deaths();
         let word = match look(me) {
             ControlFlow::Continue(word) => word,
@@ -208,7 +208,7 @@ pub(crate) fn wait<G: Ground>(
         if deaths != seen {
             seen = deaths;
             drop(Locked::new(ground, core)?);
-            // What a dead task should have told this one, and the owner.
+            // The dead task may have left this task's refresh undone, and the owner's.
             priority::refresh(ground, me.task, true);
             continue;
         }
@@ -226,7 +226,7 @@ pub(crate) fn wait<G: Ground>(
     }
 }
 
-/// The word of the calling task's record while it waits; or how the wait ended.
+/// The word of the calling task's record while it waits, or the result of the wait.
 pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
     // Acquire: pairs with `end_wait`.
     let word = me.record.word.load(Acquire);
@@ -243,7 +243,7 @@ pub(super) fn look(me: Me<'_>) -> ControlFlow<Result<(), Refusal>, u32> {
     ControlFlow::Break(Err(refusal))
 }
 
-/// Ends the wait without success, unless it has ended otherwise.
+/// Ends the wait without success; if it has ended already, returns its result.
 pub(crate) fn give_up<G: Ground>(
     ground: &G,
     core: &Core,
@@ -260,22 +260,22 @@ pub(crate) fn give_up<G: Ground>(
         priority::pass_on(ground, core);
         return Err(refusal);
     }
-    // Whatever else has happened is in the word.
+    // The wait has ended before: its result is in the word.
     match look(me) {
         ControlFlow::Break(end) => end,
         ControlFlow::Continue(_) => Err(refusal),
     }
 }
 
-/// The task has taken note of the end of its wait.
+/// Resets the record after the end of a wait.
 pub(crate) fn acknowledge(me: Me<'_>) {
     let record = me.record;
     let word = record.word.load(Relaxed);
-    // Who has not waited leaves the line to those who look at it as they work priorities out.
+    // A task that has not waited does not write this line, which tasks read that recompute priorities.
     if word & STATE == IDLE && record.object.load(Relaxed) == 0 {
         return;
     }
-    // Release: what the task holds by now is known without this record.
+    // Release: what the task owns now is on record without this.
     record.object.store(0, Release);
     record.word.store(word & !STATE | IDLE, Relaxed);
 }

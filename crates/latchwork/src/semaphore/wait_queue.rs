@@ -1,21 +1,19 @@
-//! The queue of those who wait, under the object's lock.
+//! The queue of the waiters, under the object's lock.
 //!
-//! A doubly-linked list through the records of the waiting tasks, in the order in which they are served.
-//! The links, the ends and the count are a cache. The truth is in the records: who says of itself that it
-//! waits for this object, and lives, stands in its queue, and where it stands follows from priority and
-//! ticket.
+//! A doubly-linked list through the records of the waiting tasks, in the order in which they are served. The links, the
+//! ends and the count are a cache; the records are the truth. A living task whose record says that it waits for this
+//! object is in its queue, and its position follows from priority and ticket.
 //!
 //! Invariants
-//! 1. A record enters the queue (`object` and `WAITING`) and leaves it under the object's lock; or by its
-//!    task's death, which changes nothing in the record until the slot has been swept and taken anew.
-//! 2. The slot of a dead task is taken anew only after its death has been counted. So who finds the count
-//!    of deaths as it was when the queue was last put in order ([`Core::recovered`]) and meets only
-//!    records of living tasks that wait here has met no other links. And the next task in the slot goes once
-//!    through the lock of what the dead one waited for: who saw that one alive has the lock until it has
-//!    written what it writes to the record.
-//! 3. Whoever finds anything else (the lock of a dead task, another count, a record that does not belong
-//!    here) links all anew. That reads the records and nothing else, and can be done again from the
-//!    beginning at any time.
+//! 1. A record enters the queue (`object` and `WAITING`) and leaves it under the object's lock; or by its task's death,
+//!    which changes nothing in the record until the slot has been swept and reused.
+//! 2. The slot of a dead task is reused only after its death has been counted. So if a task finds the count of deaths
+//!    unchanged since the queue was last repaired ([`Core::recovered`]), and meets only records of living tasks that
+//!    wait here, all links that it met are right. The next task in the slot takes and releases the lock of the object
+//!    that the dead task waited for; so a task that saw the dead one alive holds the lock until it has finished its
+//!    writes to the record.
+//! 3. A task that finds anything else (the lock of a dead owner, another count, a record that does not belong here)
+//!    rebuilds all links. That reads the records only, and can be restarted at any time.
 
 use super::Wake;
 use super::ground::Ground;
@@ -32,9 +30,9 @@ pub(crate) struct Locked<'a, G: Ground> {
 }
 
 impl<'a, G: Ground> Locked<'a, G> {
-    /// Takes the object's lock, and puts right what the dead have left.
+    /// Takes the object's lock, and settles what dead tasks left.
     pub(crate) fn new(ground: &'a G, core: &'a Core) -> Result<Self, TaskError> {
-        // SAFETY: a core stays where it is, and is never anything else.
+        // SAFETY: a core is never moved or freed, and its memory is never used otherwise.
         let acquired = unsafe { core.lock.lock_raw(None) };
         let locked = match acquired {
             Ok(_) => Self { ground, core },
@@ -53,7 +51,7 @@ impl<'a, G: Ground> Locked<'a, G> {
         Ok(locked)
     }
 
-    /// Releases the lock, then wakes somebody.
+    /// Releases the lock, then carries out the wake-up.
     pub(crate) fn unlock(self, wake: Wake) {
         drop(self);
         wake.carry_out();
@@ -62,7 +60,7 @@ impl<'a, G: Ground> Locked<'a, G> {
     /// The record in a slot, if its task waits here and lives.
     fn member(&self, slot: u16) -> Option<&'a WaitRecord> {
         let record = self.ground.record(slot)?;
-        // Acquire: pairs with the Release of `settle_in`, and orders the looks.
+        // Acquire: pairs with the Release of `settle_in`, and orders the reads below.
         let task = record.task.load(Acquire);
         (record.object.load(Acquire) == self.core.address()
             && record.word.load(Relaxed) & STATE == WAITING
@@ -70,12 +68,12 @@ impl<'a, G: Ground> Locked<'a, G> {
         .then_some(record)
     }
 
-    /// The record that a link leads to.
+    /// The record that a link points to.
     fn linked(&self, link: u32) -> Option<&'a WaitRecord> {
         self.member(link.checked_sub(1)? as u16)
     }
 
-    /// Who is served next.
+    /// The waiter that is served next.
     pub(crate) fn first(&self) -> Option<(u16, &'a WaitRecord)> {
         let first = || {
             let link = self.core.first.load(Relaxed);
@@ -90,20 +88,20 @@ impl<'a, G: Ground> Locked<'a, G> {
         })
     }
 
-    /// Who waits.
+    /// Whether the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.core.first.load(Relaxed) == 0
     }
 
-    /// Puts a record that says already that its task waits here where it belongs.
+    /// Inserts a record at its position; the record says already that its task waits here.
     pub(crate) fn insert(&self, slot: u16) {
         if self.link(slot).is_none() {
             self.link_anew();
         }
     }
 
-    /// Takes a record out of the links, while its task still waits: once it is told that it does not, the
-    /// links are its own to change.
+    /// Unlinks a record while its task still waits: once the task has been notified of the end, it may change the links
+    /// itself.
     pub(crate) fn remove(&self, slot: u16) {
         while self.unlink(slot).is_none() {
             self.link_anew();
@@ -113,7 +111,7 @@ impl<'a, G: Ground> Locked<'a, G> {
         }
     }
 
-    /// Whether `one` is served before `other`, who came later.
+    /// Whether `one` is served before `other`, which arrived later.
     fn is_before(&self, one: &WaitRecord, other: &WaitRecord) -> bool {
         let priority = |record: &WaitRecord| {
             if self.core.form().is_by_priority() {
@@ -126,7 +124,7 @@ impl<'a, G: Ground> Locked<'a, G> {
         (priority(one), ticket(one)) <= (priority(other), ticket(other))
     }
 
-    /// `None` if there is a link that leads elsewhere.
+    /// Links a record; `None` if a link on the way is wrong.
     fn link(&self, slot: u16) -> Option<()> {
         let core = self.core;
         let record = self.ground.record(slot)?;
@@ -179,13 +177,13 @@ impl<'a, G: Ground> Locked<'a, G> {
         Some(())
     }
 
-    /// Links all who wait, from their records alone.
+    /// Rebuilds the links of all waiters from their records alone.
     pub(crate) fn link_anew(&self) {
         self.core.first.store(0, Relaxed);
         self.core.last.store(0, Relaxed);
         self.core.waiting.store(0, Relaxed);
         for slot in 0..self.ground.used() {
-            // One that has died since is met again by who needs the links.
+            // A record whose task died between the two checks is met again by a task that follows the links.
             if self.member(slot).is_some() && self.link(slot).is_none() {
                 return self.link_anew();
             }
@@ -197,21 +195,21 @@ impl<'a, G: Ground> Locked<'a, G> {
         self.member(slot)
     }
 
-    /// Tells a task that stands in the queue no more how its wait ended.
+    /// Stores the result of a wait in the record of a task that has left the queue; returns its wake-up.
     pub(crate) fn end_wait(record: &WaitRecord, outcome: u32) -> Wake {
         let word = record.word.load(Relaxed);
-        // Release: pairs with the Acquire of the waiter: it sees all that was before.
+        // Release: pairs with the Acquire of the waiter, which then sees all earlier writes.
         record.word.store(word & !STATE | outcome, Release);
         Wake::of(&record.word)
     }
 
-    /// Ends the waits of all, in the order of the queue.
+    /// Ends all waits, in the order of the queue; returns their number.
     pub(crate) fn end_all(&self, outcome: u32) -> u32 {
         let mut count = 0;
         while let Some((slot, record)) = self.first() {
             self.remove(slot);
             let wake = Self::end_wait(record, outcome);
-            // Under the lock: the order is that of the queue, and nobody needs the lock to go on.
+            // Under the lock, so that tasks wake in the order of the queue; none of them needs the lock to go on.
             wake.carry_out();
             count += 1;
         }
@@ -219,7 +217,7 @@ impl<'a, G: Ground> Locked<'a, G> {
         count
     }
 
-    /// Says in the word whether anybody waits.
+    /// Sets or clears `QUEUED` in the word, as the queue is.
     pub(crate) fn note_emptiness(&self) {
         let bit = if self.is_empty() { 0 } else { QUEUED };
         let mut word = self.core.word.load(Relaxed);
@@ -246,7 +244,7 @@ impl<'a, G: Ground> Locked<'a, G> {
 
 impl<G: Ground> Drop for Locked<'_, G> {
     fn drop(&mut self) {
-        // SAFETY: locked by `new`.
+        // SAFETY: `new` has locked it, and only this value unlocks it.
         unsafe { self.core.lock.unlock_raw() };
     }
 }

@@ -1,8 +1,8 @@
-//! What semaphores tell whoever listens: see [`hook`].
+//! Reports of semaphores to a listener, such as the checker: see [`hook`].
 //!
-//! It is told on paths that are slow anyway. A handle on a semaphore with an owner that is made while somebody
-//! listens has no other path, so all that its users do is told; one that was made before tells of waits, and of what
-//! is refused. So where nobody listens a free pair is what it is without all this.
+//! Reports are made on paths that are slow already. A handle on a semaphore with an owner that is created while there
+//! is a listener has no other path, so it reports all that its users do; one that was created before reports waits and
+//! refusals. So without a listener an uncontended obtain and release cost nothing more.
 
 use super::object::{Core, Kind, is_of, owner_of};
 use super::owned::{self, Told};
@@ -11,7 +11,7 @@ use super::{Refusal, ReleaseError, UseError};
 use crate::atomic::Ordering::Relaxed;
 use crate::hook::{self, Lock, Misuse, Site, Traits, Waiting};
 
-/// What the listener calls it.
+/// The semaphore, as the listener identifies it.
 fn lock_of(core: &Core) -> Lock {
     let shared = Traits::SHARED.union(Traits::ROBUST);
     let (kind, traits) = match core.form().kind() {
@@ -26,21 +26,21 @@ fn lock_of(core: &Core) -> Lock {
     Lock::new(core::ptr::from_ref(core).addr(), kind).with(traits)
 }
 
-/// There is a semaphore of this name.
+/// Reports the name of a semaphore.
 pub(super) fn named(core: &Core, name: &str, site: Site) {
     if let Some(listener) = hook::listener() {
         (listener.named)(lock_of(core), name, site);
     }
 }
 
-/// The calling task owns a semaphore from its making on.
+/// Reports that the calling task owns a semaphore from its creation on.
 pub(super) fn made(core: &Core, site: Site) {
     if let Some(listener) = hook::listener() {
         (listener.taken)(lock_of(core), true, site);
     }
 }
 
-/// Obtains what has an owner by `obtain`, which is called twice where it has to wait.
+/// Obtains a semaphore with an owner by `obtain`, which is called twice if it has to wait, and reports it.
 pub(super) fn obtain(
     core: &Core,
     patience: Patience,
@@ -53,7 +53,7 @@ pub(super) fn obtain(
     let lock = lock_of(core);
     let mut obtained = obtain(Patience::Try);
     let waits = !matches!(patience, Patience::Try) && obtained == Err(Refusal::WouldBlock);
-    // Who has a MrsP semaphore is refused at once.
+    // An obtain of a MrsP semaphore by its owner is refused at once.
     if waits || obtained == Err(Refusal::Deadlock) {
         let is_circle = (listener.wants)(lock, patience.deadline().is_some(), site);
         obtained = match waits && !is_circle {
@@ -71,7 +71,7 @@ pub(super) fn obtain(
     obtained
 }
 
-/// The same of a unit of a count.
+/// The same for a unit of a count.
 pub(super) fn obtain_unit(
     core: &Core,
     patience: Patience,
@@ -95,7 +95,7 @@ pub(super) fn obtain_unit(
     obtained
 }
 
-/// An obtain was refused.
+/// Reports a refused obtain, if it is a misuse.
 fn refused(core: &Core, refusal: Refusal, site: Site) {
     match refusal {
         Refusal::NoObject => misused(core, Misuse::AfterEnd, site),
@@ -106,7 +106,7 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
     }
 }
 
-/// The calling task is about to release what has an owner, if it is that.
+/// Reports that the calling task is about to release a semaphore, if it owns it.
 pub(super) fn releases(core: &Core, key: u64, me: Me<'_>, site: Site) {
     if let Some(listener) = hook::listener()
         && owned::own_word(core, key, me).is_ok()
@@ -115,7 +115,7 @@ pub(super) fn releases(core: &Core, key: u64, me: Me<'_>, site: Site) {
     }
 }
 
-/// How a release ended that was not a guard's: that of a guard may come too late, and does nothing then.
+/// Reports a release that was not a guard's, if it failed. (A guard's may come too late, and then does nothing.)
 pub(super) fn has_released<T>(
     core: &Core,
     key: u64,
@@ -124,7 +124,7 @@ pub(super) fn has_released<T>(
 ) {
     match released {
         Err(ReleaseError::NotOwner) => {
-            // Relaxed: who owns it may change at any moment, but not to the calling task.
+            // Relaxed: the owner may change at any moment, but not to the calling task.
             let word = core.word.load(Relaxed);
             let owned = is_of(word, key) && owner_of(word) != 0;
             misused(core, Misuse::NotOwner { owned }, site);
@@ -134,7 +134,7 @@ pub(super) fn has_released<T>(
     }
 }
 
-/// How a flush or deletion ended. `waiting`: how many waited before it was deleted.
+/// Reports the end of a flush or deletion. `deleted`: the number of waiters before the deletion, if it was one.
 pub(super) fn has_used<T>(
     core: &Core,
     used: &Result<T, UseError>,

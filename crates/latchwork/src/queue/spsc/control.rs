@@ -1,4 +1,4 @@
-//! Flush, beginning and deletion of a ring.
+//! Flush, creation and deletion of a ring.
 #![allow(unsafe_code)]
 
 use super::super::{ControlError, QueueError};
@@ -7,10 +7,9 @@ use crate::atomic::Ordering::Relaxed;
 use core::mem::ManuallyDrop;
 
 impl Receiver<'_> {
-    /// Drops all messages that were sent before this moment, and returns how many. A sender that waits finds
-    /// room.
+    /// Drops all messages that were sent before this moment, and returns their number. A waiting sender finds room.
     ///
-    /// A kill has all dropped, or none.
+    /// If the caller is killed, all are dropped, or none.
     pub fn flush(&mut self) -> u32 {
         let end = self.end();
         end.assert_mine();
@@ -23,26 +22,27 @@ impl Receiver<'_> {
 }
 
 impl<'r> Spsc<'r> {
-    /// [`Receiver::flush`], where nobody has the receiving end.
+    /// [`Receiver::flush`] for a ring whose receiving end is free.
     ///
     /// # Errors
-    /// [`ClaimError::Taken`]: that task can; [`ClaimError::Deleted`], [`ClaimError::Attach`].
+    /// [`ClaimError::Taken`]: the task that has the end can flush; [`ClaimError::Deleted`], [`ClaimError::Attach`].
     pub fn flush(&self) -> Result<u32, ClaimError> {
         Ok(self.receiver()?.flush())
     }
 
-    /// Deletes the ring: its messages are dropped, and who waits at it, or uses it later through an end
-    /// or a handle, gets an error that says so. A message that is held in place stays valid.
+    /// Deletes the ring. Its messages are dropped; a task that waits at it, or uses it later through an end or a
+    /// handle, gets an error that reports the deletion. A message that is held in place stays valid.
     ///
-    /// The name is free, and the memory of the messages is freed when nobody has an end any more. A few hundred bytes
-    /// stay for the next ring, of whatever name and options; old handles do not become valid by that.
+    /// The name is free at once; the memory of the messages is freed when no task has an end any more. A few hundred
+    /// bytes stay for the next ring, of any name and options; old handles do not become valid by that.
     ///
-    /// A kill leaves the ring as it was, or deleted: name and memory are free then when another ring is made.
+    /// A kill leaves the ring as it was, or deleted; in the second case name and memory are freed when another ring is
+    /// created.
     ///
     /// # Errors
     /// [`ControlError::Deleted`], [`ControlError::Attach`].
     pub fn delete(&self) -> Result<(), ControlError> {
-        // Those who sleep notice the death of a task, should it come before it has woken them.
+        // If the caller dies before it has woken the sleepers, they notice its death: so it must be a task.
         self.inner().task()?;
         if !self.core.ring.begin_life_after(self.life) {
             return Err(ControlError::Deleted);
@@ -52,7 +52,7 @@ impl<'r> Spsc<'r> {
         Ok(())
     }
 
-    /// Makes a ring in a head that has none, and is [over](Self::is_over). Under the lock of the region's names.
+    /// Creates a ring in a head that has none, and is [over](Self::is_over). Under the lock of the region's names.
     pub(super) fn begin(self, capacities: (u32, u32)) -> Result<Self, QueueError> {
         let task = self.inner().task()?;
         let (capacity, max_message) = capacities;
@@ -67,8 +67,8 @@ impl<'r> Spsc<'r> {
             .map_err(crate::region::ObjectError::from)?;
         core.capacity.store(capacity, Relaxed);
         core.max_message.store(max_message, Relaxed);
-        // SAFETY: a fresh block of the layout; zero is a valid length and byte. The word is protected by the lock of
-        // the names.
+        // SAFETY: a fresh block of the layout; zero is a valid length and byte. The lock of the names protects the
+        // word.
         unsafe {
             body.write_bytes(0, layout.size());
             self.inner().hand_in(task, body, &core.body);
@@ -77,8 +77,8 @@ impl<'r> Spsc<'r> {
         Ok(Self::at(self.region, core))
     }
 
-    /// Whether a ring may begin in the head: there is none, and no living task has an end. Drops what messages there
-    /// are, and frees the body. Under the lock of the region's names.
+    /// Whether a ring may begin in the head: there is none, and no living task has an end. Drops the remaining
+    /// messages, and frees the body. Under the lock of the region's names.
     pub(super) fn is_over(&self) -> bool {
         if self.core.is_alive() {
             return false;
@@ -95,7 +95,8 @@ impl<'r> Spsc<'r> {
             if !self.has_sound_body() {
                 self.core.body.store(0, Relaxed);
             } else if let Ok(task) = self.inner().task() {
-                // SAFETY: the word is protected by the lock of the names; who uses the body has an end.
+                // SAFETY: the lock of the names protects the word; a task that used the body would have an end, and
+                // both ends are claimed here.
                 unsafe { self.inner().discard(task, &self.core.body) };
             }
             receiver.free();
@@ -104,8 +105,8 @@ impl<'r> Spsc<'r> {
         is_over && self.core.body.load(Relaxed) == 0
     }
 
-    /// Frees what a deleted ring has, if nobody has an end any more; if this cannot be done now, the next creation of a
-    /// ring does.
+    /// Frees the body of a deleted ring if no task has an end any more. If this fails now, the next creation of a ring
+    /// frees it.
     pub(super) fn clear_away(&self) {
         self.inner().with_names(|| {
             self.is_over();

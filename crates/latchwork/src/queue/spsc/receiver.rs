@@ -8,7 +8,7 @@ use crate::time::Deadline;
 use core::fmt;
 use core::ops::Deref;
 
-/// The receiving end of a ring, claimed by the task that has this. Not `Send`; the task cannot
+/// The receiving end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
 pub struct Receiver<'r>(End<'r>);
 
@@ -20,7 +20,7 @@ impl<'r> Receiver<'r> {
     /// Receives a message into `buffer`, waiting while the ring is empty; returns its length.
     ///
     /// # Errors
-    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::BufferTooSmall`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, ReceiveError> {
         self.receive_within(buffer, Wait::Forever)
@@ -64,17 +64,17 @@ impl<'r> Receiver<'r> {
         Ok(bytes)
     }
 
-    /// Takes the next message in place: it is received when that is dropped, other than by a panic.
+    /// Takes the next message in place: it is received when the returned value is dropped, except by a panic.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Attach`].
+    /// [`ReceiveError::Empty`], [`ReceiveError::TimedOut`], [`ReceiveError::Deleted`], [`ReceiveError::Attach`].
     pub fn receive_held(&mut self, wait: Wait) -> Result<Held<'_, 'r>, ReceiveError> {
         self.0.wait(wait)?;
         Ok(Held { receiver: self })
     }
 
-    /// Takes up to `most` messages in place, as many as there are, waiting for the first: they are
-    /// received when that is dropped, other than by a panic.
+    /// Takes up to `most` messages in place, as many as there are, waiting for the first: they are received when the
+    /// returned value is dropped, except by a panic.
     ///
     /// # Errors
     /// As for [`Self::receive_held`].
@@ -103,14 +103,14 @@ impl<'r> Receiver<'r> {
         self.0.queue
     }
 
-    /// One of the messages that are this side's.
+    /// One of the messages that belong to this side.
     #[inline]
     fn message(&self, offset: u32) -> &[u8] {
         let (queue, index) = (self.0.queue, self.0.mine.wrapping_add(offset));
         // Relaxed: published by the index.
         let length = queue.length(index).load(Relaxed);
         let length = length.min(queue.core.max_message()) as usize;
-        // SAFETY: `max_message` bytes lie there, and are the receiver's (invariant 1 of the ring).
+        // SAFETY: the place has `max_message` bytes, and is the receiver's (invariant 1 of the ring).
         unsafe { core::slice::from_raw_parts(queue.bytes(index).as_ptr(), length) }
     }
 }
@@ -131,7 +131,7 @@ pub struct Held<'a, 'r> {
 }
 
 impl Held<'_, '_> {
-    /// Leaves the message the next one.
+    /// Leaves the message in the ring, as the next one.
     pub fn give_back(self) {
         core::mem::forget(self);
     }
@@ -170,7 +170,7 @@ pub struct HeldBatch<'a, 'r> {
 }
 
 impl HeldBatch<'_, '_> {
-    /// How many they are: at least one.
+    /// The number of messages: at least one.
     #[must_use]
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {
@@ -182,7 +182,7 @@ impl HeldBatch<'_, '_> {
         (0..self.count).map(|offset| self.receiver.message(offset))
     }
 
-    /// Leaves all but the first `count` messages in the ring, and receives those.
+    /// Receives the first `count` messages, and leaves the others in the ring.
     pub fn receive_first(mut self, count: usize) {
         self.count = self.count.min(u32::try_from(count).unwrap_or(u32::MAX));
     }

@@ -9,7 +9,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// The sending end of a ring, claimed by the task that has this. Not `Send`; the task cannot
+/// The sending end of a ring, claimed by the task that has this value. Not `Send`; the task cannot
 /// [detach](crate::region::Region::detach) before it is dropped.
 pub struct Sender<'r>(End<'r>);
 
@@ -54,11 +54,11 @@ impl<'r> Sender<'r> {
         Ok(())
     }
 
-    /// Sends the first of `messages`, as many as there is room for, waiting for room for one; returns
-    /// how many. They become visible together.
+    /// Sends the first of `messages`, as many as there is room for, and waits for room for one; returns how many it
+    /// sent. They become visible together.
     ///
     /// # Errors
-    /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`],
+    /// [`SendError::TooLong`] if any of them is; [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`],
     /// [`SendError::Attach`].
     pub fn send_batch(&mut self, messages: &[&[u8]], wait: Wait) -> Result<usize, SendError> {
         for message in messages {
@@ -80,10 +80,10 @@ impl<'r> Sender<'r> {
         Ok(count as usize)
     }
 
-    /// Takes the next place, to be written without a copy. Dropping it gives it back.
+    /// Takes the next place, to be written without a copy. Dropping it frees the place.
     ///
     /// # Errors
-    /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Attach`].
+    /// [`SendError::Full`], [`SendError::TimedOut`], [`SendError::Deleted`], [`SendError::Attach`].
     pub fn reserve(&mut self, wait: Wait) -> Result<Place<'_, 'r>, SendError> {
         self.0.wait(wait)?;
         Ok(Place { sender: self })
@@ -105,13 +105,13 @@ impl<'r> Sender<'r> {
         }
     }
 
-    /// Writes a message into a place that is this side's.
+    /// Writes a message into a place that belongs to this side.
     #[inline]
     fn write(&mut self, offset: u32, message: &[u8]) {
         let (queue, index) = (self.0.queue, self.0.mine.wrapping_add(offset));
         // Relaxed: published by the index.
         queue.length(index).store(message.len() as u32, Relaxed);
-        // SAFETY: `max_message` bytes lie there, and are the sender's (invariant 1 of the ring).
+        // SAFETY: the place has `max_message` bytes, and is the sender's (invariant 1 of the ring).
         unsafe {
             queue
                 .bytes(index)
@@ -129,8 +129,8 @@ impl fmt::Debug for Sender<'_> {
     }
 }
 
-/// The next place of a ring, to be written and [committed](Self::commit). It is as long as the longest
-/// message; what it holds at first is an old message, or zeros.
+/// The next place of a ring, to be written and [committed](Self::commit). It is as long as the longest message; it
+/// holds an old message, or zeros, at first.
 #[must_use = "nothing is sent before the commit"]
 pub struct Place<'a, 'r> {
     sender: &'a mut Sender<'r>,
@@ -162,14 +162,14 @@ impl Place<'_, '_> {
 impl Deref for Place<'_, '_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes lie there, zeroed when the ring was made; they are the sender's.
+        // SAFETY: the place has this many bytes, zeroed when the ring was created; it is the sender's.
         unsafe { self.raw().as_ref() }
     }
 }
 
 impl DerefMut for Place<'_, '_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the sender is borrowed exclusively.
+        // SAFETY: the place has this many bytes and is the sender's, which is borrowed exclusively.
         unsafe { self.raw().as_mut() }
     }
 }

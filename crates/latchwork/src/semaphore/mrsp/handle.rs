@@ -17,11 +17,11 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-/// What lies in the region: a semaphore, and the ceilings of the processors.
+/// The object in the region: a semaphore, and the ceilings of the CPUs.
 #[repr(C)]
 struct Shared {
     core: Core,
-    /// By number. The ceiling of the rest is the core's.
+    /// Indexed by CPU number. CPUs beyond the array have the core's ceiling.
     ceilings: [AtomicU8; MAX_CPUS],
 }
 
@@ -51,7 +51,7 @@ impl Reused for Shared {
     }
 }
 
-/// Obtains, at the ceiling that `ceiling_on` has for a processor.
+/// Obtains the semaphore, at the ceiling that `ceiling_on` returns for a CPU.
 #[cold]
 pub(crate) fn obtain_at(
     anchor: &Anchor<'_>,
@@ -65,7 +65,7 @@ pub(crate) fn obtain_at(
     Ok(watched::obtain(core, patience, site, obtain)?)
 }
 
-/// Releases. `torn`: the next owner is to be told, as if this one had died.
+/// Releases the semaphore. `torn`: the next owner gets the report of owner death.
 #[cold]
 pub(crate) fn release_from(
     anchor: &Anchor<'_>,
@@ -83,48 +83,48 @@ pub(crate) fn release_from(
     released
 }
 
-/// Whether waiters of MrsP semaphores can lend their processors, and why not.
+/// Whether waiters of MrsP semaphores can lend their CPUs; if not, the reason.
 ///
-/// The rules hold either way: order, ceilings, refusals, by the recorded priorities. Without help a waiter
-/// sleeps, and an owner that is preempted waits for its own processor.
+/// Order, ceilings and refusals follow the recorded priorities in either case. Without help a waiter sleeps, and a
+/// preempted owner waits for its own CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Helping {
-    /// The calling task spins and lends, and is helped.
+    /// The calling task spins and lends as a waiter, and is helped as an owner.
     Works,
-    /// The kernel does not know its priority: see [`TaskId::mirror`].
+    /// The kernel does not know the task's priority: see [`TaskId::mirror`].
     NotMirrored,
-    /// It may run on several processors: bind it to one.
+    /// The task may run on several CPUs: bind it to one.
     NotPinned,
     /// The process has no right to the ceiling's real-time priority: `CAP_SYS_NICE`, or an `RLIMIT_RTPRIO`.
     NoPrivilege,
-    /// The kernel does not tell the ceiling from the next lower priority: it is 98 or lower.
+    /// The kernel does not distinguish the ceiling from the next lower priority: its number is 98 or larger.
     LowCeiling,
 }
 
-/// A semaphore for tasks on several processors, each of which has a ceiling of its own.
+/// A semaphore for tasks on several CPUs, each of which has a ceiling of its own.
 ///
-/// Who obtains it, and who waits for it, has the ceiling of the processor that it is on, if that is better than
-/// its own priority; tasks with a better one must not use it. It is served in order of arrival. A waiter spins, and
-/// an owner that is preempted goes on in the place of whoever waits for it, on the waiter's processor; when it
-/// releases, it is where it was, at the priority that it had.
+/// The owner and the waiters have the ceilings of the CPUs that they are on, if those are better than their own
+/// priorities; tasks with a better priority must not use the semaphore. It is served in order of arrival. A waiter
+/// spins; a preempted owner continues on the CPU of a task that waits for it. When the owner releases, it is on its own
+/// CPU again, at the priority that it had.
 ///
 /// | what is guaranteed | where |
 /// | --- | --- |
 /// | order, ceilings and refusals, by the recorded priorities | everywhere |
-/// | a section costs at most what it takes, times the number of processors that use the semaphore, also if its owner is preempted | where [`Self::helping`] says [`Helping::Works`] to all who use it, until the kernel's share of time for real-time tasks is used up |
-/// | nothing runs at the owner's home while it is helped, or sleeps in a section | nowhere: Linux has no such place-holder |
+/// | a critical section takes at most its own time, multiplied by the number of CPUs that use the semaphore, even if its owner is preempted | where [`Self::helping`] returns [`Helping::Works`] to all tasks that use it, until the kernel's share of time for real-time tasks is used up |
+/// | no lower task runs on the owner's CPU while the owner is helped, or sleeps in a critical section | nowhere: Linux has no such placeholder |
 ///
-/// Helping takes real-time tasks: each bound to one processor, [mirrored](TaskId::mirror), with the right to the
-/// ceilings' real-time priorities. [`Self::helping`] tells. All others sleep while they wait, and their own
-/// processors are all they have; the rules are the same. A ceiling should be one better than the best
-/// priority of any task that uses the semaphore, and the ceilings of all processors the same where that can be:
-/// a Linux thread has *one* priority, also where it is helped. Real-time tasks that spin use the time that
-/// the kernel leaves them: 950 ms of each second, by default.
+/// Helping needs real-time tasks: each bound to one CPU, [mirrored](TaskId::mirror), with the privilege for the
+/// ceilings' real-time priorities. [`Self::helping`] reports whether the calling task is one. All others sleep while
+/// they wait, and run on their own CPUs only; the rules are the same. A ceiling should be one better than the best
+/// priority of any task that uses the semaphore, and all CPUs should have the same ceiling where possible: a Linux
+/// thread has *one* priority, even where it is helped. Spinning real-time tasks use up the time that the kernel allows
+/// them: 950 ms of each second, by default.
 ///
-/// *No recursion:* the owner is refused ([`ObtainError::Deadlock`]), as is who would close a circle of waits.
-/// *Owner death:* the next owner is told, by [`MrspHeld::owner_died`]; so it is if a guard is dropped by a panic.
-/// *Fork:* the child owns nothing. *Signal handlers* must not use it.
+/// *No recursion:* an obtain by the owner is refused ([`ObtainError::Deadlock`]), as is one that would complete a cycle
+/// of waits. *Owner death:* [`MrspHeld::owner_died`] reports it to the next owner; a guard dropped by a panic counts as
+/// owner death. *Fork:* the child owns nothing. *Signal handlers* must not use it.
 ///
 /// ```
 /// use latchwork::region::RegionOptions;
@@ -145,17 +145,17 @@ pub struct MrspSemaphore<'r> {
     ceilings: &'r [AtomicU8; MAX_CPUS],
 }
 
-// SAFETY: a semaphore is atomics, and links under its lock; what is its owner's is used by its owner.
+// SAFETY: a semaphore is atomics, and links under its lock; fields of the owner are used by the owner only.
 unsafe impl Send for MrspSemaphore<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`; a handle itself is never changed through a shared reference.
 unsafe impl Sync for MrspSemaphore<'_> {}
 
 impl<'r> MrspSemaphore<'r> {
-    /// What a semaphore takes of the region.
+    /// The size of a semaphore in the region, in bytes.
     pub const BYTES: usize = size_of::<Shared>();
 
-    /// Makes the semaphore of this name, with this ceiling on all processors; or opens it if there is one,
-    /// whatever its ceilings.
+    /// Creates the semaphore of this name, with this ceiling on all CPUs; or opens it if it exists, whatever its
+    /// ceilings.
     ///
     /// # Errors
     /// See [`SemaphoreError`].
@@ -168,7 +168,7 @@ impl<'r> MrspSemaphore<'r> {
         Self::make(region, name, ceiling, false, Site::caller())
     }
 
-    /// As [`Self::create`]; the calling task owns what it makes, and has it to [release](Self::release).
+    /// As [`Self::create`]; the calling task owns a semaphore that it creates, and must [release](Self::release) it.
     ///
     /// # Errors
     /// [`SemaphoreError::AboveCeiling`], and as for [`Self::create`].
@@ -279,9 +279,9 @@ impl<'r> MrspSemaphore<'r> {
         })
     }
 
-    /// Releases the semaphore: what is due if the guard was [kept](MrspHeld::keep), and for a semaphore that was
-    /// made obtained. It goes to the first who waits, if anybody does; the calling task is bound to its own
-    /// processor again, and has the priority that it had.
+    /// Releases the semaphore. Required if the guard was [kept](MrspHeld::keep), and for a semaphore that was created
+    /// obtained. The first waiter gets it, if there is one; the calling task is bound to its own CPU again, and has the
+    /// priority that it had.
     ///
     /// # Errors
     /// [`ReleaseError::NotOwner`], [`ReleaseError::Deleted`], [`ReleaseError::Attach`].
@@ -290,39 +290,39 @@ impl<'r> MrspSemaphore<'r> {
         release_from(&self.anchor, false, Site::caller())
     }
 
-    /// Ends the semaphore, which nobody may own: whoever comes later gets [`ObtainError::Deleted`]. A new one
-    /// of this name can be made, which the handles on this one do not touch.
+    /// Deletes the semaphore, which no task may own: later calls get [`ObtainError::Deleted`]. A new one of this name
+    /// can be created; the handles on this one do not affect it.
     ///
     /// # Errors
     /// [`UseError::InUse`], [`UseError::Deleted`], [`UseError::Attach`].
     #[track_caller]
     pub fn delete(&self) -> Result<(), UseError> {
         self.anchor.delete(Site::caller())?;
-        // It begins with the core.
+        // A `Shared` begins with its core.
         let shared = core::ptr::from_ref(self.anchor.core).cast::<Shared>();
         self.anchor.ground.give_up_name::<Shared>(shared);
         Ok(())
     }
 
-    /// The ceiling of a processor, by its number.
+    /// The ceiling of a CPU, by its number.
     #[must_use]
     pub fn ceiling(&self, processor: usize) -> Priority {
         Priority::recorded(self.recorded_ceiling(processor))
     }
 
     fn recorded_ceiling(&self, processor: usize) -> u32 {
-        // Relaxed, both: the answer may be stale before it arrives.
+        // Relaxed, both: the value may be stale when the call returns.
         match self.ceilings.get(processor) {
             Some(ceiling) => ceiling.load(Ordering::Relaxed).into(),
             None => self.anchor.core.ceiling.load(Ordering::Relaxed),
         }
     }
 
-    /// Changes the ceiling of a processor; returns the one before. It counts for who obtains the semaphore, or begins
-    /// to wait for it, from then on; who owns it or waits has the ceiling that it came by.
+    /// Changes the ceiling of a CPU; returns the one before. It takes effect for tasks that obtain the semaphore, or
+    /// begin to wait for it, after this; the owner and the waiters keep the ceilings that they have.
     ///
     /// # Errors
-    /// [`UseError::NoCeiling`] if no processor can have this number, from 1024 on; [`UseError::Deleted`],
+    /// [`UseError::NoCeiling`] if no CPU can have this number, from 1024 on; [`UseError::Deleted`],
     /// [`UseError::Attach`].
     pub fn set_ceiling(&self, processor: usize, ceiling: Priority) -> Result<Priority, UseError> {
         let Anchor { ground, core, key } = self.anchor;
@@ -332,13 +332,13 @@ impl<'r> MrspSemaphore<'r> {
         if core.key() != Some(key) {
             return Err(UseError::Deleted);
         }
-        // Relaxed: under the lock, or by a task that comes to the semaphore in the same moment.
+        // Relaxed: under the lock; an obtain at the same moment may read either value.
         let before = place.swap(ceiling.get(), Ordering::Relaxed);
         Ok(Priority::recorded(before.into()))
     }
 
-    /// Whether the calling task is helped and helps, at the ceiling of its processor. Tries it: the task has
-    /// the ceiling for a moment.
+    /// Whether the calling task is helped and helps, at the ceiling of its CPU. The call tries it: the task has the
+    /// ceiling for a moment.
     ///
     /// # Errors
     /// [`UseError::Attach`].
@@ -346,7 +346,7 @@ impl<'r> MrspSemaphore<'r> {
         let ground = self.anchor.ground;
         let me = me(ground.task()?);
         let standing = &me.record.standing;
-        // Relaxed: set by this task, or as good as any moment's.
+        // Relaxed: set by this task, or the value of any moment will do.
         if standing.mirrored.load(Ordering::Relaxed) == 0 {
             return Ok(Helping::NotMirrored);
         }
@@ -372,7 +372,7 @@ impl<'r> MrspSemaphore<'r> {
         })
     }
 
-    /// The task that owns it at this moment. It may have died, and nobody come since.
+    /// The task that owns it at this moment. It may have died, if no task has come for the semaphore since.
     #[must_use]
     pub fn owner(&self) -> Option<TaskId> {
         match owner_of(self.anchor.word()?) {
@@ -381,7 +381,7 @@ impl<'r> MrspSemaphore<'r> {
         }
     }
 
-    /// How many tasks wait at this moment, spinning or asleep.
+    /// The number of tasks that wait at this moment, spinning or asleep.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.anchor.waiting()
@@ -398,10 +398,10 @@ impl fmt::Debug for MrspSemaphore<'_> {
     }
 }
 
-/// A MrsP semaphore that the calling task has obtained; released when this is dropped.
+/// A MrsP semaphore that the calling task has obtained; dropping this releases it.
 ///
-/// Dropped by a panic, it is released as if its owner had died. In the child of a fork, which owns nothing,
-/// dropping it does nothing.
+/// If this is dropped by a panic, the semaphore is released as if its owner had died. In the child of a fork, which
+/// owns nothing, dropping it does nothing.
 #[must_use = "the semaphore is released when this is dropped; see `keep`"]
 pub struct MrspHeld<'r> {
     semaphore: MrspSemaphore<'r>,
@@ -411,13 +411,13 @@ pub struct MrspHeld<'r> {
 }
 
 impl MrspHeld<'_> {
-    /// Whether the owner before died, or panicked, and what the semaphore protects may be half changed.
+    /// Whether the previous owner died, or panicked: the data that the semaphore protects may be half changed.
     #[must_use]
     pub fn owner_died(&self) -> bool {
         self.owner_died
     }
 
-    /// Leaves the semaphore obtained, to be [released](MrspSemaphore::release) later, by this task.
+    /// Leaves the semaphore obtained; this task must [release](MrspSemaphore::release) it later.
     pub fn keep(self) {
         core::mem::forget(self);
     }
