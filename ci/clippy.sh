@@ -3,5 +3,5 @@
 . "$(dirname "$0")/lib.sh"
 say "clippy"
 cargo clippy --workspace --all-targets --locked -- -D warnings
-# The workspace's programs switch on all features; here without.
+# The workspace's programs enable all features, so the library is checked once more without them.
 cargo clippy -p latchwork --locked -- -D warnings

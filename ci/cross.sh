@@ -1,5 +1,5 @@
 #!/bin/sh
-# The library compiles for the other architecture. Needs `rustup target add aarch64-unknown-linux-gnu`.
+# The workspace compiles for the other architecture, aarch64. This needs `rustup target add aarch64-unknown-linux-gnu`.
 . "$(dirname "$0")/lib.sh"
 target=aarch64-unknown-linux-gnu
 say "check for $target"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Licences, sources and duplicates of the dependencies, by cargo-deny (`cargo install cargo-deny`).
+# cargo-deny checks the licences, sources and duplicates of the dependencies (`cargo install cargo-deny`).
 . "$(dirname "$0")/lib.sh"
 say "dependencies"
 if command -v cargo-deny >/dev/null 2>&1; then

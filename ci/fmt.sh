@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting is rustfmt's.
+# The code is formatted as rustfmt does it.
 . "$(dirname "$0")/lib.sh"
 say "rustfmt"
 cargo fmt --all --check

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The rules of the house that a compiler does not check: who makes system calls, who names atomics,
-# who may use unsafe, and that no layer reaches up.
+# Checks rules that the compiler does not: only `sys` makes system calls, only `atomic.rs` names atomics, lock paths
+# avoid functions that take the loader's lock, and no layer uses a layer above it.
 . "$(dirname "$0")/lib.sh"
 say "layers"
 src=crates/latchwork/src
@@ -8,7 +8,7 @@ sys=crates/latchwork-sys/src
 failed=0
 forbid() { # what, pattern, files…
     what=$1; pattern=$2; shift 2
-    # Comments may name anything.
+    # A comment may name anything.
     if hits=$(grep -nE "$pattern" "$@" /dev/null | grep -vE '^[^:]+:[0-9]+: *//'); then
         printf '%s:\n%s\n' "$what" "$hits"; failed=1
     fi

@@ -1,4 +1,4 @@
-# Sourced by the checks: stop at the first failure, run from the root of the repository.
+# Sourced by the checks: they stop at the first failure, and run in the root of the repository.
 set -eu
 cd "$(dirname "$0")/.."
 say() { printf '\n== %s\n' "$*"; }

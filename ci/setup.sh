@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the optional peers of the full benchmark (Debian packages). Nothing else needs it.
+# Installs the optional peers of the full benchmark (Debian packages). Nothing else needs them.
 . "$(dirname "$0")/lib.sh"
 say "optional peers of the benchmark"
 sudo=

@@ -1,7 +1,7 @@
 #!/bin/sh
-# All tests: the command of the README. And before it, so that the library's newest build is the usual one,
-# which tests look at, those of the feature that changes all locks. (Of the workspace, so that what both stand on is
-# built once.)
+# Runs all tests, by the command of the README. The tests of the feature `check`, which changes all locks, come before
+# them: tests inspect the newest build of the library, which must be the usual one. (`--workspace` in both commands
+# makes Cargo build their common dependencies once.)
 . "$(dirname "$0")/lib.sh"
 say "tests"
 cargo test --workspace --features latchwork/check --test check_feature --locked

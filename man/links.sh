@@ -1,19 +1,21 @@
 #!/bin/sh
-# On which page each function is described: `FUNCTION PAGE` in a line, for each name in the NAME and SYNOPSIS sections
-# of the pages, and for each name on standard input. A function of one kind of lock is described under the general
-# name: lw_tp_mutex_lock and lw_spin_lock under lw_mutex_lock; one of a family whose page names some, on that page: rtems_clock_get
-# under rtems_….
+# Prints the manual page of each function, one `FUNCTION PAGE` a line: for each name in the NAME and SYNOPSIS sections
+# of the pages, and for each name on standard input.
+#
+# A function of one kind of lock is described under the generic name: lw_tp_mutex_lock and lw_spin_lock under
+# lw_mutex_lock. A function of a family of which a page names some members is described on that page: rtems_clock_get
+# on the page that names rtems_….
 #
 #     nm -D --defined-only liblatchwork.so | sed -n 's/.* [TWi] \([^@]*\).*/\1/p' | man/links.sh
 #
-# Fails if a name has no page, and says which.
+# Fails if a name has no page, and prints that name.
 set -eu
 cd "$(dirname "$0")"
 exec awk '
 function page_of(name,   parts, count, from, shorter, at) {
     if (name in page) return page[name]
     count = split(name, parts, "_")
-    # Without the words that say which kind: lw_robust_pi_mutex_lock, lw_pi_mutex_lock, lw_mutex_lock.
+    # Without the words that name the kind: lw_robust_pi_mutex_lock, lw_pi_mutex_lock, lw_mutex_lock.
     for (from = 3; from < count; from++) {
         shorter = parts[1]
         for (at = from; at <= count; at++) shorter = shorter "_" parts[at]
@@ -34,7 +36,7 @@ function learn(name, where,   parts) {
     print name, where
 }
 FILENAME == "-" {
-    # No header declares these any more.
+    # The library still exports these, but no header declares them.
     if ($1 ~ /_cond_has_waiters$/) next
     if ($1 == "" || $1 ~ /^lw__/ || $1 in page) next
     where = page_of($1)
