@@ -15,6 +15,8 @@ pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
 pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, notifies, task_ends};
 
+#[cfg(not(loom))]
+use crate::atomic::AtomicU32;
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
 use core::panic::Location;
@@ -189,6 +191,30 @@ impl Lock {
     #[must_use]
     pub const fn is_shared(self) -> bool {
         self.traits.contains(Traits::SHARED)
+    }
+
+    /// The same, with a word of its memory, at so many bytes from its beginning, for who holds it.
+    ///
+    /// # Safety
+    /// Whenever the checker is told of this lock, there are four bytes, aligned as a `u32`, that nobody else changes
+    /// before the call returns. They are zero at first; after that anything may become of them.
+    #[cfg(not(loom))]
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const unsafe fn with_word(mut self, bytes: u8) -> Self {
+        self.word = bytes;
+        self
+    }
+
+    /// That word, for as long as the call lasts that reported the lock.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn word(self) -> Option<&'static AtomicU32> {
+        let word =
+            core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
+        // SAFETY: by the contract of `with_word`.
+        (self.word != 0).then(|| unsafe { &*word })
     }
 }
 
