@@ -14,6 +14,7 @@ use super::tell;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
 use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::region::{Shareable, fingerprint};
 use crate::time::Deadline;
 use core::error::Error;
 use core::fmt;
@@ -421,6 +422,16 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
             Err(Failed::Deadlock) => unreachable!("only calls that may be refused are"),
         }
     }
+}
+
+// SAFETY: the lock is shareable by itself; the tag in front of it is numbers and text.
+unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
+    const FINGERPRINT: u64 = fingerprint(
+        "Checked",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[P::FINGERPRINT],
+    );
 }
 
 impl<P, A> Drop for Checked<P, A> {

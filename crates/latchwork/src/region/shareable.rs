@@ -272,15 +272,6 @@ kernel_words!(Inherit, InheritPlain, Throughput);
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
 }
-// SAFETY: as above, with numbers and text in front.
-unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
-    const FINGERPRINT: u64 = fingerprint(
-        "Checked",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[P::FINGERPRINT],
-    );
-}
 // SAFETY: its links are touched by its holder only and name addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint(
