@@ -1,19 +1,23 @@
 //! What locks tell whoever watches them, in one narrow interface of addresses.
 //!
 //! The words of that interface stand here, on the ground, so that a region can carry a task's
-//! [`TaskRecord`] in its slot and a lock can say who it is without knowing who listens. The listener is
-//! `check`, at the top; it puts itself in through [`listen`], and until it does so nothing here costs more
-//! than one load on a path that is slow anyway.
+//! [`TaskRecord`] in its slot and a lock can say who it is without naming the checker. The checker is an [`Observer`],
+//! the one trait by which everything reports. It registers itself by [`observe`]; until then nothing here costs more than
+//! one load on a path that is slow anyway.
 #![allow(unsafe_code)]
 
+mod observer;
 pub(crate) mod record;
 #[cfg(not(loom))]
 mod seam;
 
+pub(crate) use observer::{ByFeature, Observer};
+#[cfg(not(loom))]
+pub(crate) use observer::{Registered, Table, is_observed, observe};
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, notifies, task_ends};
+pub(crate) use seam::{Waiting, freed, notifies, task_ends};
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicU32;
@@ -21,7 +25,7 @@ use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
 use core::panic::Location;
 
-/// Models have no listener.
+/// Models have no observer.
 #[cfg(loom)]
 pub(crate) struct Waiting;
 #[cfg(loom)]
@@ -360,7 +364,7 @@ const TEXT_ONLY: u64 = 1 << 63;
 
 /// A call that an object has refused, or should have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Misuse {
+pub enum Misuse {
     /// To release what another task owns, or nobody.
     NotOwner {
         /// A task does.

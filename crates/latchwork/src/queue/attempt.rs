@@ -6,7 +6,7 @@ use super::wake::Wake;
 use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::backoff::Widening;
-use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
+use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
 
@@ -122,8 +122,8 @@ impl<'r> Queue<'r> {
     /// Tells the checker of a call that was refused, or should have been.
     #[cold]
     pub(super) fn tell(&self, misuse: Misuse, site: Site) {
-        if let Some(listener) = hook::listener() {
-            (listener.misused)(self.watched(), misuse, site);
+        if hook::is_observed() {
+            Registered::misused(self.watched(), misuse, site);
         }
     }
 
@@ -135,18 +135,18 @@ impl<'r> Queue<'r> {
 
     /// Names the queue to the checker, which then need not look for its name in the region.
     pub(super) fn report_name(&self, name: &str, site: Site) {
-        if let Some(listener) = hook::listener() {
-            (listener.named)(self.watched(), name, site);
+        if hook::is_observed() {
+            Registered::named(self.watched(), name, site);
         }
     }
 
     /// The queue is about to lose its name. The checker keeps it, for uses that come too late.
     pub(super) fn report_end(&self, site: Site) {
-        if let Some(listener) = hook::listener() {
+        if hook::is_observed() {
             let mut name = String::new();
             crate::region::write_object_name(self.watched().address, &mut name);
-            (listener.named)(self.watched(), &name, site);
-            (listener.ended)(self.watched());
+            Registered::named(self.watched(), &name, site);
+            Registered::ended(self.watched());
         }
     }
 
