@@ -428,14 +428,13 @@ impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     #[inline]
     #[track_caller]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
-        let raw = self.raw();
-        let at_once = || raw.take_free().then_some(Acquisition::FREE);
-        // Nothing ends it but success.
-        let wait = || {
+        let at_once = |raw: &Throughput<S, C>| raw.take_free().then_some(Acquisition::FREE);
+        let wait = |raw: &Throughput<S, C>| {
+            // Nothing ends it but success.
             raw.lock_contended(Patience::ENDLESS)
                 .unwrap_or(Acquisition::FREE)
         };
-        let acquisition = watched::acquire_by(raw, at_once, wait);
+        let acquisition = watched::acquire_by(self.raw(), at_once, wait);
         (MutexGuard::new(self), acquisition)
     }
 

@@ -27,17 +27,17 @@ fn take<P: Protocol, R>(
     lock: &P,
     timed: bool,
     site: Site,
-    at_once: impl FnOnce() -> Result<Option<R>, P::Fault>,
-    wait: impl FnOnce() -> Result<R, P::Fault>,
+    at_once: impl FnOnce(&P) -> Result<Option<R>, P::Fault>,
+    wait: impl FnOnce(&P) -> Result<R, P::Fault>,
     has_it: impl FnOnce(&R) -> bool,
 ) -> Result<R, P::Fault> {
-    if let Some(taken) = at_once()? {
+    if let Some(taken) = at_once(lock)? {
         ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
         return Ok(taken);
     }
     // After its report a deadlock is what the program would have.
     let _ = ByFeature::wants(lock_of(lock), Mode::Exclusive, timed, site);
-    let ended = wait();
+    let ended = wait(lock);
     if ended.as_ref().is_ok_and(has_it) {
         ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
     } else {
@@ -57,8 +57,8 @@ pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
     if !reports::<P>() {
         return lock.acquire();
     }
-    let (now, wait) = (|| at_once(lock, ()), || lock.acquire());
-    take(lock, false, Site::caller(), now, wait, |()| true)
+    let now = |lock: &P| at_once(lock, ());
+    take(lock, false, Site::caller(), now, P::acquire, |()| true)
 }
 
 /// As [`acquire`], of a protocol that takes its lock in two steps here: at once, or by a wait that nothing ends but
@@ -67,13 +67,13 @@ pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
 #[track_caller]
 pub(super) fn acquire_by<P: Protocol<Fault = Infallible>, R>(
     lock: &P,
-    at_once: impl FnOnce() -> Option<R>,
-    wait: impl FnOnce() -> R,
+    at_once: impl FnOnce(&P) -> Option<R>,
+    wait: impl FnOnce(&P) -> R,
 ) -> R {
     if !reports::<P>() {
-        return at_once().unwrap_or_else(wait);
+        return at_once(lock).unwrap_or_else(|| wait(lock));
     }
-    let (now, wait) = (|| Ok(at_once()), || Ok(wait()));
+    let (now, wait) = (|lock: &P| Ok(at_once(lock)), |lock: &P| Ok(wait(lock)));
     let Ok(taken) = take(lock, false, Site::caller(), now, wait, |_| true);
     taken
 }
@@ -94,7 +94,8 @@ pub(super) fn acquire_until<P: Protocol>(lock: &P, deadline: Deadline) -> Result
     if !reports::<P>() {
         return lock.acquire_until(deadline);
     }
-    let (now, wait) = (|| at_once(lock, true), || lock.acquire_until(deadline));
+    let now = |lock: &P| at_once(lock, true);
+    let wait = |lock: &P| lock.acquire_until(deadline);
     take(lock, true, Site::caller(), now, wait, |taken| *taken)
 }
 
@@ -107,8 +108,8 @@ pub(super) fn acquire_interruptible<P: Interruptible>(
     if !reports::<P>() {
         return lock.acquire_interruptible(deadline);
     }
-    let now = || at_once(lock, Ok(()));
-    let wait = || lock.acquire_interruptible(deadline);
+    let now = |lock: &P| at_once(lock, Ok(()));
+    let wait = |lock: &P| lock.acquire_interruptible(deadline);
     take(lock, true, Site::caller(), now, wait, Result::is_ok)
 }
 
