@@ -22,6 +22,8 @@ forbid "what takes the loader's lock at the first use of a lock (see sys/clock.r
 forbid "atomics named outside atomic.rs" '(core|std)::sync::atomic::' $(echo "$all $all_sys" | tr ' ' '\n' | grep -v -e "$sys/atomic.rs" -e "$src/torn_safe.rs")
 forbid "a lock that reaches up into region, queue or coproc" 'crate::(region|queue|semaphore|classic|coproc)::[a-z_]+::|use crate::(queue|semaphore|classic|coproc)' \
     $(echo "$all" | grep -E "$src/(backoff/|mutex/|rwlock|sharing|task|sleep|condvar|completion|barrier|once|spin|torn_safe)")
+forbid "what names the checker, which observes it (see hook/observer.rs)" 'crate::(\{.*)?check\b|super::check\b' \
+    $(echo "$all" | grep -v -e "^$src/check/" -e "^$src/lib.rs" -e "^$src/model/")
 forbid "a region that reaches up" 'use crate::(queue|semaphore|classic|coproc)' $(find $src/region -name '*.rs')
 forbid "a queue that reaches up" 'use crate::(semaphore|classic|coproc)' $(find $src/queue -name '*.rs')
 forbid "events that reach up" 'use crate::(queue|semaphore|classic|coproc)' $src/event.rs

@@ -141,7 +141,8 @@ mod gathering;
 pub(crate) mod steps;
 
 use crate::atomic::{const_unless_loom, unless_fault};
-use crate::mutex::{Arrival, By, MutexGuard, Protocol, Queue};
+use crate::hook::{ByFeature, Observer};
+use crate::mutex::{Arrival, By, MutexGuard, Protocol, Queue, lock_of, reports};
 use crate::sharing::{Private, Sharing};
 use crate::sys::futex::Sharing as Flag;
 use crate::time::Deadline;
@@ -362,18 +363,15 @@ impl<S: Sharing> Condvar<S> {
         // SAFETY: the guard holds the lock; it is kept, but not used until the lock is acquired again.
         let release = || unsafe { lock.release_to_wait(self.as_lock(), deadline.is_some(), site) };
         let address = ptr::from_ref(lock).cast();
-        #[cfg(feature = "check")]
-        let (condvar, mutex) = (self.as_lock(), crate::mutex::lock_of(lock));
-        #[cfg(feature = "check")]
-        if !P::CHECKS_ITSELF {
-            let _ = crate::check::hook::condvar_begins(condvar, mutex, deadline.is_some(), site);
+        let (condvar, mutex) = (self.as_lock(), lock_of(lock));
+        if reports::<P>() {
+            let _ = ByFeature::condvar_begins(condvar, mutex, deadline.is_some(), site);
         }
         let (taken, waited) = self.pause(address, lock.queue(), deadline, release, |arrival| {
             lock.acquire_again(arrival)
         });
-        #[cfg(feature = "check")]
-        if !P::CHECKS_ITSELF {
-            crate::check::hook::condvar_ends(condvar, mutex, taken.is_ok(), site);
+        if reports::<P>() {
+            ByFeature::condvar_ends(condvar, mutex, taken.is_ok(), site);
         }
         taken?;
         Ok((ManuallyDrop::into_inner(guard), waited))

@@ -1,25 +1,31 @@
 //! What locks tell whoever watches them, in one narrow interface of addresses.
 //!
 //! The words of that interface stand here, on the ground, so that a region can carry a task's
-//! [`TaskRecord`] in its slot and a lock can say who it is without knowing who listens. The listener is
-//! `check`, at the top; it puts itself in through [`listen`], and until it does so nothing here costs more
-//! than one load on a path that is slow anyway.
+//! [`TaskRecord`] in its slot and a lock can say who it is without naming the checker. The checker is an [`Observer`],
+//! the one trait by which everything reports. It registers itself by [`observe`]; until then nothing here costs more than
+//! one load on a path that is slow anyway.
 #![allow(unsafe_code)]
 
+mod observer;
 pub(crate) mod record;
 #[cfg(not(loom))]
 mod seam;
 
+pub(crate) use observer::{ByFeature, Observer};
+#[cfg(not(loom))]
+pub(crate) use observer::{Registered, Table, is_observed, observe};
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub(crate) use seam::{Hooks, Waiting, freed, listen, listener, notifies, task_ends};
+pub(crate) use seam::{Waiting, freed, notifies, task_ends};
 
+#[cfg(not(loom))]
+use crate::atomic::AtomicU32;
 use crate::sharing::Sharing;
 use crate::sys::futex::Sharing as Flag;
 use core::panic::Location;
 
-/// Models have no listener.
+/// Models have no observer.
 #[cfg(loom)]
 pub(crate) struct Waiting;
 #[cfg(loom)]
@@ -190,6 +196,30 @@ impl Lock {
     pub const fn is_shared(self) -> bool {
         self.traits.contains(Traits::SHARED)
     }
+
+    /// The same, with a word of its memory, at so many bytes from its beginning, for who holds it.
+    ///
+    /// # Safety
+    /// Whenever the checker is told of this lock, there are four bytes, aligned as a `u32`, that nobody else changes
+    /// before the call returns. They are zero at first; after that anything may become of them.
+    #[cfg(not(loom))]
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub const unsafe fn with_word(mut self, bytes: u8) -> Self {
+        self.word = bytes;
+        self
+    }
+
+    /// That word, for as long as the call lasts that reported the lock.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn word(self) -> Option<&'static AtomicU32> {
+        let word =
+            core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
+        // SAFETY: by the contract of `with_word`.
+        (self.word != 0).then(|| unsafe { &*word })
+    }
 }
 
 /// How a lock is held or wanted.
@@ -334,7 +364,7 @@ const TEXT_ONLY: u64 = 1 << 63;
 
 /// A call that an object has refused, or should have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Misuse {
+pub enum Misuse {
     /// To release what another task owns, or nobody.
     NotOwner {
         /// A task does.

@@ -34,7 +34,6 @@ mod raw;
 mod robust;
 #[cfg(not(loom))]
 mod traits;
-#[cfg_attr(feature = "check", path = "rwlock/watched_on.rs")]
 mod watched;
 
 pub use guard::{ReadGuard, WriteGuard};

@@ -1,4 +1,5 @@
 //! With the feature `check` all locks of a program are checked, whatever their types say.
+#![allow(unsafe_code)]
 
 use latchwork::check::{self, Finding, Rule};
 use latchwork::condvar::Condvar;
@@ -37,11 +38,28 @@ fn both_orders(first: impl Fn() + Send, second: impl Fn() + Send) {
     std::thread::scope(|scope| scope.spawn(second).join().unwrap());
 }
 
+static EARLY: Mutex<u32> = Mutex::new(0);
+static EARLY_TOO: Mutex<u32> = Mutex::new(0);
+
+/// A constructor of the program, which locks.
+extern "C" fn before_main() {
+    drop((EARLY.lock(), EARLY_TOO.lock()));
+}
+
+// SAFETY: a section of pointers to such functions.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
 /// One test, since findings are the process's.
 #[test]
 fn locks_of_all_kinds_are_checked_without_being_told() {
     check::set_text(false);
     check::set_reporter(Some(note));
+
+    // What a constructor locks is seen: it has made the other order.
+    drop((EARLY_TOO.lock(), EARLY.lock()));
+    assert_eq!(found(), [Rule::OneOrder]);
 
     static A: Mutex<u32> = Mutex::new(0);
     static B: Mutex<u32, Throughput> = Mutex::throughput(0);
@@ -136,6 +154,39 @@ fn locks_of_all_kinds_are_checked_without_being_told() {
         let short = std::time::Duration::from_millis(1);
         drop(DONE.wait_for(OTHER.lock(), short));
     });
+    assert_eq!(found(), []);
+
+    // A traced lock reports what any other lock call reports.
+    static T: Mutex<u32, Throughput> = Mutex::throughput(0);
+    static U: Mutex<u32> = Mutex::new(0);
+    drop(T.lock_traced());
+    drop(T.lock());
+    drop(T.lock_traced());
+    assert_eq!(found(), []);
+    both_orders(
+        || drop((T.lock_traced(), U.lock())),
+        || drop((U.lock(), T.lock_traced())),
+    );
+    assert_eq!(found(), [Rule::OneOrder]);
+    // Its wait is reported, too: with the one below it makes a cycle, which ends at a deadline.
+    let (held, _) = T.lock_traced();
+    let mut rules = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let other = U.lock();
+            drop((T.lock_traced(), other));
+        });
+        // Until the other task has U and waits.
+        for _ in 0..10_000 {
+            drop(U.lock_for(std::time::Duration::from_millis(1)));
+            rules.extend(found());
+            if !rules.is_empty() {
+                break;
+            }
+        }
+        drop(held);
+    });
+    assert_eq!(rules, [Rule::NoDeadlock]);
     assert_eq!(found(), []);
 
     static M: Mutex<bool> = Mutex::new(false);

@@ -17,7 +17,6 @@
 //! records of the threads are asked. So it may be wrong (after a fork; in a copy), and then costs a look.
 //!
 //! *Its memory may go* once the lock is free: it is read and written only in a call for that lock.
-#![allow(unsafe_code)]
 
 use super::layout::Entry;
 use super::own::Own;
@@ -28,30 +27,6 @@ use crate::hook::{Lock, Site};
 pub(super) const FREE: u32 = 1 << 31;
 /// Names nobody who could take it.
 pub(super) const LOST: u32 = !FREE;
-
-impl Lock {
-    /// The same, with a word of its memory, at so many bytes from its beginning, for who holds it.
-    ///
-    /// # Safety
-    /// Whenever the checker is told of this lock, there are four bytes, aligned as a `u32`, that nobody else changes
-    /// before the call returns. They are zero at first; after that anything may become of them.
-    #[doc(hidden)]
-    #[inline]
-    #[must_use]
-    pub const unsafe fn with_word(mut self, bytes: u8) -> Self {
-        self.word = bytes;
-        self
-    }
-
-    /// That word; for as long as the call lasts in which the checker was told of the lock.
-    #[inline(always)]
-    pub(super) fn word(self) -> Option<&'static AtomicU32> {
-        let word =
-            core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
-        // SAFETY: by the contract of `with_word`.
-        (self.word != 0).then(|| unsafe { &*word })
-    }
-}
 
 /// See the head of this file. Relaxed, in all of it: the lock orders it.
 #[derive(Clone, Copy)]

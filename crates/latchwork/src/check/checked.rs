@@ -9,11 +9,13 @@
 #![allow(unsafe_code)]
 
 use super::kinds::Checkable;
+use super::observer::Checker;
 use super::tag::Tag;
 use super::tell;
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
-use crate::hook::{How, Lock, Misuse, Mode, Site, Traits, Verdict};
+use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::{Arrival, Interruptible, Protocol, Queue, Unfinished};
+use crate::region::{Shareable, fingerprint};
 use crate::time::Deadline;
 use core::error::Error;
 use core::fmt;
@@ -206,7 +208,7 @@ impl<P: Checkable, A> Checked<P, A> {
         self.verify(site);
         let taken = self.lock.try_acquire();
         if taken.map_err(|fault| Failed::Fault(self.fault(fault, site)))? {
-            tell::taken(self.me(), Mode::Exclusive, How::Locked, site);
+            Checker::taken(self.me(), Mode::Exclusive, How::Locked, site);
             return Ok(true);
         }
         self.take_contended(site, refuses, deadline, wait)
@@ -217,7 +219,7 @@ impl<P: Checkable, A> Checked<P, A> {
     fn fault(&self, fault: P::Fault, site: Site) -> P::Fault {
         if let Some((own, ceiling)) = P::above_ceiling(&fault) {
             let (own, ceiling) = (own.into(), ceiling.into());
-            tell::misused(self.me(), Misuse::AboveCeiling { own, ceiling }, site);
+            Checker::misused(self.me(), Misuse::AboveCeiling { own, ceiling }, site);
         }
         fault
     }
@@ -237,15 +239,15 @@ impl<P: Checkable, A> Checked<P, A> {
             rest_if_crowded(REST, || self.lock.looks_free());
             for poll in 0..HAND_OVER {
                 if self.lock.looks_free() && self.lock.try_acquire().map_err(Failed::Fault)? {
-                    tell::taken(me, Mode::Exclusive, How::Locked, site);
+                    Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
                 pause(poll);
             }
         }
-        let verdict = tell::wants(me, Mode::Exclusive, deadline.is_some(), site);
+        let verdict = Checker::wants(me, Mode::Exclusive, deadline.is_some(), site);
         if refuses && verdict == Verdict::Deadlock {
-            tell::gave_up(me);
+            Checker::gave_up(me);
             return Err(Failed::Deadlock);
         }
         loop {
@@ -254,20 +256,20 @@ impl<P: Checkable, A> Checked<P, A> {
             let ended = wait(report.or(deadline));
             match ended {
                 Ok(Ok(true)) => {
-                    tell::taken(me, Mode::Exclusive, How::Locked, site);
+                    Checker::taken(me, Mode::Exclusive, How::Locked, site);
                     return Ok(true);
                 }
                 Ok(Ok(false)) if report.is_some() => tell::still_waits(),
                 Ok(Ok(false)) => {
-                    tell::gave_up(me);
+                    Checker::gave_up(me);
                     return Ok(false);
                 }
                 Ok(Err(unfinished)) => {
-                    tell::gave_up(me);
+                    Checker::gave_up(me);
                     return Err(Failed::Unfinished(unfinished));
                 }
                 Err(fault) => {
-                    tell::gave_up(me);
+                    Checker::gave_up(me);
                     return Err(Failed::Fault(fault));
                 }
             }
@@ -288,7 +290,7 @@ impl<P: Checkable, A> Checked<P, A> {
         let taken = self.lock.try_acquire();
         let taken = taken.map_err(|fault| self.fault(fault, site))?;
         if taken {
-            tell::taken(self.me(), Mode::Exclusive, How::Tried, site);
+            Checker::taken(self.me(), Mode::Exclusive, How::Tried, site);
         }
         Ok(taken)
     }
@@ -312,7 +314,7 @@ impl<P: Checkable, A> Checked<P, A> {
     /// As for [`Protocol::release`].
     unsafe fn give_back_to_wait(&self, condvar: Lock, timed: bool, site: Site) {
         self.verify(site);
-        if tell::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
+        if Checker::condvar_begins(condvar, self.me(), timed, site) != Verdict::NotHeld {
             // SAFETY: as above.
             unsafe { self.lock.release() }
         }
@@ -421,6 +423,16 @@ unsafe impl<P: Checkable + Interruptible> Interruptible for Checked<P, Reports> 
             Err(Failed::Deadlock) => unreachable!("only calls that may be refused are"),
         }
     }
+}
+
+// SAFETY: the lock is shareable by itself; the tag in front of it is numbers and text.
+unsafe impl<P: Shareable, A: 'static> Shareable for Checked<P, A> {
+    const FINGERPRINT: u64 = fingerprint(
+        "Checked",
+        size_of::<Self>(),
+        align_of::<Self>(),
+        &[P::FINGERPRINT],
+    );
 }
 
 impl<P, A> Drop for Checked<P, A> {

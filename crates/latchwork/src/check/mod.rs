@@ -69,7 +69,7 @@
 //!
 //! | part | file | what |
 //! | --- | --- | --- |
-//! | the hook | [`hook`], `tell.rs` | what a lock, or an interposer, tells: addresses and sites |
+//! | the observer | `observer.rs`, [`hook`], `tell.rs` | what locks and interposers report: addresses and sites |
 //! | records | `hook/record.rs`, [`layout`], `board.rs` | what each task holds and wants, where anybody can read it |
 //! | the calling thread | `own.rs` | its stack of held locks, without a look at anything shared |
 //! | the usual | `quick.rs` | a known lock is taken or released, and there is nothing else to it |
@@ -111,6 +111,7 @@ mod known;
 mod lasting;
 pub mod layout;
 mod lone;
+mod observer;
 mod order;
 mod order_file;
 mod own;
@@ -138,8 +139,6 @@ pub use kinds::Checkable;
 pub use order::order_work;
 pub use order_file::{CannotOpen, save_order};
 pub use reader::{BoardFindings, BoardLock, BoardReader, BoardReport, BoardTask};
-#[cfg(feature = "check")]
-pub(crate) use robust::told;
 pub use rule::{Rule, Severity};
 pub use rwlock::CheckedRwLock;
 pub use settings::{
@@ -151,35 +150,31 @@ pub use sink::forget_reported;
 pub use sink::set_reporter;
 pub use totals::{Totals, totals};
 
-use crate::hook::{Hooks, How, Mode, Site, Verdict};
+use crate::hook::Table;
+use observer::Checker;
 
-/// Has semaphores, events and queues tell of what they do from now on, for the beginning of a program; so does the
-/// first use of a checked lock, and the feature `check` does so itself.
+/// Has semaphores, events and queues report what they do from now on, for the beginning of a program; so does the
+/// first use of a checked lock. With the feature `check` it has been called before `main` and before the program's
+/// constructors (those of a priority below 90 excepted).
 ///
 /// What they could have told before is not made up for: a handle on a semaphore with an owner that was made before is
 /// not checked, but for its waits; and a task that obtains by a handle of later is to release by one of later.
 pub fn begin() {
-    static HOOKS: Hooks = Hooks {
-        waits: tell::waits,
-        has_waited: tell::has_waited,
-        wants: |lock, timed, site| {
-            tell::wants(lock, Mode::Exclusive, timed, site) == Verdict::Deadlock
-        },
-        taken: |lock, tried, site| {
-            let how = if tried { How::Tried } else { How::Locked };
-            tell::taken(lock, Mode::Exclusive, how, site);
-        },
-        gave_up: tell::gave_up,
-        releases: tell::releases,
-        named: tell::named,
-        ended: tell::ended,
-        misused: tell::misused,
-        freed: |range| tell::freed(range, Site::UNKNOWN),
-        notifies: tell::condvar_notifies,
-        task_ends: end::task_ends,
-    };
-    crate::hook::listen(&HOOKS);
+    static TABLE: Table = Table::of::<Checker>();
+    crate::hook::observe(&TABLE);
 }
+
+/// The feature `check` begins as soon as the program, or the library that contains it, is loaded.
+#[cfg(all(feature = "check", not(miri)))]
+extern "C" fn begins() {
+    begin();
+}
+
+// SAFETY: a section of pointers to such functions. Its number places it before constructors without a priority.
+#[cfg(all(feature = "check", not(miri)))]
+#[used]
+#[unsafe(link_section = ".init_array.00090")]
+static BEGINS: extern "C" fn() = begins;
 
 /// What a lock, a wrapper around foreign locks, or an interposer tells the checker.
 ///

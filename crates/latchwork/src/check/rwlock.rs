@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::checked::Checked;
+use super::observer::Checker;
 use super::tag::Tag;
 use super::tell;
-use crate::hook::{How, Kind, Lock, Mode, Site, Traits, Verdict};
+use crate::hook::{How, Kind, Lock, Mode, Observer, Site, Traits, Verdict};
 use crate::mutex::Patience;
 use crate::rwlock::{Preference, RawRwLock};
 use crate::sharing::{Private, Sharing};
@@ -58,13 +59,13 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         let lock = self.verify(site);
         let taken = self.try_enter(mode) || {
             // After its report a deadlock is what the program would have.
-            let _ = tell::wants(lock, mode, deadline.is_some(), site);
+            let _ = Checker::wants(lock, mode, deadline.is_some(), site);
             self.wait(mode, deadline)
         };
         if taken {
-            tell::taken(lock, mode, How::Locked, site);
+            Checker::taken(lock, mode, How::Locked, site);
         } else {
-            tell::gave_up(lock);
+            Checker::gave_up(lock);
         }
         taken
     }
@@ -93,7 +94,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
         let lock = self.verify(site);
         let taken = self.try_enter(mode);
         if taken {
-            tell::taken(lock, mode, How::Tried, site);
+            Checker::taken(lock, mode, How::Tried, site);
         }
         taken
     }
@@ -101,7 +102,7 @@ impl<S: Sharing, P: Preference> Checked<RawRwLock<S, P>> {
     /// Whether there is something to release.
     fn leave(&self, site: Site) -> bool {
         let lock = self.verify(site);
-        tell::releasing(lock, site) != Verdict::NotHeld
+        Checker::releasing(lock, site) != Verdict::NotHeld
     }
 }
 

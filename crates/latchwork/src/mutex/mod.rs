@@ -92,7 +92,6 @@ mod recursive;
 mod robust;
 pub mod throughput;
 mod wait_wake;
-#[cfg_attr(feature = "check", path = "watched_on.rs")]
 mod watched;
 
 #[cfg(not(loom))]
@@ -117,8 +116,7 @@ pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustP
 pub use robust::{Pinned, Unpinned};
 pub use throughput::Throughput;
 pub use wait_wake::WaitWake;
-#[cfg(feature = "check")]
-pub(crate) use watched::lock_of;
+pub(crate) use watched::{lock_of, reports};
 
 use crate::hook::Traits;
 use crate::time::Deadline;

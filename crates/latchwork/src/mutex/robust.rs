@@ -105,6 +105,7 @@ mod protect;
 mod release;
 mod slow;
 mod throughput;
+mod told;
 mod unpinned;
 mod wait_wake;
 

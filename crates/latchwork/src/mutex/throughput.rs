@@ -174,7 +174,9 @@ pub use trace::Counters;
 pub(super) use trace::Foreign;
 pub use trace::{Acquisition, Counting, Entry, Event, Uncounted};
 
-use super::{Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS};
+use super::{
+    Interruptible, Mutex, MutexGuard, Patience, RawLock, TID_MASK, Unfinished, WAITERS, watched,
+};
 use crate::atomic::{AtomicU32, Ordering, const_unless_loom, unless_fault};
 use crate::hook::{Traits, traits_of};
 use crate::sharing::{Private, Sharing};
@@ -479,15 +481,15 @@ unsafe impl<S: Sharing, C: Counting> Interruptible for Throughput<S, C> {
 impl<T: ?Sized, S: Sharing, C: Counting> Mutex<T, Throughput<S, C>> {
     /// Takes the lock, and returns how it was taken.
     #[inline]
+    #[track_caller]
     pub fn lock_traced(&self) -> (MutexGuard<'_, T, Throughput<S, C>>, Acquisition) {
-        let raw = self.raw();
-        let acquisition = if raw.take_free() {
-            Acquisition::FREE
-        } else {
+        let at_once = |raw: &Throughput<S, C>| raw.take_free().then_some(Acquisition::FREE);
+        let wait = |raw: &Throughput<S, C>| {
             // Without a deadline only success ends it.
             raw.lock_contended(Patience::ENDLESS)
                 .unwrap_or(Acquisition::FREE)
         };
+        let acquisition = watched::acquire_by(self.raw(), at_once, wait);
         (MutexGuard::new(self), acquisition)
     }
 

@@ -1,25 +1,102 @@
-//! What the calls of a [`Mutex`](super::Mutex) are made of, where the feature `check` is off: the protocol's own.
+//! What the calls of a [`Mutex`](super::Mutex) are made of: the protocol's own, with a report to the observer before
+//! and after. A protocol that [reports by itself](Protocol::CHECKS_ITSELF) is left alone. So are all where the
+//! observer is [nobody](crate::hook::ByFeature): then nothing is left here but the protocol's calls.
+//!
+//! A lock has no tag here: that it was zeroed, copied or moved is not seen, and where it was made neither: it is
+//! known by its place in its module, or by that of its first use.
 #![allow(unsafe_code)]
 
 use super::{Interruptible, Protocol, Unfinished};
+use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site};
 use crate::time::Deadline;
+use core::convert::Infallible;
+use core::ptr;
+
+/// Whether the calls of this protocol are reported here.
+pub(crate) const fn reports<P: Protocol + ?Sized>() -> bool {
+    ByFeature::IS_ON && !P::CHECKS_ITSELF
+}
+
+/// What the observer calls it.
+pub(crate) fn lock_of<P: Protocol>(lock: &P) -> Lock {
+    Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex).with(P::TRAITS)
+}
+
+/// Takes it at once, or reports that it will wait, and does.
+fn take<P: Protocol, R>(
+    lock: &P,
+    timed: bool,
+    site: Site,
+    at_once: impl FnOnce(&P) -> Result<Option<R>, P::Fault>,
+    wait: impl FnOnce(&P) -> Result<R, P::Fault>,
+    has_it: impl FnOnce(&R) -> bool,
+) -> Result<R, P::Fault> {
+    if let Some(taken) = at_once(lock)? {
+        ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
+        return Ok(taken);
+    }
+    // After its report a deadlock is what the program would have.
+    let _ = ByFeature::wants(lock_of(lock), Mode::Exclusive, timed, site);
+    let ended = wait(lock);
+    if ended.as_ref().is_ok_and(has_it) {
+        ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Locked, site);
+    } else {
+        ByFeature::gave_up(lock_of(lock));
+    }
+    ended
+}
+
+/// What there is if the lock can be taken at once.
+fn at_once<P: Protocol, R>(lock: &P, taken: R) -> Result<Option<R>, P::Fault> {
+    Ok(lock.try_acquire()?.then_some(taken))
+}
 
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire<P: Protocol>(lock: &P) -> Result<(), P::Fault> {
-    lock.acquire()
+    if !reports::<P>() {
+        return lock.acquire();
+    }
+    let now = |lock: &P| at_once(lock, ());
+    take(lock, false, Site::caller(), now, P::acquire, |()| true)
+}
+
+/// As [`acquire`], of a protocol that takes its lock in two steps here: at once, or by a wait that nothing ends but
+/// success.
+#[inline(always)]
+#[track_caller]
+pub(super) fn acquire_by<P: Protocol<Fault = Infallible>, R>(
+    lock: &P,
+    at_once: impl FnOnce(&P) -> Option<R>,
+    wait: impl FnOnce(&P) -> R,
+) -> R {
+    if !reports::<P>() {
+        return at_once(lock).unwrap_or_else(|| wait(lock));
+    }
+    let (now, wait) = (|lock: &P| Ok(at_once(lock)), |lock: &P| Ok(wait(lock)));
+    let Ok(taken) = take(lock, false, Site::caller(), now, wait, |_| true);
+    taken
 }
 
 #[inline(always)]
 #[track_caller]
 pub(super) fn try_acquire<P: Protocol>(lock: &P) -> Result<bool, P::Fault> {
-    lock.try_acquire()
+    let taken = lock.try_acquire()?;
+    if reports::<P>() && taken {
+        ByFeature::taken(lock_of(lock), Mode::Exclusive, How::Tried, Site::caller());
+    }
+    Ok(taken)
 }
 
 #[inline(always)]
 #[track_caller]
 pub(super) fn acquire_until<P: Protocol>(lock: &P, deadline: Deadline) -> Result<bool, P::Fault> {
-    lock.acquire_until(deadline)
+    if !reports::<P>() {
+        return lock.acquire_until(deadline);
+    }
+    let now = |lock: &P| at_once(lock, true);
+    let wait = |lock: &P| lock.acquire_until(deadline);
+    take(lock, true, Site::caller(), now, wait, |taken| *taken)
 }
 
 #[inline(always)]
@@ -28,16 +105,29 @@ pub(super) fn acquire_interruptible<P: Interruptible>(
     lock: &P,
     deadline: Option<Deadline>,
 ) -> Result<Result<(), Unfinished>, P::Fault> {
-    lock.acquire_interruptible(deadline)
+    if !reports::<P>() {
+        return lock.acquire_interruptible(deadline);
+    }
+    let now = |lock: &P| at_once(lock, Ok(()));
+    let wait = |lock: &P| lock.acquire_interruptible(deadline);
+    take(lock, true, Site::caller(), now, wait, Result::is_ok)
 }
 
 /// # Safety
 /// The calling task holds it.
 #[inline(always)]
 pub(super) unsafe fn release<P: Protocol>(lock: &P) {
+    if reports::<P>() {
+        // What a guard holds is released, whatever the observer knows of it.
+        let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
+    }
     // SAFETY: by the caller's contract.
     unsafe { lock.release_of_guard() }
 }
 
+/// The lock goes with its mutex.
 #[inline(always)]
-pub(super) fn ends<P>(_: &P) {}
+pub(super) fn ends<P>(lock: &P) {
+    let lock = Lock::new(ptr::from_ref(lock).addr(), Kind::Mutex);
+    ByFeature::destroyed(lock, Site::UNKNOWN);
+}

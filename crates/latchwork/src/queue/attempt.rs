@@ -6,7 +6,7 @@ use super::wake::Wake;
 use super::{Queue, Wait};
 use crate::atomic::Ordering::Relaxed;
 use crate::backoff::Widening;
-use crate::hook::{self, Kind, Lock, Misuse, Site, Waiting};
+use crate::hook::{self, Kind, Lock, Misuse, Observer, Registered, Site, Waiting};
 use crate::mutex::{Acquired, RawError, Robust};
 use crate::region::{AllocError, AttachError, Parked, StorageError, Task};
 
@@ -122,8 +122,8 @@ impl<'r> Queue<'r> {
     /// Reports to the checker a call that was refused, or should have been.
     #[cold]
     pub(super) fn tell(&self, misuse: Misuse, site: Site) {
-        if let Some(listener) = hook::listener() {
-            (listener.misused)(self.watched(), misuse, site);
+        if hook::is_observed() {
+            Registered::misused(self.watched(), misuse, site);
         }
     }
 
@@ -135,18 +135,18 @@ impl<'r> Queue<'r> {
 
     /// Reports the queue's name to the checker, which then need not search the region for it.
     pub(super) fn report_name(&self, name: &str, site: Site) {
-        if let Some(listener) = hook::listener() {
-            (listener.named)(self.watched(), name, site);
+        if hook::is_observed() {
+            Registered::named(self.watched(), name, site);
         }
     }
 
     /// Reports that the queue is about to lose its name. The checker keeps the name, for uses after the end.
     pub(super) fn report_end(&self, site: Site) {
-        if let Some(listener) = hook::listener() {
+        if hook::is_observed() {
             let mut name = String::new();
             crate::region::write_object_name(self.watched().address, &mut name);
-            (listener.named)(self.watched(), &name, site);
-            (listener.ended)(self.watched());
+            Registered::named(self.watched(), &name, site);
+            Registered::ended(self.watched());
         }
     }
 

@@ -206,15 +206,6 @@ kernel_words!(Inherit, InheritPlain, Throughput);
 unsafe impl Shareable for Protect<Shared> {
     const FINGERPRINT: u64 = fingerprint("Protect", size_of::<Self>(), align_of::<Self>(), &[]);
 }
-// SAFETY: a shared lock, with numbers and text in front.
-unsafe impl<P: Shareable, A: 'static> Shareable for crate::check::Checked<P, A> {
-    const FINGERPRINT: u64 = fingerprint(
-        "Checked",
-        size_of::<Self>(),
-        align_of::<Self>(),
-        &[P::FINGERPRINT],
-    );
-}
 // SAFETY: only the owner accesses its links, and they contain addresses that are the same everywhere.
 unsafe impl<P: RobustProtocol + Shareable> Shareable for Robust<P> {
     const FINGERPRINT: u64 = fingerprint(

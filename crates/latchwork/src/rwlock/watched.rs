@@ -1,8 +1,28 @@
-//! What the calls of a [`RwLock`](super::RwLock) tell the checker where the feature `check` is off: nothing.
+//! What the calls of a [`RwLock`](super::RwLock) are made of: those of the lock inside, with a report to the observer
+//! before and after. Nothing is left of the reports where the observer is [nobody](ByFeature). The lock has no tag
+//! here.
 
 use super::{Preference, RawRwLock};
+use crate::hook::{ByFeature, How, Kind, Lock, Mode, Observer, Site, Traits, traits_of};
 use crate::mutex::{Patience, Unfinished};
 use crate::sharing::Sharing;
+
+fn lock_of<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) -> Lock {
+    let first = if P::READERS_FIRST {
+        Traits::empty()
+    } else {
+        Traits::WRITERS_FIRST
+    };
+    Lock::new(core::ptr::from_ref(lock).addr(), Kind::RwLock).with(traits_of::<S>(first))
+}
+
+const fn mode(writes: bool) -> Mode {
+    if writes {
+        Mode::Exclusive
+    } else {
+        Mode::Shared
+    }
+}
 
 #[inline(always)]
 #[track_caller]
@@ -10,6 +30,9 @@ pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
     patience: Patience,
 ) -> Result<(), Unfinished> {
+    if ByFeature::IS_ON {
+        return enter_reported::<_, _, WRITES>(lock, patience, Site::caller());
+    }
     if WRITES {
         lock.write(patience)
     } else {
@@ -17,20 +40,63 @@ pub(super) fn enter<S: Sharing, P: Preference, const WRITES: bool>(
     }
 }
 
+fn enter_reported<S: Sharing, P: Preference, const WRITES: bool>(
+    lock: &RawRwLock<S, P>,
+    patience: Patience,
+    site: Site,
+) -> Result<(), Unfinished> {
+    let told = lock_of(lock);
+    let at_once = if WRITES {
+        lock.try_write()
+    } else {
+        lock.try_read()
+    };
+    if !at_once {
+        // After its report a deadlock is what the program would have.
+        let _ = ByFeature::wants(told, mode(WRITES), patience.deadline().is_some(), site);
+        let entered = if WRITES {
+            lock.write(patience)
+        } else {
+            lock.read(patience)
+        };
+        if entered.is_err() {
+            ByFeature::gave_up(told);
+            return entered;
+        }
+    }
+    ByFeature::taken(told, mode(WRITES), How::Locked, site);
+    Ok(())
+}
+
 #[inline(always)]
 #[track_caller]
 pub(super) fn try_enter<S: Sharing, P: Preference, const WRITES: bool>(
     lock: &RawRwLock<S, P>,
 ) -> bool {
-    if WRITES {
+    let entered = if WRITES {
         lock.try_write()
     } else {
         lock.try_read()
+    };
+    if ByFeature::IS_ON && entered {
+        ByFeature::taken(lock_of(lock), mode(WRITES), How::Tried, Site::caller());
     }
+    entered
 }
 
 #[inline(always)]
-pub(super) fn leaves<S: Sharing, P: Preference>(_: &RawRwLock<S, P>) {}
+pub(super) fn leaves<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+    if ByFeature::IS_ON {
+        // What a guard holds is released, whatever the observer knows of it.
+        let _ = ByFeature::releasing(lock_of(lock), Site::UNKNOWN);
+    }
+}
 
+/// The writer has become a reader.
 #[inline(always)]
-pub(super) fn downgrades<S: Sharing, P: Preference>(_: &RawRwLock<S, P>) {}
+pub(super) fn downgrades<S: Sharing, P: Preference>(lock: &RawRwLock<S, P>) {
+    leaves(lock);
+    if ByFeature::IS_ON {
+        ByFeature::taken(lock_of(lock), Mode::Shared, How::Again, Site::UNKNOWN);
+    }
+}

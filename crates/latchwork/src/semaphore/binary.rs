@@ -149,7 +149,7 @@ impl<'r> BinarySemaphore<'r> {
         Self {
             anchor,
             kind,
-            is_plain: !kind.has_ceiling() && hook::listener().is_none(),
+            is_plain: !kind.has_ceiling() && !hook::is_observed(),
         }
     }
 

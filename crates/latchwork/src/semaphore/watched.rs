@@ -1,17 +1,19 @@
-//! Reports of semaphores to a listener, such as the checker: see [`hook`].
+//! Reports of semaphores to the registered observer, such as the checker: see [`hook`].
 //!
-//! Reports are made on paths that are slow already. A handle on a semaphore with an owner that is created while there
-//! is a listener has no other path, so it reports all that its users do; one that was created before reports waits and
-//! refusals. So without a listener an uncontended obtain and release cost nothing more.
+//! Reports are made on paths that are slow already. A handle on a semaphore with an owner that is created while an
+//! observer is registered has no other path, so it reports all that its users do; one that was created before reports waits and
+//! refusals. So without an observer an uncontended obtain and release cost nothing more.
 
 use super::object::{Core, Kind, is_of, owner_of};
 use super::owned::{self, Told};
 use super::wait::{Me, Patience};
 use super::{Refusal, ReleaseError, UseError};
 use crate::atomic::Ordering::Relaxed;
-use crate::hook::{self, Lock, Misuse, Site, Traits, Waiting};
+use crate::hook::{
+    self, How, Lock, Misuse, Mode, Observer, Registered, Site, Traits, Verdict, Waiting,
+};
 
-/// The semaphore, as the listener identifies it.
+/// The semaphore, as the observer identifies it.
 fn lock_of(core: &Core) -> Lock {
     let shared = Traits::SHARED.union(Traits::ROBUST);
     let (kind, traits) = match core.form().kind() {
@@ -28,15 +30,15 @@ fn lock_of(core: &Core) -> Lock {
 
 /// Reports the name of a semaphore.
 pub(super) fn named(core: &Core, name: &str, site: Site) {
-    if let Some(listener) = hook::listener() {
-        (listener.named)(lock_of(core), name, site);
+    if hook::is_observed() {
+        Registered::named(lock_of(core), name, site);
     }
 }
 
 /// Reports that the calling task owns a semaphore from its creation on.
 pub(super) fn made(core: &Core, site: Site) {
-    if let Some(listener) = hook::listener() {
-        (listener.taken)(lock_of(core), true, site);
+    if hook::is_observed() {
+        Registered::taken(lock_of(core), Mode::Exclusive, How::Tried, site);
     }
 }
 
@@ -47,24 +49,31 @@ pub(super) fn obtain(
     site: Site,
     obtain: impl Fn(Patience) -> Result<Told, Refusal>,
 ) -> Result<Told, Refusal> {
-    let Some(listener) = hook::listener() else {
+    if !hook::is_observed() {
         return obtain(patience);
-    };
+    }
     let lock = lock_of(core);
     let mut obtained = obtain(Patience::Try);
     let waits = !matches!(patience, Patience::Try) && obtained == Err(Refusal::WouldBlock);
     // An obtain of a MrsP semaphore by its owner is refused at once.
     if waits || obtained == Err(Refusal::Deadlock) {
-        let is_circle = (listener.wants)(lock, patience.deadline().is_some(), site);
-        obtained = match waits && !is_circle {
+        let is_timed = patience.deadline().is_some();
+        let verdict = Registered::wants(lock, Mode::Exclusive, is_timed, site);
+        obtained = match waits && verdict != Verdict::Deadlock {
             true => obtain(patience),
             false => Err(Refusal::Deadlock),
         };
     }
     match obtained {
-        Ok(_) => (listener.taken)(lock, matches!(patience, Patience::Try), site),
+        Ok(_) => {
+            let how = match patience {
+                Patience::Try => How::Tried,
+                Patience::Until(_) => How::Locked,
+            };
+            Registered::taken(lock, Mode::Exclusive, how, site);
+        }
         Err(refusal) => {
-            (listener.gave_up)(lock);
+            Registered::gave_up(lock);
             refused(core, refusal, site);
         }
     }
@@ -78,7 +87,7 @@ pub(super) fn obtain_unit(
     site: Site,
     obtain: impl Fn(Patience) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    if hook::listener().is_none() {
+    if !hook::is_observed() {
         return obtain(patience);
     }
     let mut obtained = obtain(Patience::Try);
@@ -108,10 +117,8 @@ fn refused(core: &Core, refusal: Refusal, site: Site) {
 
 /// Reports that the calling task is about to release a semaphore, if it owns it.
 pub(super) fn releases(core: &Core, key: u64, me: Me<'_>, site: Site) {
-    if let Some(listener) = hook::listener()
-        && owned::own_word(core, key, me).is_ok()
-    {
-        (listener.releases)(lock_of(core), site);
+    if hook::is_observed() && owned::own_word(core, key, me).is_ok() {
+        Registered::releases(lock_of(core), site);
     }
 }
 
@@ -148,8 +155,8 @@ pub(super) fn has_used<T>(
             if waiting > 0 {
                 misused(core, Misuse::DeleteAwaited { waiting }, site);
             }
-            if let Some(listener) = hook::listener() {
-                (listener.ended)(lock_of(core));
+            if hook::is_observed() {
+                Registered::ended(lock_of(core));
             }
         }
         _ => {}
@@ -157,7 +164,7 @@ pub(super) fn has_used<T>(
 }
 
 fn misused(core: &Core, misuse: Misuse, site: Site) {
-    if let Some(listener) = hook::listener() {
-        (listener.misused)(lock_of(core), misuse, site);
+    if hook::is_observed() {
+        Registered::misused(lock_of(core), misuse, site);
     }
 }

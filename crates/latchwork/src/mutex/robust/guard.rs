@@ -7,7 +7,7 @@
 //! A guard records the task that took its lock. In the child of a fork, where no lock is held, its drop aborts.
 #![allow(unsafe_code)]
 
-use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard};
+use super::{Acquired, RawError, Robust, RobustProtocol, owner_of_guard, told};
 use crate::atomic::const_unless_loom;
 use crate::hook::Site;
 use crate::mutex::{Interruptible, Mutex, Patience, WaitWake};
@@ -167,7 +167,7 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
     #[inline(always)]
     #[track_caller]
     fn lock_with(self: Pin<&Self>, patience: Patience) -> LockResult<'_, T, P> {
-        if P::CHECKED {
+        if told::is_on::<P>() {
             return self.lock_checked(patience, Site::caller());
         }
         // SAFETY: the lock is pinned, so it stays where it is; and `Robust` aborts if it is dropped while locked.
@@ -184,19 +184,19 @@ impl<T: ?Sized, P: RobustProtocol> Mutex<T, Robust<P>> {
         let waits = !patience.is_none();
         if !waits || !matches!(at_once, Err(LockError::WouldBlock | LockError::Deadlock)) {
             if has_lock(&at_once) {
-                P::tell_taken(address, !waits, site);
+                told::taken::<P>(address, !waits, site);
             }
             return at_once;
         }
-        if P::tell_wants(address, patience.deadline().is_some(), site) {
-            P::tell_gave_up(address);
+        if told::wants::<P>(address, patience.deadline().is_some(), site) {
+            told::gave_up::<P>(address);
             return Err(LockError::Deadlock);
         }
         let taken = self.lock_slowly(patience);
         if has_lock(&taken) {
-            P::tell_taken(address, false, site);
+            told::taken::<P>(address, false, site);
         } else {
-            P::tell_gave_up(address);
+            told::gave_up::<P>(address);
         }
         taken
     }
@@ -263,8 +263,8 @@ impl<'a, T: ?Sized, P: RobustProtocol> RobustGuard<'a, T, P> {
 
     #[inline(always)]
     fn tell_releasing(&self) {
-        if P::CHECKED {
-            P::tell_releasing(core::ptr::from_ref(self.mutex.raw()).addr());
+        if told::is_on::<P>() {
+            told::releasing::<P>(core::ptr::from_ref(self.mutex.raw()).addr());
         }
     }
 

@@ -45,6 +45,7 @@
 
 use super::{OWNER_DIED, RawError, Robust, Slow};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::hook::ByFeature;
 use crate::mutex::inherit::{Gate, Way, Word, release_by_kernel};
 use crate::mutex::{Inherit, InheritFault, Mutex, Patience};
 use crate::sharing::{Shared, Sharing};
@@ -52,6 +53,7 @@ use crate::sys::robust_list::{Head, Node, PI};
 use crate::task::Me;
 
 impl<S: Sharing> Slow for Inherit<S> {
+    type Observer = ByFeature;
     const MARK: usize = if cfg!(target_env = "musl") { 0 } else { PI };
     const HIDES_STATE: bool = true;
 

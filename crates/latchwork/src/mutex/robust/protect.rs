@@ -16,6 +16,7 @@
 use super::wait_wake::{pass_on, sleep, take_by};
 use super::{RawError, Robust, Slow, TID_MASK};
 use crate::atomic::Ordering;
+use crate::hook::ByFeature;
 use crate::mutex::protect::check;
 use crate::mutex::{Mutex, Patience, Protect, ProtectFault, WaitWake};
 use crate::sharing::{Shared, Sharing};
@@ -24,6 +25,7 @@ use crate::sys::robust_list::{Head, Node};
 use crate::task::{Ceilings, HIGHEST, Me};
 
 impl<S: Sharing> Slow for Protect<S> {
+    type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError<ProtectFault>> {
         let ceiling = Self::ceiling(node);
         let mut is_inside = true;

@@ -1,27 +1,7 @@
 //! What a protocol brings to its robust form. Sealed: only this crate's have one.
 
-#[cfg(feature = "check")]
-use crate::check::told;
-
-/// Nobody listens.
-#[cfg(not(feature = "check"))]
-mod told {
-    #![allow(
-        clippy::extra_unused_type_parameters,
-        reason = "the names of those that are used otherwise"
-    )]
-    use super::Site;
-
-    pub(super) fn wants<P: ?Sized>(_: usize, _: bool, _: Site) -> bool {
-        false
-    }
-    pub(super) fn taken<P: ?Sized>(_: usize, _: bool, _: Site) {}
-    pub(super) fn gave_up<P: ?Sized>(_: usize) {}
-    pub(super) fn releasing<P: ?Sized>(_: usize) {}
-}
-
 use super::RawError;
-use crate::hook::Site;
+use crate::hook::Observer;
 use crate::mutex::{Patience, Protocol};
 use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
@@ -62,27 +42,6 @@ pub trait Slow: Protocol {
     #[inline(always)]
     fn leave(_ceiling: u8) {}
 
-    /// Whether the checker is told of what follows.
-    const CHECKED: bool = cfg!(feature = "check");
-
-    /// The calling task is about to wait for the lock at this address, for at most some time if `timed`; whether
-    /// it must not, since it would wait for ever.
-    fn tell_wants(lock: usize, timed: bool, site: Site) -> bool {
-        told::wants::<Self>(lock, timed, site)
-    }
-
-    /// It has taken it; by a call that never waits, if `tried`.
-    fn tell_taken(lock: usize, tried: bool, site: Site) {
-        told::taken::<Self>(lock, tried, site);
-    }
-
-    /// It does not wait any more.
-    fn tell_gave_up(lock: usize) {
-        told::gave_up::<Self>(lock);
-    }
-
-    /// It is about to release it.
-    fn tell_releasing(lock: usize) {
-        told::releasing::<Self>(lock);
-    }
+    /// What its robust form reports to.
+    type Observer: Observer;
 }

@@ -33,6 +33,7 @@
 use super::wait_wake::pass_on;
 use super::{OWNER_DIED, RawError, Robust, Slow, TID_MASK};
 use crate::atomic::{Ordering, const_unless_loom, unless_fault};
+use crate::hook::ByFeature;
 use crate::mutex::throughput::{DEFAULT, Gate, Uncounted, Words, take};
 use crate::mutex::{Mutex, Patience, Throughput, WAITERS};
 use crate::sharing::{Shared, Sharing};
@@ -42,6 +43,7 @@ use crate::task::Me;
 use core::marker::PhantomData;
 
 impl<S: Sharing> Slow for Throughput<S> {
+    type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
         // Relaxed: only a compare-and-swap takes the lock.
         let mut word = node.word.load(Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use super::{OWNER_DIED, RawError, Slow, TID_MASK, WAITERS};
 use crate::atomic::{AtomicU32, Ordering, unless_fault};
 use crate::backoff::{HAND_OVER, REST, pause, rest_if_crowded};
+use crate::hook::ByFeature;
 use crate::mutex::nap::{Nap, sleep_once};
 use crate::mutex::{Patience, Unfinished, WaitWake};
 use crate::sharing::Sharing;
@@ -11,6 +12,7 @@ use crate::sys::robust_list::{Head, Node};
 use crate::task::Me;
 
 impl<S: Sharing> Slow for WaitWake<S> {
+    type Observer = ByFeature;
     fn take(node: &Node, me: Me, patience: Patience) -> Result<(), RawError> {
         take_by(node, me, patience, |expected| {
             Ok(sleep(&node.word, expected, patience)?)

@@ -1,0 +1,90 @@
+//! The checker as an [`Observer`]: what reports to the checker reports to this.
+
+use super::{end, tell};
+use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Verdict};
+use core::ops::Range;
+
+/// See the head of this file.
+pub struct Checker;
+
+impl Observer for Checker {
+    #[inline(always)]
+    fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
+        tell::wants(lock, mode, timed, site)
+    }
+
+    #[inline(always)]
+    fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+        tell::taken(lock, mode, how, site);
+    }
+
+    #[inline(always)]
+    fn gave_up(lock: Lock) {
+        tell::gave_up(lock);
+    }
+
+    #[inline(always)]
+    fn releasing(lock: Lock, site: Site) -> Verdict {
+        tell::releasing(lock, site)
+    }
+
+    #[inline(always)]
+    fn releases(lock: Lock, site: Site) {
+        tell::releases(lock, site);
+    }
+
+    #[inline(always)]
+    fn destroyed(lock: Lock, site: Site) {
+        tell::destroyed(lock, site);
+    }
+
+    #[inline(always)]
+    fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
+        tell::condvar_begins(condvar, mutex, timed, site)
+    }
+
+    #[inline(always)]
+    fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
+        tell::condvar_ends(condvar, mutex, has_mutex, site);
+    }
+
+    #[inline(always)]
+    fn notifies(condvar: Lock, all: bool) {
+        tell::condvar_notifies(condvar, all);
+    }
+
+    #[inline(always)]
+    fn waits(object: Lock, timed: bool, site: Site) {
+        tell::waits(object, timed, site);
+    }
+
+    #[inline(always)]
+    fn has_waited(object: Lock) {
+        tell::has_waited(object);
+    }
+
+    #[inline(always)]
+    fn named(object: Lock, name: &str, site: Site) {
+        tell::named(object, name, site);
+    }
+
+    #[inline(always)]
+    fn ended(object: Lock) {
+        tell::ended(object);
+    }
+
+    #[inline(always)]
+    fn misused(object: Lock, misuse: Misuse, site: Site) {
+        tell::misused(object, misuse, site);
+    }
+
+    #[inline(always)]
+    fn freed(range: Range<usize>) {
+        tell::freed(range, Site::UNKNOWN);
+    }
+
+    #[inline(always)]
+    fn task_ends() -> bool {
+        end::task_ends()
+    }
+}
