@@ -47,53 +47,16 @@
 //! - Linux ≥ 5.16, glibc ≥ 2.34, 64 bits. x86-64 is tested; aarch64 compiles.
 #![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
 
-mod backoff;
-#[cfg(not(loom))]
-pub mod barrier;
 #[cfg(not(loom))]
 pub mod check;
 #[cfg(not(loom))]
 pub mod classic;
-pub mod completion;
-pub mod condvar;
-#[cfg(all(feature = "foreign", not(loom)))]
-#[doc(hidden)]
-pub mod foreign;
-pub(crate) mod hook;
-#[cfg(loom)]
-mod locks_model;
-#[cfg(loom)]
-pub mod model;
-pub mod mutex;
-#[cfg(not(loom))]
-pub mod once;
-pub mod rwlock;
-pub mod sharing;
-pub(crate) mod sleep;
-#[cfg(not(loom))]
-pub mod spin;
-#[cfg(not(loom))]
-pub(crate) mod task;
-
-#[doc(hidden)]
-pub mod torn_safe;
-
-#[cfg(loom)]
-pub(crate) use latchwork_sys::model::task;
-#[cfg(loom)]
-#[doc(hidden)]
-pub use latchwork_sys::negative_twin;
-#[cfg(not(loom))]
-pub(crate) use latchwork_sys::text;
-#[doc(inline)]
-pub use latchwork_sys::time;
-#[allow(unused_imports, reason = "each file names them by `crate::`")]
-pub(crate) use latchwork_sys::{atomic, fatal, sys};
-
 #[cfg(not(loom))]
 pub mod coproc;
 #[cfg(not(loom))]
 pub mod event;
+#[cfg(loom)]
+pub mod model;
 #[cfg(not(loom))]
 pub mod probe;
 #[cfg(not(loom))]
@@ -109,12 +72,35 @@ mod queue {
 pub mod region;
 pub mod semaphore;
 #[cfg(loom)]
-pub use model::region;
-#[cfg(loom)]
 #[path = "region/wait_record.rs"]
 pub(crate) mod wait_record;
+#[cfg(loom)]
+pub use model::region;
 
-pub use task::TaskError;
+/// What the C interface is made of.
+#[cfg(all(feature = "foreign", not(loom)))]
+#[doc(hidden)]
+pub mod foreign {
+    pub use crate::region::foreign::*;
+    pub use latchwork_sync::foreign::*;
+}
+
+pub use latchwork_sync::TaskError;
+#[cfg(not(loom))]
+#[doc(inline)]
+pub use latchwork_sync::{barrier, once, spin};
+#[doc(inline)]
+pub use latchwork_sync::{completion, condvar, mutex, rwlock, sharing, time};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use latchwork_sys::negative_twin;
+
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+use latchwork_sync::{backoff, hook, sleep, task, torn_safe};
+#[cfg(not(loom))]
+use latchwork_sys::text;
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+use latchwork_sys::{atomic, fatal, sys};
 
 /// The guide's examples compile and run.
 #[cfg(doctest)]

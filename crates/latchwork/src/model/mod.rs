@@ -8,8 +8,8 @@ mod check;
 pub(crate) mod events;
 mod semaphore;
 
-pub use crate::locks_model::{RobustLock, RobustReadWrite, Taken};
 pub use check::Tasks;
+pub use latchwork_sync::model::{RobustLock, RobustReadWrite, Taken};
 pub use latchwork_sys::model::{
     Fault, SOON, Scene, WakeOrder, as_task, has, scene, somebody_died, step,
 };

@@ -57,6 +57,8 @@ mod boxed;
 mod create;
 mod error;
 pub(crate) mod events;
+#[cfg(feature = "foreign")]
+pub mod foreign;
 mod ground;
 mod grow;
 mod handed;

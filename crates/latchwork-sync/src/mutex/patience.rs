@@ -38,7 +38,8 @@ impl Patience {
     pub(crate) const ENDLESS: Self = Self { end: FAR, kind: 0 };
 
     /// Waits until the deadline, if there is one.
-    pub(crate) const fn until(deadline: Option<Deadline>) -> Self {
+    #[doc(hidden)]
+    pub const fn until(deadline: Option<Deadline>) -> Self {
         match deadline {
             None => Self::ENDLESS,
             Some(deadline) => Self {

@@ -5,39 +5,39 @@ use core::ops::Range;
 
 /// Memory is about to be given back: a region's block, or a region.
 #[inline]
-pub(crate) fn freed(range: impl FnOnce() -> Range<usize>) {
+pub fn freed(range: impl FnOnce() -> Range<usize>) {
     if is_observed() {
         Registered::freed(range());
     }
 }
 
 /// A condition variable that tasks wait for is about to be notified.
-pub(crate) fn notifies(condvar: Lock, all: bool) {
+pub fn notifies(condvar: Lock, all: bool) {
     if is_observed() {
         Registered::notifies(condvar, all);
     }
 }
 
 /// The end of the calling thread has begun; see [`Observer::task_ends`](super::Observer::task_ends).
-pub(crate) fn task_ends() -> bool {
+pub fn task_ends() -> bool {
     is_observed() && Registered::task_ends()
 }
 
 /// A wait for an object without an owner, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Waiting(Option<Lock>);
+pub struct Waiting(Option<Lock>);
 
 impl Waiting {
     /// The calling task is about to sleep for what is at this address.
     #[inline]
     #[track_caller]
-    pub(crate) fn begin(kind: Kind, address: usize, timed: bool) -> Self {
+    pub fn begin(kind: Kind, address: usize, timed: bool) -> Self {
         Self::begin_at(kind, address, timed, Site::caller())
     }
 
     /// As above, from that place.
     #[inline]
-    pub(crate) fn begin_at(kind: Kind, address: usize, timed: bool, site: Site) -> Self {
+    pub fn begin_at(kind: Kind, address: usize, timed: bool, site: Site) -> Self {
         Self(is_observed().then(|| {
             let object = Lock::new(address, kind);
             Registered::waits(object, timed, site);

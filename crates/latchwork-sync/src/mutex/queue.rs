@@ -9,7 +9,8 @@ use crate::atomic::AtomicU32;
 pub struct Queue<'a>(pub(crate) Sleeps<'a>);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Sleeps<'a> {
+#[doc(hidden)]
+pub enum Sleeps<'a> {
     /// The lock has no queue to which other waiters could be moved.
     Elsewhere,
     /// The waiters sleep on this word. A task that is woken there, or that takes the lock after one that may have been
@@ -29,7 +30,8 @@ impl Queue<'_> {
 pub struct Arrival(pub(crate) By);
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum By {
+#[doc(hidden)]
+pub enum By {
     /// As any task that wants the lock.
     Itself,
     /// As a task that has slept on the lock, as others may still do.

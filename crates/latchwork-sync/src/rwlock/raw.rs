@@ -137,7 +137,8 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(crate) fn read(&self, patience: Patience) -> Result<(), Unfinished> {
+    #[doc(hidden)]
+    pub fn read(&self, patience: Patience) -> Result<(), Unfinished> {
         if self.read_free() {
             Ok(())
         } else {
@@ -146,7 +147,8 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(crate) fn write(&self, patience: Patience) -> Result<(), Unfinished> {
+    #[doc(hidden)]
+    pub fn write(&self, patience: Patience) -> Result<(), Unfinished> {
         if self.write_free() {
             Ok(())
         } else {
@@ -155,12 +157,14 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     }
 
     #[inline]
-    pub(crate) fn try_read(&self) -> bool {
+    #[doc(hidden)]
+    pub fn try_read(&self) -> bool {
         self.read_free() || self.attempt::<false>(Waiter::NEWCOMER).is_ok()
     }
 
     #[inline]
-    pub(crate) fn try_write(&self) -> bool {
+    #[doc(hidden)]
+    pub fn try_write(&self) -> bool {
         self.write_free() || self.attempt::<true>(Waiter::NEWCOMER).is_ok()
     }
 
@@ -188,7 +192,8 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// # Safety
     /// The calling task holds the lock as a reader.
     #[inline]
-    pub(crate) unsafe fn unlock_read(&self) {
+    #[doc(hidden)]
+    pub unsafe fn unlock_read(&self) {
         // Release: pairs with the Acquire of a writer.
         let release = unless_fault!(RwLockUnreadRelaxed, Ordering::Release, Ordering::Relaxed);
         let state = self.state.fetch_sub(ONE_READER, release) - ONE_READER;
@@ -200,7 +205,8 @@ impl<S: Sharing, P: Preference> RawRwLock<S, P> {
     /// # Safety
     /// The calling task holds the lock as a writer.
     #[inline]
-    pub(crate) unsafe fn unlock_write(&self) {
+    #[doc(hidden)]
+    pub unsafe fn unlock_write(&self) {
         // Release: pairs with the Acquire of the task that enters next.
         if let Err(state) =
             self.state

@@ -25,7 +25,7 @@ use crate::time::Deadline;
 use crate::atomic::{AtomicPtr, Ordering};
 
 /// Sleeps while `word` holds `expected`; may wake up spuriously.
-pub(crate) fn sleep(
+pub fn sleep(
     word: &AtomicU32,
     expected: u32,
     sharing: Sharing,
@@ -35,7 +35,7 @@ pub(crate) fn sleep(
 }
 
 /// A sleep that has not begun yet.
-pub(crate) struct Watch<'a> {
+pub struct Watch<'a> {
     word: &'a AtomicU32,
     sharing: Sharing,
     /// The number of deaths at the beginning, if the word lies in a region.
@@ -45,7 +45,7 @@ pub(crate) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     /// From here on every death ends [`Self::sleep`].
-    pub(crate) fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
+    pub fn begin(word: &'a AtomicU32, sharing: Sharing) -> Self {
         Self {
             word,
             sharing,
@@ -59,12 +59,12 @@ impl<'a> Watch<'a> {
 
     /// Whether the word lies in a region, whose other tasks are watched.
     #[cfg(all(feature = "foreign", not(loom)))]
-    pub(crate) fn is_of_region(&self) -> bool {
+    pub fn is_of_region(&self) -> bool {
         self.deaths.is_some()
     }
 
     /// Sleeps while the word holds `expected` and no task has died since `begin`; may wake up spuriously.
-    pub(crate) fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
+    pub fn sleep(&self, expected: u32, deadline: Option<Deadline>) -> Wait {
         #[cfg(not(loom))]
         if let Some(deaths) = self.deaths
             && let Some(hooks) = hooks()
@@ -78,12 +78,12 @@ impl<'a> Watch<'a> {
 
 /// How regions sleep.
 #[cfg(not(loom))]
-pub(crate) struct Hooks {
+pub struct Hooks {
     /// Makes the calling thread a task of the region that a word lies in, and returns the number of deaths
     /// there. `None`: the word lies in no region, or the thread cannot become a task.
-    pub(crate) deaths: fn(&AtomicU32) -> Option<u32>,
+    pub deaths: fn(&AtomicU32) -> Option<u32>,
     /// Sleeps on a word of a region, unless the number of deaths has changed; `None` as above.
-    pub(crate) sleep: fn(&AtomicU32, u32, u32, Option<Deadline>) -> Option<Wait>,
+    pub sleep: fn(&AtomicU32, u32, u32, Option<Deadline>) -> Option<Wait>,
 }
 
 #[cfg(not(loom))]
@@ -91,7 +91,7 @@ static HOOKS: AtomicPtr<Hooks> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Registers how regions sleep.
 #[cfg(not(loom))]
-pub(crate) fn set_hooks(hooks: &'static Hooks) {
+pub fn set_hooks(hooks: &'static Hooks) {
     // Release: pairs with the Acquire in `hooks`.
     HOOKS.store(core::ptr::from_ref(hooks).cast_mut(), Ordering::Release);
 }

@@ -15,7 +15,7 @@ const LEFT_OUT: u32 = 64;
 /// A yield is long if the kernel's clock tick came during it: then it went to tasks that need the processor for
 /// themselves, and not just to an owner that is about to release a lock. A sleeper would have been woken earlier.
 #[cold]
-pub(crate) fn yield_if_brief() -> bool {
+pub fn yield_if_brief() -> bool {
     #[cfg(loom)]
     return false;
     #[cfg(not(loom))]
@@ -41,7 +41,7 @@ const MEETING: u32 = 20;
 
 /// Polls for a short time. Returns whether `has_come` returned true.
 #[cfg(not(loom))]
-pub(crate) fn poll_briefly(has_come: impl Fn() -> bool) -> bool {
+pub fn poll_briefly(has_come: impl Fn() -> bool) -> bool {
     (0..MEETING).any(|_| {
         spin_hint();
         has_come()

@@ -27,23 +27,23 @@ use crate::atomic::{AtomicU32, AtomicU64, Ordering, fence_after_update, unless_f
 pub const HELD: usize = if cfg!(loom) { 2 } else { 16 };
 
 /// Bytes of a name that are kept.
-pub(crate) const NAME: usize = 16;
+pub const NAME: usize = 16;
 
 /// A lock that is held, as others see it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct HeldLock {
     /// Its address; 0: this place is empty.
-    pub(crate) lock: AtomicU64,
+    pub lock: AtomicU64,
     /// Where it was taken: a [`Site`](super::Site).
-    pub(crate) site: AtomicU64,
+    pub site: AtomicU64,
     /// Since when, in nanoseconds on CLOCK_MONOTONIC, as coarse as the kernel's tick.
-    pub(crate) since: AtomicU64,
+    pub since: AtomicU64,
     /// Kind, traits, mode, depth: see [`pack`].
-    pub(crate) what: AtomicU32,
+    pub what: AtomicU32,
     /// Its class, by the number that its process gave it; 0: not known yet.
     /// (The highest bit says that at least two tasks have taken it.)
-    pub(crate) class: AtomicU32,
+    pub class: AtomicU32,
 }
 
 /// What a task waits for, as others see it.
@@ -51,56 +51,56 @@ pub struct HeldLock {
 #[derive(Debug)]
 pub struct Wanted {
     /// Its address.
-    pub(crate) lock: AtomicU64,
+    pub lock: AtomicU64,
     /// Where: a [`Site`](super::Site).
-    pub(crate) site: AtomicU64,
+    pub site: AtomicU64,
     /// Since when, as for [`HeldLock`].
-    pub(crate) since: AtomicU64,
+    pub since: AtomicU64,
     /// As for [`HeldLock`]; [`TIMED`] says that the wait ends at a deadline.
-    pub(crate) what: AtomicU32,
+    pub what: AtomicU32,
     /// Odd while the task waits; moves on twice for each wait.
-    pub(crate) epoch: AtomicU32,
+    pub epoch: AtomicU32,
     /// Process in the high half and thread in the low one of a task that held it when the wait began; 0:
     /// not known. A hint, which nobody keeps up.
-    pub(crate) waits_for: AtomicU64,
+    pub waits_for: AtomicU64,
     /// The mutex that a wait for a condition needs to end; else 0.
-    pub(crate) also: AtomicU64,
+    pub also: AtomicU64,
 }
 
 /// See the head of this file.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct TaskRecord {
-    pub(crate) process: AtomicU32,
-    pub(crate) thread: AtomicU32,
+    pub process: AtomicU32,
+    pub thread: AtomicU32,
     /// The real-time priority, 0 if none, when it was last looked at.
-    pub(crate) priority: AtomicU32,
+    pub priority: AtomicU32,
     /// Entries of `held` in use, empty ones among them included.
-    pub(crate) count: AtomicU32,
-    pub(crate) wanted: Wanted,
+    pub count: AtomicU32,
+    pub wanted: Wanted,
     /// The thread's name.
-    pub(crate) name: [AtomicU64; NAME / 8],
-    pub(crate) held: [HeldLock; HELD],
+    pub name: [AtomicU64; NAME / 8],
+    pub held: [HeldLock; HELD],
 }
 
 /// In [`HeldLock::what`]: as one of several readers.
-pub(crate) const READS: u32 = 1 << 16;
+pub const READS: u32 = 1 << 16;
 /// In [`HeldLock::what`] of a wait: it ends at a deadline.
-pub(crate) const TIMED: u32 = 1 << 17;
+pub const TIMED: u32 = 1 << 17;
 /// The lock was taken by a call that never waits.
-pub(crate) const TRIED: u32 = 1 << 18;
+pub const TRIED: u32 = 1 << 18;
 /// How often a recursive lock was taken, beyond once.
-pub(crate) const DEEPER: u32 = 1 << 20;
+pub const DEEPER: u32 = 1 << 20;
 
 /// Kind, traits and mode in one word.
 #[inline]
-pub(crate) const fn pack(lock: Lock, mode: Mode) -> u32 {
+pub const fn pack(lock: Lock, mode: Mode) -> u32 {
     lock.kind as u32 | (lock.traits.bits() as u32) << 8 | (mode as u32) << 16
 }
 
 /// What [`pack`] packed.
 #[inline]
-pub(crate) fn unpack(address: u64, what: u32) -> (Lock, Mode) {
+pub fn unpack(address: u64, what: u32) -> (Lock, Mode) {
     let traits = Traits::from_bits_truncate((what >> 8) as u8);
     let lock = Lock::new(address as usize, Kind::from_number(what as u8)).with(traits);
     let mode = if what & READS != 0 {
@@ -114,7 +114,7 @@ pub(crate) fn unpack(address: u64, what: u32) -> (Lock, Mode) {
 impl HeldLock {
     /// Says all of a lock; the lock last.
     #[inline]
-    pub(crate) fn write(&self, lock: u64, site: u64, since: u64, what: u32, class: u32) {
+    pub fn write(&self, lock: u64, site: u64, since: u64, what: u32, class: u32) {
         self.site.store(site, Ordering::Relaxed);
         self.since.store(since, Ordering::Relaxed);
         self.what.store(what, Ordering::Relaxed);
@@ -143,8 +143,8 @@ impl HeldLock {
 // Relaxed in all of this file, where nothing is said: the task's own, or a look whose answer may be stale.
 impl TaskRecord {
     /// Nobody's.
-    #[cfg(any(loom, test))]
-    pub(crate) fn new() -> Self {
+    #[allow(clippy::new_without_default, reason = "for models and unit tests")]
+    pub fn new() -> Self {
         use core::array::from_fn;
         let wide = || AtomicU64::new(0);
         let narrow = || AtomicU32::new(0);
@@ -174,7 +174,7 @@ impl TaskRecord {
     }
 
     /// Says whose record this is, and that it holds and wants nothing.
-    pub(crate) fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {
+    pub fn begin(&self, process: u32, thread: u32, priority: u32, name: &str) {
         self.end();
         self.process.store(process, Ordering::Relaxed);
         self.priority.store(priority, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl TaskRecord {
     }
 
     /// Says what the thread is called now.
-    pub(crate) fn set_name(&self, name: &str) {
+    pub fn set_name(&self, name: &str) {
         let mut bytes = [0; NAME];
         let length = name.len().min(NAME);
         bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
@@ -195,7 +195,7 @@ impl TaskRecord {
     }
 
     /// It is nobody's record any more.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.thread.store(0, Ordering::Relaxed);
         self.count.store(0, Ordering::Relaxed);
         self.wanted.end();
@@ -204,7 +204,7 @@ impl TaskRecord {
 
     /// Publishes an entry; `count` are in use with it.
     #[inline]
-    pub(crate) fn push(&self, place: usize, count: usize, write: impl FnOnce(&HeldLock)) {
+    pub fn push(&self, place: usize, count: usize, write: impl FnOnce(&HeldLock)) {
         if let Some(entry) = self.held.get(place) {
             write(entry);
             // Release: pairs with `holds` and `view`.
@@ -214,7 +214,7 @@ impl TaskRecord {
 
     /// Takes an entry away, and says how many are left.
     #[inline]
-    pub(crate) fn pop(&self, place: usize, left: usize) {
+    pub fn pop(&self, place: usize, left: usize) {
         if let Some(entry) = self.held.get(place) {
             entry.lock.store(0, Ordering::Relaxed);
         }
@@ -222,7 +222,7 @@ impl TaskRecord {
     }
 
     /// Whether the task holds a lock, and how; the place in [`Self::held`].
-    pub(crate) fn holds(&self, lock: u64) -> Option<usize> {
+    pub fn holds(&self, lock: u64) -> Option<usize> {
         // Acquire: pairs with `push`.
         let count = self.count.load(Ordering::Acquire) as usize;
         self.held[..count.min(HELD)]
@@ -279,7 +279,7 @@ impl TaskRecord {
 
 impl Wanted {
     /// The task is about to wait. What it holds was published before; after this it may look round.
-    pub(crate) fn begin(&self, lock: u64, site: u64, since: u64, what: u32, also: u64) {
+    pub fn begin(&self, lock: u64, site: u64, since: u64, what: u32, also: u64) {
         self.lock.store(lock, Ordering::Relaxed);
         self.also.store(also, Ordering::Relaxed);
         self.site.store(site, Ordering::Relaxed);
@@ -297,7 +297,7 @@ impl Wanted {
     }
 
     /// The wait is over.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let epoch = self.epoch.load(Ordering::Relaxed);
         if epoch & 1 != 0 {
             // Release: a reader that sees the even epoch must not take what follows for this wait.
@@ -306,7 +306,7 @@ impl Wanted {
     }
 
     /// The epoch of the wait that is under way.
-    pub(crate) fn waits(&self) -> Option<u32> {
+    pub fn waits(&self) -> Option<u32> {
         // Acquire: pairs with `begin`.
         let epoch = self.epoch.load(Ordering::Acquire);
         (epoch & 1 != 0).then_some(epoch)
@@ -376,7 +376,7 @@ pub struct TaskView {
 }
 
 /// The text in a name's place, as far as it is one.
-pub(crate) fn name_of(name: &[u8; NAME]) -> &str {
+pub fn name_of(name: &[u8; NAME]) -> &str {
     let end = name.iter().position(|byte| *byte == 0);
     let name = &name[..end.unwrap_or(NAME)];
     name.utf8_chunks().next().map_or("", |whole| whole.valid())

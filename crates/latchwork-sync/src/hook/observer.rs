@@ -34,13 +34,13 @@ macro_rules! observer {
 
         /// An observer's methods.
         #[cfg(not(loom))]
-        pub(crate) struct Table {
+        pub struct Table {
             $($name: fn($($Type),*) $(-> $Answer)?,)*
         }
 
         #[cfg(not(loom))]
         impl Table {
-            pub(crate) const fn of<O: Observer>() -> Self {
+            pub const fn of<O: Observer>() -> Self {
                 Self { $($name: O::$name,)* }
             }
         }
@@ -107,10 +107,10 @@ pub struct Registered;
 
 /// The observer of locks whose type does not say that they are checked.
 #[cfg(all(feature = "check", not(loom)))]
-pub(crate) type ByFeature = Registered;
+pub type ByFeature = Registered;
 /// The observer of locks whose type does not say that they are checked.
 #[cfg(any(not(feature = "check"), loom))]
-pub(crate) type ByFeature = Nobody;
+pub type ByFeature = Nobody;
 
 #[cfg(not(loom))]
 static NOBODY: Table = Table::of::<Nobody>();
@@ -119,7 +119,7 @@ static TABLE: AtomicPtr<Table> = AtomicPtr::new((&raw const NOBODY).cast_mut());
 
 /// Registers an observer: a process has one at a time.
 #[cfg(not(loom))]
-pub(crate) fn observe(table: &'static Table) {
+pub fn observe(table: &'static Table) {
     // Release: pairs with the Acquire in `registered`.
     TABLE.store(core::ptr::from_ref(table).cast_mut(), Ordering::Release);
 }
@@ -136,6 +136,6 @@ fn registered() -> &'static Table {
 /// Whether an observer is registered.
 #[cfg(not(loom))]
 #[inline]
-pub(crate) fn is_observed() -> bool {
+pub fn is_observed() -> bool {
     !core::ptr::eq(registered(), &raw const NOBODY)
 }

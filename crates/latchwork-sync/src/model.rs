@@ -1,6 +1,8 @@
 //! The doors through which the loom models reach robust locks without guards.
 #![allow(unsafe_code)]
 
+pub(crate) use latchwork_sys::model::{SOON, scene};
+
 use crate::mutex::{RobustProtocol, WaitWake};
 use crate::sharing::Shared;
 use crate::time::Deadline;

@@ -32,14 +32,14 @@ mod speed;
 mod widening;
 mod yields;
 
-pub(crate) use budget::Budget;
-pub(crate) use crowd::REST;
+pub use budget::Budget;
+pub use crowd::REST;
 pub use crowd::rest_if_crowded;
 #[cfg(not(loom))]
-pub(crate) use widening::Widening;
+pub use widening::Widening;
 #[cfg(not(loom))]
-pub(crate) use yields::poll_briefly;
-pub(crate) use yields::yield_if_brief;
+pub use yields::poll_briefly;
+pub use yields::yield_if_brief;
 
 use crate::atomic::spin_hint;
 
@@ -50,21 +50,21 @@ const fn polls(number: u32) -> u32 {
 
 /// Polls at the start of every wait, without a yield. A thread learns nothing from them: where a lock is handed over at
 /// once, any other work of the waiter is time in which no task has the lock.
-pub(crate) const FIRST_POLLS: u32 = polls(20);
+pub const FIRST_POLLS: u32 = polls(20);
 /// Polls of a wait-wake, robust or reader/writer lock before a sleep. A hand-over between two processors takes 100 to
 /// 200 ns, a sleep and a wake-up some 6 µs.
-pub(crate) const HAND_OVER: u32 = polls(200);
+pub const HAND_OVER: u32 = polls(200);
 /// Polls of a newcomer at a throughput lock. By their end an owner that runs is done; a waiter sleeps for an owner that
 /// does not run. With 200 or 400, 4 tasks did no more work, and 16 tasks 3 to 10 % less.
-pub(crate) const NEWCOMER: u32 = polls(1000);
+pub const NEWCOMER: u32 = polls(1000);
 /// Polls of a throughput lock's top waiter between two checks whether the owner runs; a check takes 0.3 µs.
-pub(crate) const TOP_WAITER: u32 = polls(500);
+pub const TOP_WAITER: u32 = polls(500);
 /// Polls of a semaphore before the queue: once tasks queue, each hand-over costs a context switch.
-pub(crate) const BEFORE_QUEUE: u32 = polls(1640);
+pub const BEFORE_QUEUE: u32 = polls(1640);
 /// Polls of a semaphore's waiter for its own hand-over: about what a sleep and a wake-up cost.
-pub(crate) const IN_QUEUE: u32 = polls(150);
+pub const IN_QUEUE: u32 = polls(150);
 /// Polls of a task that waits for events.
-pub(crate) const EVENTS: u32 = polls(300);
+pub const EVENTS: u32 = polls(300);
 
 /// Polls before the first yield. A hand-over between two processors takes a fifth of this time, and a yield without a
 /// task to run takes a third, so that a waiter on another processor normally does not yield. (After 20 polls, half of a
@@ -78,7 +78,7 @@ const NEXT_YIELD: u32 = 100;
 /// The owner may be waiting for the very processor that the caller polls from. If the caller yields it, the lock
 /// changes hands without a sleep and a wake-up.
 #[inline]
-pub(crate) fn pause(polls: u32) {
+pub fn pause(polls: u32) {
     if cfg!(not(loom)) && polls % NEXT_YIELD == FIRST_YIELD && yield_if_brief() {
         return;
     }

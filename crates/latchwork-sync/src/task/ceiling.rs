@@ -73,11 +73,11 @@ pub enum ProtectFault {
 }
 
 /// Highest real-time priority.
-pub(crate) const HIGHEST: u8 = 99;
+pub const HIGHEST: u8 = 99;
 
 /// The ceilings that a task holds. All zero: it holds none, and its priority is not known. Only its task uses it.
 #[derive(Debug)]
-pub(crate) struct Ceilings {
+pub struct Ceilings {
     /// One bit for each ceiling of which at least one lock is held.
     held: Cell<u128>,
     /// How many locks are held, by ceiling.
@@ -113,13 +113,13 @@ impl Ceilings {
     /// The calling task's ceilings. Without a record: those of the shared record of zeros, which hold nothing and must
     /// not be changed.
     #[inline]
-    pub(crate) fn here() -> &'static Self {
+    pub fn here() -> &'static Self {
         &Me::whoever().record.ceilings
     }
 
     /// Raises the calling task to `ceiling` (1 to [`HIGHEST`]), which it holds from now on.
     #[inline]
-    pub(crate) fn enter(ceiling: u8) -> Result<(), ProtectFault> {
+    pub fn enter(ceiling: u8) -> Result<(), ProtectFault> {
         let here = Self::here();
         if here.own.get() <= ceiling && ceiling <= here.effective.get() {
             here.count(ceiling);
@@ -132,7 +132,7 @@ impl Ceilings {
     /// Ends one [`enter`](Self::enter) of the calling task. In the child of a fork, for an `enter` of the parent, it
     /// does nothing.
     #[inline]
-    pub(crate) fn leave(ceiling: u8) {
+    pub fn leave(ceiling: u8) {
         let here = Self::here();
         if here.uncount(ceiling) && here.kept.get() < ceiling {
             here.lower(ceiling);
@@ -141,21 +141,21 @@ impl Ceilings {
 
     /// As [`leave`](Self::leave), but without keeping the boost: the task is about to sleep, in the order of its own
     /// priority.
-    pub(crate) fn leave_to_sleep(ceiling: u8) {
+    pub fn leave_to_sleep(ceiling: u8) {
         let here = Self::here();
         here.uncount(ceiling);
         here.drop_kept();
     }
 
     /// Keeps the boost from now on.
-    pub(crate) fn keep() -> Result<(), TaskError> {
+    pub fn keep() -> Result<(), TaskError> {
         let keeping = &Me::get()?.record.ceilings.keeping;
         keeping.set(keeping.get() + 1);
         Ok(())
     }
 
     /// Ends one [`keep`](Self::keep).
-    pub(crate) fn keep_no_longer() {
+    pub fn keep_no_longer() {
         let here = Self::here();
         if let Some(left) = here.keeping.get().checked_sub(1) {
             here.keeping.set(left);
@@ -166,7 +166,7 @@ impl Ceilings {
     }
 
     /// Records the caller's declaration that only this crate changes this task's priority from now on.
-    pub(crate) fn declare() -> Result<(), ProtectFault> {
+    pub fn declare() -> Result<(), ProtectFault> {
         let here = &Me::get()?.record.ceilings;
         here.see(TOLD.with(Cell::get).look().map_err(ProtectFault::System)?);
         here.declared.set(here.declared.get() + 1);
@@ -174,7 +174,7 @@ impl Ceilings {
     }
 
     /// Ends one [`declare`](Self::declare).
-    pub(crate) fn declare_no_longer() {
+    pub fn declare_no_longer() {
         let here = Self::here();
         if let Some(left) = here.declared.get().checked_sub(1) {
             here.declared.set(left);
@@ -182,7 +182,7 @@ impl Ceilings {
     }
 
     /// Discards the known priority of the calling task.
-    pub(crate) fn forget() {
+    pub fn forget() {
         let (here, told) = (Self::here(), TOLD.with(Cell::get));
         TOLD.with(|known| {
             known.set(Told {

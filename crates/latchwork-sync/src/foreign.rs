@@ -48,22 +48,6 @@ impl How {
     }
 }
 
-/// Sets the calling thread's word for [`lend_stop_word`].
-pub fn set_stop_word(word: Option<&'static AtomicU32>) {
-    crate::region::stop::set_own(word);
-}
-
-/// Lets the directives of the calling thread use its stop word, or none, until the next call: their waits end
-/// as if timed out once the word is not 0. See `region/stop.rs`.
-pub fn lend_stop_word(is_lent: bool) {
-    crate::region::stop::lend(is_lent);
-}
-
-/// Wakes all sleepers of a region, so that they check their conditions again.
-pub fn wake_sleepers(region: &crate::region::Region) {
-    region.inner().wake_sleepers();
-}
-
 /// The calling task's ID.
 #[must_use]
 pub fn task_id() -> u32 {

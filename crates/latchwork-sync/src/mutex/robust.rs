@@ -111,7 +111,8 @@ mod wait_wake;
 
 pub use failure::LockFailure;
 pub use guard::{LockError, OwnerDied, RobustGuard};
-pub(crate) use release::owner_of_guard;
+#[doc(hidden)]
+pub use release::owner_of_guard;
 pub(crate) use unpinned::methods_of_unpinned;
 pub use unpinned::{Pinned, Unpinned};
 
@@ -125,13 +126,15 @@ use core::convert::Infallible;
 use core::fmt;
 use core::marker::{PhantomData, PhantomPinned};
 
-pub(crate) use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
+#[doc(hidden)]
+pub use crate::sys::futex_bits::{OWNER_DIED, TID_MASK, WAITERS};
 
 const CONSISTENT: u32 = 0;
 const INCONSISTENT: u32 = 1;
 const NOT_RECOVERABLE: u32 = 2;
 
-pub(crate) use slow::Slow;
+#[doc(hidden)]
+pub use slow::Slow;
 
 /// The protocols that have a robust form.
 pub trait RobustProtocol: Slow {}
@@ -182,12 +185,15 @@ unsafe impl<P: RobustProtocol> Sync for Robust<P> {}
 
 /// How a robust lock was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acquired {
+#[doc(hidden)]
+pub enum Acquired {
     Clean,
     OwnerDied,
 }
 
 /// Why a robust lock was not taken.
+#[doc(hidden)]
+#[allow(missing_docs, reason = "hidden; see `LockError`")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawError<F = Infallible> {
     /// See [`LockError`], here and below.
@@ -238,12 +244,14 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     /// The node, for the inspector.
-    pub(crate) fn node(&self) -> &Node {
+    #[doc(hidden)]
+    pub fn node(&self) -> &Node {
         &self.node
     }
 
     /// Aborts if the calling task does not hold the lock: in the child of a fork it belongs to the parent.
-    pub(crate) fn assert_held(&self) {
+    #[doc(hidden)]
+    pub fn assert_held(&self) {
         if self.owner() != Some(Me::whoever().tid()) {
             release::not_the_owner()
         }
@@ -255,7 +263,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The lock stays where it is until it is unlocked or this task has ended.
     #[inline]
-    pub(crate) unsafe fn lock_raw(
+    #[doc(hidden)]
+    pub unsafe fn lock_raw(
         &self,
         deadline: Option<Deadline>,
     ) -> Result<Acquired, RawError<P::Fault>> {
@@ -377,7 +386,8 @@ impl<P: RobustProtocol> Robust<P> {
     }
 
     /// Declares the data whole again. Only the owner may call it.
-    pub(crate) fn mark_consistent(&self) {
+    #[doc(hidden)]
+    pub fn mark_consistent(&self) {
         self.node.state.store(CONSISTENT, Ordering::Relaxed);
     }
 

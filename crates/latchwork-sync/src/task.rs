@@ -35,41 +35,41 @@ use core::ptr::NonNull;
 mod ceiling;
 
 pub use ceiling::ProtectFault;
-pub(crate) use ceiling::{Ceilings, HIGHEST};
+pub use ceiling::{Ceilings, HIGHEST};
 
 /// Robust locks of the user that a thread can hold at a time. Some of the entries that the kernel walks are left for
 /// pthread's own locks, and for the few that this crate takes for itself.
 const MAX_HELD: i32 = KERNEL_LIMIT as i32 - 128;
 
 /// The regions that one thread can be a task of at a time. Each takes two entries of its robust list.
-pub(crate) const MAX_ATTACHMENTS: usize = 128;
+pub const MAX_ATTACHMENTS: usize = 128;
 /// So many of them always have room on the list, whatever locks the thread holds: see [`MAX_HELD`].
 const SURE_ATTACHMENTS: usize = 16;
 
 /// A region that this thread is a task of.
 #[derive(Clone, Copy)]
-pub(crate) struct Attachment {
+pub struct Attachment {
     /// First address of the region.
-    pub(crate) base: usize,
+    pub base: usize,
     /// First address after it.
-    pub(crate) end: usize,
+    pub end: usize,
     /// The thread's slot in the region's task table.
-    pub(crate) slot: NonNull<()>,
+    pub slot: NonNull<()>,
     /// The link of the life-word on the robust list.
-    pub(crate) life: usize,
+    pub life: usize,
     /// The link of its tail on the robust list.
-    pub(crate) tail: usize,
+    pub tail: usize,
     /// The tag by which the region names this task.
-    pub(crate) tag: u64,
+    pub tag: u64,
     /// Passed to `detach`.
-    pub(crate) context: NonNull<()>,
+    pub context: NonNull<()>,
     /// Ends the attachment and forgets it, called when the thread exits.
-    pub(crate) detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
+    pub detach: unsafe fn(context: NonNull<()>, slot: NonNull<()>),
 }
 
 /// The state of a thread. All zero is a valid record: that of a thread without one.
 #[repr(C)]
-pub(crate) struct Record {
+pub struct Record {
     tid: Cell<u32>,
     process: Cell<u32>,
     /// Robust locks of the user that still fit on the list; 0 in the record of a thread without one.
@@ -153,7 +153,7 @@ pub struct Me {
 impl Me {
     /// The calling thread; cheap after the first call.
     #[inline]
-    pub(crate) fn get() -> Result<Self, TaskError> {
+    pub fn get() -> Result<Self, TaskError> {
         let record = record();
         if record.tid.get() == 0 {
             refresh()
@@ -165,31 +165,31 @@ impl Me {
     /// The calling thread, without making a record: its ID is 0, and it has no list, if it has not called [`Self::get`]
     /// before in this process.
     #[inline]
-    pub(crate) fn whoever() -> Self {
+    pub fn whoever() -> Self {
         Self { record: record() }
     }
 
     /// The thread's ID in its PID namespace. It can be 0 only if `self` comes from [`Self::whoever`].
     #[inline]
-    pub(crate) fn tid(self) -> u32 {
+    pub fn tid(self) -> u32 {
         self.record.tid.get()
     }
 
     /// The thread's robust list.
     #[inline]
-    pub(crate) fn head(self) -> &'static Head {
+    pub fn head(self) -> &'static Head {
         // SAFETY: `refresh` sets the head before the ID, and it lives as long as the thread.
         unsafe { self.record.head.get().unwrap_unchecked().as_ref() }
     }
 
     /// Where the robust list ends for locks (see [`robust_list`]); 0 if the thread has no record.
     #[inline]
-    pub(crate) fn end(self) -> usize {
+    pub fn end(self) -> usize {
         self.record.end.get()
     }
 
     /// The links of the entries on the robust list, without those of attachments.
-    pub(crate) fn locks(self) -> impl Iterator<Item = usize> {
+    pub fn locks(self) -> impl Iterator<Item = usize> {
         self.head().links().filter(move |link| {
             self.attachments()
                 .all(|attachment| ![attachment.life, attachment.tail].contains(link))
@@ -197,44 +197,44 @@ impl Me {
     }
 
     /// Whether the thread is running its last destructors: a new attachment would not be ended in the proper order.
-    pub(crate) fn is_ending(self) -> bool {
+    pub fn is_ending(self) -> bool {
         END.with(Cell::get) == BEGUN
     }
 
     /// How many more robust locks this thread can take: the kernel walks only a limited number of entries of a dead
     /// task's list. May be too low: see [`Self::recount`].
     #[inline]
-    pub(crate) fn budget(self) -> i32 {
+    pub fn budget(self) -> i32 {
         self.record.budget.get()
     }
 
     /// To be called when a lock that counts has been linked. This crate's own locks are linked even if no budget is
     /// left; the budget is then below 0.
     #[inline]
-    pub(crate) fn spend(self) {
+    pub fn spend(self) {
         self.record.budget.set(self.budget() - 1);
     }
 
     /// To be called when a lock that counts has been unlinked.
     #[inline]
-    pub(crate) fn refund(self) {
+    pub fn refund(self) {
         self.record.budget.set(self.budget() + 1);
     }
 
     /// The address passed to [`Self::set_checked`]; 0 in a new thread and in the child of a fork.
     #[inline(always)]
-    pub(crate) fn checked(self) -> usize {
+    pub fn checked(self) -> usize {
         self.record.checked.get()
     }
 
     /// Sets the address of the checker's data for this thread, which has a record.
-    pub(crate) fn set_checked(self, address: usize) {
+    pub fn set_checked(self, address: usize) {
         self.record.checked.set(address);
     }
 
     /// Counts the entries of the robust list, and returns the corrected budget.
     #[cold]
-    pub(crate) fn recount(self) -> i32 {
+    pub fn recount(self) -> i32 {
         let budget = MAX_HELD - self.head().links().count() as i32;
         self.record.budget.set(budget);
         budget
@@ -242,13 +242,13 @@ impl Me {
 
     /// The place on the list where robust locks are linked; see [`Head::link`].
     #[inline]
-    pub(crate) fn anchor(self) -> usize {
+    pub fn anchor(self) -> usize {
         self.record.anchor.get()
     }
 
     /// The regions that this thread is a task of.
     #[inline]
-    pub(crate) fn attachments(self) -> impl Iterator<Item = Attachment> {
+    pub fn attachments(self) -> impl Iterator<Item = Attachment> {
         self.record.attachments[..self.record.attached.get()]
             .iter()
             .filter_map(Cell::get)
@@ -256,13 +256,13 @@ impl Me {
 
     /// The first attachment, without a read of the others: most threads are tasks of one region.
     #[inline(always)]
-    pub(crate) fn first_attachment(self) -> Option<Attachment> {
+    pub fn first_attachment(self) -> Option<Attachment> {
         self.record.attachments[0].get()
     }
 
     /// Runs an operation that relies on an attachment: meanwhile no signal handler can end an attachment.
     #[inline]
-    pub(crate) fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
+    pub fn lean<R>(self, operation: impl FnOnce() -> R) -> R {
         struct Leaning(&'static Cell<u32>);
         impl Drop for Leaning {
             fn drop(&mut self) {
@@ -277,18 +277,18 @@ impl Me {
     }
 
     /// Whether the thread is in such an operation.
-    pub(crate) fn is_leaning(self) -> bool {
+    pub fn is_leaning(self) -> bool {
         self.record.leaning.get() != 0
     }
 
     /// Whether one more region can be attached.
-    pub(crate) fn can_attach(self) -> bool {
+    pub fn can_attach(self) -> bool {
         let count = self.record.attached.get();
         count < SURE_ATTACHMENTS || count < MAX_ATTACHMENTS && self.recount() >= 2
     }
 
     /// Records an attachment; see [`Self::can_attach`]. Its life-word is on the list.
-    pub(crate) fn attach(self, attachment: Attachment) {
+    pub fn attach(self, attachment: Attachment) {
         let count = self.record.attached.get();
         self.record.attachments[count].set(Some(attachment));
         self.record.attached.set(count + 1);
@@ -297,7 +297,7 @@ impl Me {
 
     /// Removes the record of an attachment without calling its `detach`. Its life-word is still on the list: otherwise
     /// a signal handler's lock would be linked at an anchor that is not on the list.
-    pub(crate) fn forget(self, base: usize) {
+    pub fn forget(self, base: usize) {
         let places = &self.record.attachments[..self.record.attached.get()];
         if let Some(index) = places.iter().position(|place| {
             place
@@ -331,19 +331,19 @@ impl Me {
 
 /// The calling thread's ID. It is cached, if the thread can have a record.
 #[inline]
-pub(crate) fn id() -> u32 {
+pub fn id() -> u32 {
     Me::get().map_or_else(|_| thread::thread_id(), Me::tid)
 }
 
 /// The calling process's ID, cached as [`id`] is.
 #[inline]
-pub(crate) fn process_id() -> u32 {
+pub fn process_id() -> u32 {
     Me::get().map_or_else(|_| thread::process_id(), |me| me.record.process.get())
 }
 
 /// Calls the regions' hook for a robust lock that was taken from a dead owner. To be called with the lock's address,
 /// after the lock was taken and before the new owner can use the data.
-pub(crate) fn after_owner_death(lock: usize) {
+pub fn after_owner_death(lock: usize) {
     // Acquire: pairs with the Release in `set_owner_death_hook`.
     let hook = OWNER_DEATH_HOOK.load(Ordering::Acquire);
     if !hook.is_null() {
@@ -354,7 +354,7 @@ pub(crate) fn after_owner_death(lock: usize) {
 }
 
 /// Installs the function that [`after_owner_death`] calls. Regions lie above this layer and install it this way.
-pub(crate) fn set_owner_death_hook(hook: fn(usize)) {
+pub fn set_owner_death_hook(hook: fn(usize)) {
     OWNER_DEATH_HOOK.store(hook as *mut (), Ordering::Release);
 }
 
@@ -438,12 +438,12 @@ unsafe extern "C" fn ends(_: *mut c_void) {
 
 /// Requests one more call of [`ends`], after other destructors of this thread, whose end has begun. Returns whether it
 /// will come.
-pub(crate) fn end_again() -> bool {
+pub fn end_again() -> bool {
     thread_end::call_at_end(ends)
 }
 
 /// Called when the process ends by `exit`, which the calling thread has called.
-pub(crate) extern "C" fn process_ends() {
+pub extern "C" fn process_ends() {
     if !Me::whoever().is_ending() {
         // SAFETY: the call is made in the thread that ends the process; `ends` does not use its argument.
         unsafe { ends(core::ptr::null_mut()) };

@@ -18,7 +18,7 @@ const NEXT_YIELD: u32 = 100;
 
 /// The most pauses from one poll to the next.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Widening {
+pub enum Widening {
     /// For a cache line that no other task writes.
     None = 1,
     /// For a cache line that other tasks write.
@@ -32,7 +32,7 @@ impl Widening {
     ///
     /// A peer may copy `bytes` of a message meanwhile. `turns` is what the task has learned of its peers, if it waits
     /// for them: 1 if its last wait ended with a yield. A task that shares a processor with a peer yields at once.
-    pub(crate) fn poll(
+    pub fn poll(
         self,
         bytes: u32,
         turns: Option<&AtomicU8>,

@@ -114,7 +114,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The calling task holds it.
     #[inline]
-    pub(crate) unsafe fn unlock_raw(&self) {
+    #[doc(hidden)]
+    pub unsafe fn unlock_raw(&self) {
         if self.node.state.load(Ordering::Relaxed) == CONSISTENT {
             // SAFETY: the caller holds the lock; a task that holds a robust lock has a record.
             unsafe { self.release_as(Me::whoever()) };
@@ -140,7 +141,8 @@ impl<P: RobustProtocol> Robust<P> {
     /// # Safety
     /// The calling task holds it.
     #[cold]
-    pub(crate) unsafe fn unlock_inconsistent(&self) {
+    #[doc(hidden)]
+    pub unsafe fn unlock_inconsistent(&self) {
         self.node.state.store(INCONSISTENT, Ordering::Relaxed);
         // SAFETY: the caller holds the lock.
         unsafe { self.release_unclean() };
@@ -168,7 +170,8 @@ impl<P: RobustProtocol> Robust<P> {
 
 /// The calling task, if it is the `owner` for which a guard was made; aborts in the child of a fork, where the guard
 /// belongs to the parent. (A thread that ends may drop guards after its record is gone: it then gets a new record.)
-pub(crate) fn owner_of_guard(owner: u32) -> Me {
+#[doc(hidden)]
+pub fn owner_of_guard(owner: u32) -> Me {
     match Me::get() {
         Ok(me) if me.tid() == owner => me,
         _ => not_the_owner(),

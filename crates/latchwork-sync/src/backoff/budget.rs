@@ -24,7 +24,7 @@ const MOST_COUNTED: u32 = u16::MAX as u32 / WEIGHT;
 /// A thread keeps, for each lock, the average cost of its latest waits of this kind: their polls, and a sleep if the
 /// polls were in vain. If the average is more than a sleep costs, the thread sleeps at once: others can use the
 /// processor. Long yields do not count, since others had the processor meanwhile.
-pub(crate) struct Budget {
+pub struct Budget {
     #[cfg(not(loom))]
     place: usize,
     most: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// At most `most` polls for the lock, or the part of a lock, at this address.
     #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
-    pub(crate) fn at(address: usize, most: u32) -> Self {
+    pub fn at(address: usize, most: u32) -> Self {
         #[cfg(loom)]
         return Self { most: 0 };
         #[cfg(not(loom))]
@@ -57,18 +57,18 @@ impl Budget {
     }
 
     /// How many polls this wait may make.
-    pub(crate) fn most(&self) -> u32 {
+    pub fn most(&self) -> u32 {
         self.most
     }
 
     /// Whether polls do not pay, and this wait is no probe.
-    pub(crate) fn is_spent(&self) -> bool {
+    pub fn is_spent(&self) -> bool {
         self.most == 0
     }
 
     /// To be called after the wait has made so many polls; `success`: it got the lock by them.
     #[cfg_attr(loom, expect(unused_variables, reason = "models do not poll"))]
-    pub(crate) fn made(&self, polls: u32, success: bool) {
+    pub fn made(&self, polls: u32, success: bool) {
         #[cfg(not(loom))]
         if !self.is_spent() {
             let cost = polls + if success { 0 } else { polls_in(SLEEP) };

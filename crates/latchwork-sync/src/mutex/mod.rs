@@ -98,19 +98,23 @@ mod watched;
 pub use crate::task::ProtectFault;
 pub use inherit::{Inherit, InheritFault, InheritPlain};
 pub(crate) use inherit::{end_of_nap, is_over};
-pub(crate) use patience::Patience;
+#[doc(hidden)]
+pub use patience::Patience;
 pub use patience::Unfinished;
 #[cfg_attr(loom, allow(unused_imports, reason = "who polls is not modelled"))]
 #[cfg(not(loom))]
 pub use protect::{KeptBoost, Protect, TrustedPriority};
-pub(crate) use queue::{Arrival, By, Queue, Sleeps};
+#[doc(hidden)]
+pub use queue::{Arrival, By, Queue, Sleeps};
 #[cfg(not(loom))]
 pub use recursive::{RecursiveGuard, RecursiveMutex};
 
 #[cfg(not(loom))]
-pub(crate) use robust::Slow;
+#[doc(hidden)]
+pub use robust::Slow;
 pub(crate) use robust::methods_of_unpinned;
-pub(crate) use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
+#[doc(hidden)]
+pub use robust::{Acquired, OWNER_DIED, RawError, TID_MASK, WAITERS, owner_of_guard};
 pub use robust::{LockError, LockFailure, OwnerDied, Robust, RobustGuard, RobustProtocol};
 #[doc(hidden)]
 pub use robust::{Pinned, Unpinned};

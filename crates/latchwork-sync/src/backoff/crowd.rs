@@ -11,7 +11,7 @@ use crate::sys::clock::ticks;
 use crate::sys::own_record::{Crowd, with_habits};
 
 /// Microseconds of one rest.
-pub(crate) const REST: u32 = 1;
+pub const REST: u32 = 1;
 /// A thread rests if its collisions are at most so many microseconds apart, on average. A collision is a lock call that
 /// found the lock held.
 ///

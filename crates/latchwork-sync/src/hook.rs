@@ -7,17 +7,17 @@
 #![allow(unsafe_code)]
 
 mod observer;
-pub(crate) mod record;
+pub mod record;
 #[cfg(not(loom))]
 mod seam;
 
-pub(crate) use observer::{ByFeature, Observer};
+pub use observer::{ByFeature, Observer};
 #[cfg(not(loom))]
-pub(crate) use observer::{Registered, Table, is_observed, observe};
+pub use observer::{Registered, Table, is_observed, observe};
 #[cfg_attr(loom, allow(unused_imports, reason = "models use a part"))]
 pub use record::{HELD, Held, HeldLock, TaskRecord, TaskView, Wanted};
 #[cfg(not(loom))]
-pub(crate) use seam::{Waiting, freed, notifies, task_ends};
+pub use seam::{Waiting, freed, notifies, task_ends};
 
 #[cfg(not(loom))]
 use crate::atomic::AtomicU32;
@@ -27,10 +27,10 @@ use core::panic::Location;
 
 /// Models have no observer.
 #[cfg(loom)]
-pub(crate) struct Waiting;
+pub struct Waiting;
 #[cfg(loom)]
 impl Waiting {
-    pub(crate) fn begin(_: Kind, _: usize, _: bool) -> Self {
+    pub fn begin(_: Kind, _: usize, _: bool) -> Self {
         Self
     }
 }
@@ -142,7 +142,7 @@ bitflags::bitflags! {
 }
 
 /// Those of a lock, and who uses it.
-pub(crate) const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
+pub const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
     match S::FLAG {
         Flag::Private => traits,
         Flag::Shared => traits.union(Traits::SHARED),
@@ -153,15 +153,15 @@ pub(crate) const fn traits_of<S: Sharing>(traits: Traits) -> Traits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lock {
     /// Its first byte, in the calling process. Private, since a word beside it may be read and written.
-    pub(crate) address: usize,
+    pub address: usize,
     /// What it is.
     pub kind: Kind,
     /// What is special about it.
     pub traits: Traits,
     /// A checked lock's tag stands there.
-    pub(crate) has_tag: bool,
+    pub has_tag: bool,
     /// At so many bytes from the address a word says who holds it; 0: there is none.
-    pub(crate) word: u8,
+    pub word: u8,
 }
 
 impl Lock {
@@ -214,7 +214,7 @@ impl Lock {
     /// That word, for as long as the call lasts that reported the lock.
     #[cfg(not(loom))]
     #[inline(always)]
-    pub(crate) fn word(self) -> Option<&'static AtomicU32> {
+    pub fn word(self) -> Option<&'static AtomicU32> {
         let word =
             core::ptr::with_exposed_provenance::<AtomicU32>(self.address + usize::from(self.word));
         // SAFETY: by the contract of `with_word`.
@@ -290,12 +290,12 @@ impl Site {
     }
 
     /// A place that is known by its text alone, which stands on the board under this number.
-    pub(crate) const fn of_text(key: u64) -> Self {
+    pub const fn of_text(key: u64) -> Self {
         Self(key | TEXT_ONLY | 1)
     }
 
     /// What this task's own record says.
-    pub(crate) const fn of_own_record(raw: u64) -> Self {
+    pub const fn of_own_record(raw: u64) -> Self {
         Self(raw)
     }
 
@@ -336,7 +336,7 @@ impl RecordedSite {
     pub const UNKNOWN: Self = Self(0);
 
     /// What a record says.
-    pub(crate) const fn new(raw: u64) -> Self {
+    pub const fn new(raw: u64) -> Self {
         Self(raw)
     }
 

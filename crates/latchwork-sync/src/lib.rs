@@ -1,0 +1,66 @@
+//! Latchwork's locks, for a program that needs nothing else: mutexes, reader/writer locks, condition variables,
+//! completions, barriers, for threads and for processes that share memory.
+//!
+//! [`latchwork`](https://crates.io/crates/latchwork) re-exports all of it under the same paths. A program that also uses
+//! regions, queues or coprocs depends on that crate alone.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | protect data | [`mutex::Mutex`], with [`WaitWake`](mutex::WaitWake), [`Throughput`](mutex::Throughput), [`Inherit`](mutex::Inherit), [`Protect`](mutex::Protect), [`Robust`](mutex::Robust) or [`Spin`](spin::Spin) |
+//! | protect data that is mostly read | [`rwlock::RwLock`], [`rwlock::RobustRwLock`] |
+//! | wait for a change | [`condvar::Condvar`], [`completion::Completion`], [`barrier::Barrier`], [`once::Once`] |
+//! | let threads or processes use a lock | [`sharing::Private`], [`sharing::Shared`] |
+//! | bound a wait | [`time::Deadline`] |
+//!
+//! ```
+//! use latchwork::mutex::Mutex;
+//!
+//! static HITS: Mutex<u64> = Mutex::new(0);
+//! *HITS.lock() += 1;
+//! assert_eq!(*HITS.lock(), 1);
+//! ```
+//!
+//! *May use:* `latchwork-sys` (system calls, atomics, time). It knows no region and no checker: a region that has to be
+//! swept after a death, and a checker that is to be told of locks, register themselves (`sleep`, `task`, `hook`). Modules
+//! that are hidden here are for the crates above, and may change in any version.
+#![cfg_attr(loom, allow(dead_code, reason = "models use a part"))]
+
+#[doc(hidden)]
+pub mod backoff;
+#[cfg(not(loom))]
+pub mod barrier;
+pub mod completion;
+pub mod condvar;
+#[cfg(all(feature = "foreign", not(loom)))]
+#[doc(hidden)]
+pub mod foreign;
+#[doc(hidden)]
+pub mod hook;
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;
+pub mod mutex;
+#[cfg(not(loom))]
+pub mod once;
+pub mod rwlock;
+pub mod sharing;
+#[doc(hidden)]
+pub mod sleep;
+#[cfg(not(loom))]
+pub mod spin;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub mod task;
+#[doc(hidden)]
+pub mod torn_safe;
+
+#[doc(inline)]
+pub use latchwork_sys::time;
+pub use task::TaskError;
+pub use torn_safe::TornSafe;
+
+#[cfg(loom)]
+#[doc(hidden)]
+pub use latchwork_sys::model::task;
+#[allow(unused_imports, reason = "each file names them by `crate::`")]
+use latchwork_sys::{atomic, fatal, sys};
