@@ -194,13 +194,16 @@ pub mod hook {
     pub use super::ended::{joined, joins_are_told};
     #[doc(hidden)]
     pub use super::known::may_be_in;
+    pub use super::observer::{
+        condvar_begins, condvar_ends, condvar_notifies, destroyed, gave_up, has_waited, releasing,
+        taken, waits, wants,
+    };
     pub use super::place::{NoLock, source_line, uses_no_lock};
     #[doc(hidden)]
     pub use super::quick::{Since, releasing_as_usual, taken_as_usual};
     pub use super::tell::{
-        condvar_begins, condvar_ends, condvar_notifies, destroyed, forked, freed, gave_up,
-        has_waited, initialised, knows_this_thread, not_a_lock, patience, re_site, releasing, seen,
-        still_waits, taken, task_ends, waits, wants,
+        forked, freed, initialised, knows_this_thread, not_a_lock, patience, re_site, seen,
+        still_waits, task_ends,
     };
     #[doc(hidden)]
     pub use crate::backoff::rest_if_crowded;

@@ -1,4 +1,5 @@
-//! The checker as an [`Observer`]: what reports to the checker reports to this.
+//! The checker as an [`Observer`]: what reports to the checker reports to this. `Checked` does so by its name, other locks
+//! of this library by the table that [`begin`](super::begin) registers, and foreign locks by the functions below.
 
 use super::{end, tell};
 use crate::hook::{How, Lock, Misuse, Mode, Observer, Site, Verdict};
@@ -87,4 +88,39 @@ impl Observer for Checker {
     fn task_ends() -> bool {
         end::task_ends()
     }
+}
+
+/// Functions by which foreign locks report: each calls a method of the observer.
+macro_rules! reports {
+    ($($(#[$meta:meta])* fn $name:ident = $method:ident($($argument:ident: $Type:ty),*) $(-> $Answer:ty)?;)*) => {$(
+        $(#[$meta])*
+        #[inline]
+        pub fn $name($($argument: $Type),*) $(-> $Answer)? {
+            Checker::$method($($argument),*)
+        }
+    )*};
+}
+
+reports! {
+    /// The calling task cannot have a lock at once, and is about to wait for it: for at most some time, if
+    /// `timed`.
+    fn wants = wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict;
+    /// The calling task has taken a lock.
+    fn taken = taken(lock: Lock, mode: Mode, how: How, site: Site);
+    /// The wait that [`wants`] began is over without the lock.
+    fn gave_up = gave_up(lock: Lock);
+    /// The calling task is about to release a lock.
+    fn releasing = releasing(lock: Lock, site: Site) -> Verdict;
+    /// A lock is about to be destroyed, by the interface.
+    fn destroyed = destroyed(lock: Lock, site: Site);
+    /// The calling task is about to release a mutex and wait for a condition.
+    fn condvar_begins = condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict;
+    /// That wait is over, and the mutex taken again, unless it could not be.
+    fn condvar_ends = condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site);
+    /// A condition variable is about to be notified: one of its waiters, or all. (By whomever: a signal handler may.)
+    fn condvar_notifies = notifies(condvar: Lock, all: bool);
+    /// The calling task is about to sleep for an object that has no owner.
+    fn waits = waits(object: Lock, timed: bool, site: Site);
+    /// That sleep is over.
+    fn has_waited = has_waited(object: Lock);
 }

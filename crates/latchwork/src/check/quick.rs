@@ -21,7 +21,7 @@ use crate::hook::record::{READS, TRIED, pack};
 use crate::hook::{HELD, How, Lock, Mode, Site, Traits};
 use crate::sys::clock;
 
-/// As [`taken`](super::tell::taken), if there is nothing to it but the usual; else nothing was told.
+/// As [`taken`](super::hook::taken), if there is nothing to it but the usual; else nothing was told.
 ///
 /// Where an interposer calls it, and in `tell.rs`, all of it stands in one place, in a few lines of the processor's
 /// cache: programs that come from a system call find nothing else there.
@@ -114,7 +114,7 @@ impl Since {
     }
 }
 
-/// As [`releasing`](super::tell::releasing), if there is nothing to it but the usual; else nothing was told.
+/// As [`releasing`](super::hook::releasing), if there is nothing to it but the usual; else nothing was told.
 #[inline(always)]
 #[must_use]
 pub fn releasing_as_usual(lock: Lock, site: Site) -> Option<Since> {

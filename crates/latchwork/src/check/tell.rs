@@ -58,7 +58,7 @@ pub(super) fn introduced(lock: Lock, tag: &Tag) {
 }
 
 /// A lock is about to be destroyed, by the interface.
-pub fn destroyed(lock: Lock, site: Site) {
+pub(super) fn destroyed(lock: Lock, site: Site) {
     let Some(own) = Own::enter() else { return };
     let Some(entry) = board::board().and_then(|board| board.lock(lock.address)) else {
         return;
@@ -108,7 +108,7 @@ pub fn not_a_lock(lock: Lock, rule: Rule, why: &str, site: Site) {
 
 /// The calling task cannot have a lock at once, and is about to wait for it: for at most some time, if
 /// `timed`.
-pub fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
+pub(super) fn wants(lock: Lock, mode: Mode, timed: bool, site: Site) -> Verdict {
     let Some(own) = Own::enter() else {
         return Verdict::Go;
     };
@@ -189,7 +189,7 @@ pub fn still_waits() {
 
 /// The calling task has taken a lock.
 #[inline(never)]
-pub fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
+pub(super) fn taken(lock: Lock, mode: Mode, how: How, site: Site) {
     if !quick::taken_as_usual(lock, mode, how, site) {
         taken_slowly(lock, mode, how, site);
     }
@@ -243,7 +243,7 @@ fn two_holders(own: &Own, lock: Lock, site: Site) {
 }
 
 /// The wait that [`wants`] began is over without the lock.
-pub fn gave_up(_lock: Lock) {
+pub(super) fn gave_up(_lock: Lock) {
     if let Some(own) = Own::enter() {
         end_wait(&own);
     }
@@ -264,7 +264,7 @@ pub(super) fn releasing_as_usual(lock: Lock, site: Site) -> Option<quick::Since>
 
 /// The calling task is about to release a lock.
 #[inline(never)]
-pub fn releasing(lock: Lock, site: Site) -> Verdict {
+pub(super) fn releasing(lock: Lock, site: Site) -> Verdict {
     match quick::releasing_as_usual(lock, site) {
         Some(since) => since.is_over(),
         None => return releasing_slowly(lock, site),
@@ -425,7 +425,7 @@ fn not_mine(own: &Own, lock: Lock, site: Site) -> Verdict {
 }
 
 /// The calling task is about to release a mutex and wait for a condition.
-pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
+pub(super) fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Verdict {
     let Some(own) = Own::enter() else {
         return Verdict::Go;
     };
@@ -464,7 +464,7 @@ pub fn condvar_begins(condvar: Lock, mutex: Lock, timed: bool, site: Site) -> Ve
 }
 
 /// That wait is over, and the mutex taken again, unless it could not be.
-pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
+pub(super) fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
     if let Some(own) = Own::enter() {
         if let Some(entry) = board::board().and_then(|board| board.lock(condvar.address)) {
             condition::ends(&own, entry);
@@ -477,7 +477,7 @@ pub fn condvar_ends(condvar: Lock, mutex: Lock, has_mutex: bool, site: Site) {
 }
 
 /// A condition variable is about to be notified: one of its waiters, or all. (By whomever: a signal handler may.)
-pub fn condvar_notifies(condvar: Lock, all: bool) {
+pub(super) fn condvar_notifies(condvar: Lock, all: bool) {
     let entry = board::made().and_then(|board| board.lock(condvar.address));
     if let Some(entry) = entry {
         condition::notified(entry, all);
@@ -495,7 +495,7 @@ pub(super) fn condvar_wait_ends(mutex: Lock, has_mutex: bool) {
 }
 
 /// The calling task is about to sleep for an object that has no owner.
-pub fn waits(object: Lock, timed: bool, site: Site) {
+pub(super) fn waits(object: Lock, timed: bool, site: Site) {
     if let Some(own) = Own::enter() {
         known::know(&own, object, site);
         let timed = if timed { TIMED } else { 0 };
@@ -507,7 +507,7 @@ pub fn waits(object: Lock, timed: bool, site: Site) {
 }
 
 /// That sleep is over.
-pub fn has_waited(_object: Lock) {
+pub(super) fn has_waited(_object: Lock) {
     if let Some(own) = Own::enter() {
         own.end_wait();
     }
