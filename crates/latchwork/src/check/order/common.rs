@@ -13,7 +13,7 @@
 //! remembers the edges for which it was last wanted and last held ([`Entry::pair`]), and these are marked then. The
 //! lock's node number also gets a flag, so that all threads check their chains with it again.
 //!
-//! In the child of a fork, a lock that one task had taken becomes [`NOBODY`]'s, since the task's thread has another
+//! In the child of a fork, the task of a lock that one task had taken becomes [`NOBODY`], since the thread has another
 //! number there.
 
 use super::graph::{GRAPH, HELD_COMMON, WANTED_COMMON};
