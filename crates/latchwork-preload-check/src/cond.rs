@@ -137,7 +137,7 @@ unsafe extern "C-unwind" fn timed_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_timedwait(cond, mutex, until)
@@ -153,7 +153,7 @@ unsafe extern "C-unwind" fn clock_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         let result = wait_by(cond, mutex, true, at, || {
             real::pthread_cond_clockwait(cond, mutex, clock, until)
@@ -163,7 +163,7 @@ unsafe extern "C-unwind" fn clock_wait(
 }
 
 unsafe extern "C-unwind" fn c11_wait(cond: *mut Opaque, mutex: *mut Mutex, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { wait(cond, mutex, at) })
 }
 
@@ -173,7 +173,7 @@ unsafe extern "C-unwind" fn c11_timed_wait(
     until: *const timespec,
     at: usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { timed_wait(cond, mutex, until, at) })
 }
 
@@ -190,28 +190,28 @@ fn notifies(cond: *mut Opaque, all: bool, at: usize) {
 
 unsafe extern "C" fn signal(cond: *mut Opaque, at: usize) -> c_int {
     notifies(cond, false, at);
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe { real::pthread_cond_signal(cond) }
 }
 
 unsafe extern "C" fn broadcast(cond: *mut Opaque, at: usize) -> c_int {
     notifies(cond, true, at);
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe { real::pthread_cond_broadcast(cond) }
 }
 
 unsafe extern "C" fn c11_signal(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { signal(cond, at) })
 }
 
 unsafe extern "C" fn c11_broadcast(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     to_c11(unsafe { broadcast(cond, at) })
 }
 
 unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         condition::look_before_init(cond, at);
         let result = make(
@@ -224,7 +224,7 @@ unsafe extern "C" fn init(cond: *mut Opaque, attributes: *const c_void, at: usiz
 }
 
 unsafe extern "C" fn end(cond: *mut Opaque, at: usize) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program's own call; glibc's function gets the same arguments.
     unsafe {
         condition::look(cond, at);
         let condvar = object::at(cond, Kind::Condvar);
