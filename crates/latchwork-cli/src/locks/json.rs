@@ -1,4 +1,4 @@
-//! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are places in these lists.
+//! The JSON form of what `latchwork locks` shows. Numbers in `tasks` and `locks` are indices into these lists.
 
 use crate::live::{self, Key, Lock, Picture, Place, Role, Spot, State, Task};
 use serde::Serialize;
@@ -9,9 +9,9 @@ use std::time::Duration;
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
-    /// Processes that the caller may not trace: their waits are missing.
+    /// How many processes the caller may not trace: their waits are missing.
     hidden_processes: usize,
-    /// What checked processes have reported so far.
+    /// The findings that checked processes have reported so far.
     findings: Vec<Findings>,
     /// The last of these of each process, newest first.
     reports: Vec<ReportEntry<'a>>,
