@@ -1,4 +1,4 @@
-//! Who takes part in a scenario.
+//! The contestants of a scenario.
 
 use std::fmt;
 

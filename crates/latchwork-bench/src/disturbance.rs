@@ -1,11 +1,11 @@
-//! How much of the CPUs other programs had while a sample was taken.
+//! How much processor time other programs had while a sample was taken.
 //!
-//! From `/proc/stat`, which counts what each CPU did in ticks (of 10 ms, as a rule), and the time that this process
-//! and its children have had. What the hypervisor gave to others counts as well. A tick for each CPU may be counted to
-//! the wrong side, so so much is forgiven.
+//! It is computed from `/proc/stat`, which counts what each CPU did in ticks (usually of 10 ms), and from the processor
+//! time of this process and its children. Time that the hypervisor gave to others counts as well. One tick for each CPU
+//! may be counted to the wrong side, so this much is tolerated.
 //!
-//! It cannot tell where a contestant's tasks are processes, which nobody has waited for yet, or coprocs: their
-//! time would look like that of others.
+//! It cannot be computed if a contestant's tasks are processes that have not been waited for yet, or coprocs: their
+//! time would look like that of other programs.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Many durations, and what a result says of them.
+//! A histogram of durations, and the summary of it in a result.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 

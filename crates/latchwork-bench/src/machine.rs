@@ -1,4 +1,4 @@
-//! The machine that measures: what it is, and what on it disturbs a measurement.
+//! The machine that measures: its properties, and what disturbs a measurement on it.
 
 use std::fs;
 

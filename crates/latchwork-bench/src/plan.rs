@@ -1,4 +1,4 @@
-//! What a run does: the options, checked, and their consequences.
+//! The plan of a run: the checked options, and what follows from them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Samples that other programs disturbed: taken again, or marked.
+//! Samples that other programs disturbed: repeated, or marked.
 
 use std::io;
 

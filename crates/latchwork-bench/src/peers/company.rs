@@ -1,7 +1,7 @@
-//! Company for what is measured: programs that spin, and a quota.
+//! Disturbances for a measurement: programs that spin, and a CPU quota.
 //!
-//! Neither outlives the benchmark. A spinning program is killed by the kernel as soon as the thread that started it is
-//! gone, however that ended. A control group whose process was killed is empty, and the next benchmark removes it.
+//! Neither outlives the benchmark. The kernel kills a spinning program as soon as the thread that started it has ended,
+//! for any reason. A control group whose process was killed is empty, and the next benchmark removes it.
 
 use std::fs;
 use std::io;

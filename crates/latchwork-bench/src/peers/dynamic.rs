@@ -1,4 +1,4 @@
-//! Locks of libraries that need not be there: found at run time by symbol.
+//! Locks of optional libraries: found at run time by symbol.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! Physical floors: the least that a lock could cost.
+//! Physical floors: the least that a lock can cost.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Heaps, what is done with them, and the C library's.
+//! Heaps and the operations on them, among them the C library's.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;

@@ -1,5 +1,4 @@
-//! The mutual-exclusion locks that scenarios compare: every scenario takes its contestants from this
-//! one list.
+//! The mutual-exclusion locks that scenarios compare: every scenario takes its contestants from this list.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The contestants: Latchwork's own, the rivals that it is measured against, and the system calls that measuring needs.
+//! The contestants: Latchwork's own, its rivals, and the system calls that measuring needs.
 
 pub(crate) mod boards;
 pub(crate) mod code;

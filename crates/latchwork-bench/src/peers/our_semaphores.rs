@@ -1,5 +1,4 @@
-//! Latchwork's semaphores, used as locks. They lie in one region of the process, and their places are used
-//! again.
+//! Latchwork's semaphores, used as locks. They lie in one region of the process, and are reused.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,4 +1,4 @@
-//! Memory that a contestant stays in.
+//! Memory in which a contestant does not move.
 #![allow(unsafe_code)]
 
 use std::io;

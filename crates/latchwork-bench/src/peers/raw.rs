@@ -1,4 +1,4 @@
-//! Locks that are calls on an address, with a datum and a guard.
+//! Locks whose operations are calls with an address, wrapped with a datum and a guard.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

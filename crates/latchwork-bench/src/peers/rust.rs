@@ -1,4 +1,4 @@
-//! The locks of Rust programs.
+//! The locks that Rust programs use.
 
 use std::pin::Pin;
 use std::sync::PoisonError;

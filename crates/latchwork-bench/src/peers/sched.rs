@@ -1,4 +1,4 @@
-//! What the system says about this process, scheduling classes, placement, and time.
+//! This process in the system: resource use, scheduling classes, placement, and time.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

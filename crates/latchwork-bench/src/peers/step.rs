@@ -1,4 +1,4 @@
-//! Instructions as the processor executes them, one by one.
+//! The instructions that the processor executes, one by one.
 #![allow(unsafe_code)]
 
 use std::ffi::{c_long, c_void};

@@ -1,9 +1,9 @@
-//! A scenario's result as a picture: a bar for the median of each row, on it a whisker from its
-//! fastest round to its slowest, and circles for published figures.
+//! A chart of a scenario's result: a bar for the median of each row, with a whisker from its fastest round to its
+//! slowest, and circles for published figures.
 //!
-//! Bars begin at 0 on a linear axis. Where the figures lie too far apart for one, the axis is
-//! logarithmic, and the end of a bar counts, not its length. Axis and grid are plotters'; the rest
-//! is laid out here, since named bars in groups are none of the charts that it offers.
+//! Bars begin at 0 on a linear axis. If the figures differ too much for that, the axis is logarithmic, and the end of a
+//! bar matters, not its length. Axis and grid are drawn by plotters; this file lays out the rest, since plotters offers
+//! no chart of named bars in groups.
 
 use std::io;
 

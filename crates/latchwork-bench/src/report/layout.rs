@@ -1,4 +1,4 @@
-//! What a chart shows, before anything is drawn: its lines and its axis.
+//! The layout of a chart before it is drawn: its lines and its axis.
 
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
-//! The report of a run: a directory with a text for people, a picture and the results of each
-//! scenario.
+//! The report of a run: a directory with a text for people, and a chart and the results of each scenario.
 //!
-//! It is written anew after each scenario, and holds those of this run. Whatever else lies in the
-//! directory, results of other scenarios included, stays as it is.
+//! It is rewritten after each scenario, and contains the scenarios of this run. Other files in the directory, results
+//! of other scenarios included, are not changed.
 
 mod chart;
 mod layout;

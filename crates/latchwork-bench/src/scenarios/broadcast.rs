@@ -1,8 +1,8 @@
-//! What it costs to release many waiters of one condition variable.
+//! The cost of releasing many waiters of one condition variable.
 //!
-//! So many threads wait for the next round, under one mutex; when all have come, one more begins it and
-//! tells them all. The figure is the time divided by the rounds and the waiters. `sleeps_per_release` is
-//! how often a waiter went to sleep: once is what it takes; who is woken to find the mutex held sleeps
+//! The given number of threads wait for the next round, under one mutex; when all of them wait, one more thread begins
+//! the round with a broadcast. The figure is the time divided by the rounds and the waiters. `sleeps_per_release` is
+//! how many times a waiter went to sleep: once is necessary; a waiter that is woken while the mutex is held sleeps
 //! again.
 
 use std::io;

@@ -1,12 +1,13 @@
-//! Operations when something else runs: programs that spin beside, as many as there are processors or twice that, or a
-//! quota of half a processor.
+//! Operations while other programs compete for the CPUs: as many spinning programs as there are processors, or twice as
+//! many, or a quota of half a processor.
 //!
-//! The figure is what 99 of 100 operations take at most, as one task sees them: a lock taken and released, a block of
-//! 1 KiB allocated and freed. Beside it stand the median, what 9,999 of 10,000 take at most (an operation meets the end
-//! of a time slice that seldom), the longest, operations in a second, and operations for each
-//! second of processor time: what polls is fast on a quiet machine, and takes here what others could have used.
+//! The figure is the 99th percentile of the time of an operation, as one task measures it: a lock acquired and
+//! released, or a block of 1 KiB allocated and freed. Further figures are the median, the 99.99th percentile (about as
+//! few operations meet the end of a time slice), the maximum, operations per second, and operations per second of
+//! processor time: a lock whose waiters spin is fast on a quiet machine, and here consumes time that others could have
+//! used.
 //!
-//! The programs beside are this one's own children (see `company.rs`), and end with each sample.
+//! The spinning programs are children of this process (see `company.rs`), and end with each sample.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,11 +1,11 @@
-//! What locking costs where nobody waits: one task locks a free lock, increments the datum beside
-//! it, and unlocks. Other threads exist, asleep: in a process of one thread glibc leaves its atomics
-//! out, and would measure something no program with a lock does.
+//! The cost of locking without contention: one task locks a free lock, increments the datum beside it, and unlocks.
+//! Other threads exist, but sleep: in a process of one thread glibc omits its atomic operations, which would measure
+//! something that no program with a lock does.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and
-//! 22. Nothing is subtracted. It published 1.8 µs for a robust mutex and 4.3 µs for a System V
-//! semaphore (page 25), which stand beside ours; priority inheritance at about 1.5 times the normal
-//! mutex, and priority protection at 5 to 15 times (page 16).
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Nothing is
+//! subtracted. The talk published 1.8 µs for a robust mutex and 4.3 µs for a System V semaphore (page 25), which are
+//! shown beside the measured figures; priority inheritance at about 1.5 times the normal mutex, and priority protection
+//! at 5 to 15 times (page 16).
 
 use std::io;
 use std::sync::Arc;

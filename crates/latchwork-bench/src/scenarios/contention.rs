@@ -1,11 +1,10 @@
-//! Tasks that want one lock, time and again: what `futex-lock` and `futex-rwlock` have in common.
+//! Tasks that acquire one lock again and again: the common part of `futex-lock` and `futex-rwlock`.
 //!
-//! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a
-//! moment of warming up one *window* is counted: a second, where fairness is to mean something, or
-//! less with `--quick`.
-//! The protected section and the time between sections are pause instructions, and are part of the
-//! figure: nothing is subtracted. Waits are timed in a run of its own, since reading the clock twice
-//! would be a good part of a section.
+//! The tasks are threads or forked processes, placed by the scheduler, and begin together. After a short warm-up, the
+//! operations of one *window* are counted: a second, which fairness needs to be meaningful, or less with `--quick`. The
+//! critical section and the time between sections consist of pause instructions, and are part of the figure: nothing is
+//! subtracted. Waits are timed in a separate run, since reading the clock twice would take as long as a large part of a
+//! section.
 
 use std::fs::File;
 use std::io::{self, Seek};

@@ -1,17 +1,16 @@
-//! lat_ctx's token ring: what it costs to switch from one task to the next.
+//! lat_ctx's token ring: the cost of a context switch.
 //!
-//! A token goes round a ring of pipes. Whoever receives it sums a private array, so that the data
-//! cache is polluted by about the array's size, and passes it on. Subtracted is what one task needs
-//! to write into a pipe, read from it and sum a hot array; cache misses that only the switch causes
-//! stay in, on purpose. The benchmark's authors saw 10 to 15 % of variation between runs.
+//! A token goes round a ring of pipes. Each task that receives it sums a private array, which displaces about the
+//! array's size from the data cache, and passes the token on. The time that one task needs to write into a pipe, read
+//! from it and sum a hot array is subtracted; cache misses that only the switch causes are intentionally included. The
+//! benchmark's authors saw 10 to 15 % of variation between runs.
 //!
-//! The tasks are threads, forked processes, or clean coprocs, which share a region with the ring's
-//! first task. Coprocs, too, have their arrays in memory of their own, though a program would have
-//! its data in the region: between processes and coprocs nothing then differs but the way they were
-//! made, and none is favoured by another kind of pages.
+//! The tasks are threads, forked processes, or clean coprocs, which share a region with the ring's first task. Coprocs,
+//! too, have their arrays in private memory, though a program would have its data in the region: processes and coprocs
+//! then differ only in the way in which they were created, and neither profits from another kind of pages.
 //!
-//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux
-//! Conference Europe 2009) published for threads and processes stand beside ours.
+//! The figures that the talk "On Threads, Processes and Co-Processes" (CELF Embedded Linux Conference Europe 2009)
+//! published for threads and processes are shown beside the measured ones.
 
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};

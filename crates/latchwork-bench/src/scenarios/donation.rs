@@ -1,16 +1,14 @@
-//! How fast a lock's holder gets the priority of who waits for it, along a chain of holders.
+//! How fast a lock's owner inherits the priority of a waiter, along a chain of owners.
 //!
-//! Source: priority inheritance is transitive (`Documentation/locking/rt-mutex-design.rst` of Linux); the
-//! bound that a user reckons with is the time from the wait to the first instruction of the holder at
-//! its end.
+//! Source: priority inheritance is transitive (`Documentation/locking/rt-mutex-design.rst` of Linux); the bound that a
+//! user needs is the time from the wait to the first instruction of the owner at the end of the chain.
 //!
-//! One CPU has the holders, all in SCHED_FIFO. The first has a lock, and computes; each of the others,
-//! one priority higher than the one before, has a lock of its own and waits for that of the one before.
-//! A task of medium priority computes on the same CPU, so that the first does not run. Then a task of
-//! high priority, on another CPU if there is one, locks the last one's lock. The figure is the time from
-//! its call to when the first holder computes again: waiting before the kernel is asked, the walk along
-//! the chain, an interrupt to the other CPU, and a switch of tasks there; nothing is subtracted. *tasks*
-//! is the number of holders.
+//! One CPU runs the owners, all in SCHED_FIFO. The first one owns a lock, and computes; each of the others, one
+//! priority higher than the one before, owns a lock and waits for the lock of the one before. A task of medium priority
+//! computes on the same CPU, so that the first owner does not run. Then a task of high priority, on another CPU if
+//! there is one, locks the last owner's lock. The figure is the time from this call until the first owner computes
+//! again: spinning before the system call, the walk along the chain, an interrupt to the other CPU, and a context
+//! switch there; nothing is subtracted. *tasks* is the number of owners.
 //!
 //! Real-time priorities need CAP_SYS_NICE, or an RLIMIT_RTPRIO.
 

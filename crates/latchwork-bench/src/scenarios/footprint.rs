@@ -1,19 +1,19 @@
-//! How large a lock is, and what there is to execute of one that is free.
+//! The size of a lock, and the code of its fast paths.
 //!
-//! Source: Ingo Molnár's introduction of the kernel's mutexes (2005): `struct mutex` takes 16 bytes,
-//! its fast paths three instructions each (a locked decrement or increment, a branch, the return), of
-//! 6 bytes. These stand beside our wait-wake mutex.
+//! Source: Ingo Molnár's introduction of the kernel's mutexes (2005): `struct mutex` takes 16 bytes, its fast paths
+//! three instructions each (a locked decrement or increment, a branch, the return), of 6 bytes. These are shown beside
+//! Latchwork's wait-wake mutex.
 //!
-//! Four cases. *size*: bytes of the lock, without data (of a System V semaphore, its number).
-//! *text* and *instructions*: of a function that locks, and of one that unlocks, with the lock's own
-//! code inlined, in this very executable: see [`Executable::fast_path`] for what counts. A lock whose
-//! fast path calls a library has none of these. *executed*: instructions that the processor executes
-//! in those two functions, of libraries too, by single-stepping a traced child that has a second
-//! thread, after it has locked before. Where no branch is taken and nothing is called, that is the
-//! same number: the one checks the other. A system call is one instruction.
+//! Four cases. *size*: bytes of the lock, without data (for a System V semaphore, of its number). *text* and
+//! *instructions*: those of a function that locks, and of one that unlocks, with the lock's own code inlined, in this
+//! executable: see [`Executable::fast_path`] for what counts. A lock whose fast path calls a library has none of these
+//! figures. *executed*: instructions that the processor executes in those two functions, including libraries, by
+//! single-stepping a traced child that has a second thread, and that has locked before. If no branch is taken and
+//! nothing is called, this is the same number as *instructions*, so each checks the other. A system call is one
+//! instruction.
 //!
-//! *program-text*, *-data* and *-bss* are of a whole program in C, with semaphores and with mutexes:
-//! see [`program`].
+//! *program-text*, *-data* and *-bss* are those of a whole program in C, with semaphores and with mutexes: see
+//! [`program`].
 //!
 //! A figure is the sum of locking and unlocking; nothing is subtracted.
 

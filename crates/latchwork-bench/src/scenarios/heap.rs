@@ -1,10 +1,9 @@
-//! What a block of memory costs: allocated, its first byte written, and freed, by one task or by
-//! several at once.
+//! The cost of a block of memory: allocated, its first byte written, and freed, by one task or by several at once.
 //!
-//! Page faults are counted beside: glibc gives the top of its heap back to the system once 128 KiB
-//! of it are free, and batches of large blocks then fault their pages in again and again. That is
-//! what a program gets that sets no tunables, but it is a policy, not the price of the algorithm
-//! (with a high `glibc.malloc.trim_threshold` such a pair costs as little as a small one).
+//! Page faults are counted in addition: glibc returns the top of its heap to the system once 128 KiB of it are free,
+//! and batches of large blocks then fault their pages in again and again. A program that sets no tunables gets this
+//! behaviour, but it is a policy, not the cost of the algorithm (with a high `glibc.malloc.trim_threshold` such a pair
+//! costs as little as a small one).
 
 use std::io;
 use std::sync::Barrier;

@@ -1,17 +1,16 @@
 //! Priority inversion: how long a high-priority task waits for a lock that a low-priority task holds,
 //! while a load of medium priority keeps the low one from its CPU.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 9 and 10:
-//! the intervals at which a real system got its data were 16 ms at most, 805 ms under load without
-//! priority inheritance, and 23 ms with it. These stand beside ours, though what we can compare is
-//! how the three relate to one another: our tasks are others.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 9 and 10: a real system got
+//! its data at intervals of at most 16 ms, of 805 ms under load without priority inheritance, and of 23 ms with it.
+//! These are shown beside the measured figures, though only their proportions can be compared, since the tasks here are
+//! different.
 //!
-//! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, takes the lock for a
-//! moment, and notes how long ago it had done so before; the low one holds the lock for 1 ms of its
-//! own computing, then sleeps for about as long; the medium one computes for 62 ms of each 92 or so.
-//! The figure is the longest interval of a round: the period and whatever came on top of it; nothing
-//! is subtracted. Without the medium task it is measured as well, as the row "undisturbed". All of
-//! them leave the CPU to others for a sixth of the time, more than real-time throttling asks for.
+//! Three threads share one CPU in SCHED_FIFO. The high one wakes up every 5 ms, acquires the lock for a moment, and
+//! records the time since it did so before. The low one holds the lock for 1 ms of its own computing, then sleeps for
+//! about as long. The medium one computes for 62 ms of each 92 or so. The figure is the longest interval of a round:
+//! the period plus all delays; nothing is subtracted. The row "undisturbed" is measured without the medium task. All of
+//! them leave the CPU idle for a sixth of the time, more than real-time throttling requires.
 //!
 //! Real-time priorities need CAP_SYS_NICE, or an RLIMIT_RTPRIO.
 

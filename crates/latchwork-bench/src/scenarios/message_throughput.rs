@@ -1,23 +1,22 @@
-//! What it costs to pass messages from one task to another: as many as possible in one direction, and
-//! there and back one at a time.
+//! The cost of passing messages between tasks: as many as possible in one direction, and round trips one at a time.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 26 to 30:
-//! a queue of robust mutex and condition variable ("mu/cv"), one with a semaphore ("mu/sm"), and the POSIX
-//! message queue, which was best there.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 26 to 30: a queue of robust
+//! mutex and condition variable ("mu/cv"), one with a semaphore ("mu/sm"), and the POSIX message queue, which was the
+//! fastest there.
 //!
-//! One sender and one receiver, threads or forked processes, on CPUs of their own; round trips also on
-//! one CPU, where each must wait for the other to sleep. Ten messages may be under way. What copies does so
-//! from and into a buffer of the task's own; what is passed in place is written where it lies, and read
-//! there, a byte of each cache line; of what is handed over, only the first byte is touched.
+//! There is one sender and one receiver, threads or forked processes, each on its own CPU; round trips also on one CPU,
+//! where each must wait for the other to sleep. At most ten messages are under way. Contestants that copy do so between
+//! the queue and the task's own buffer. A message that is passed in place is written and read where it lies, a byte of
+//! each cache line; of a message that is handed over, only the first byte is accessed.
 //!
-//! The largest messages are also *computed*: the sender writes each byte of a message, the receiver adds
-//! up all. Who copies does so in its own buffer, and copies besides; in place, and handed over, it
-//! is all that is done.
+//! The largest messages are also *computed*: the sender writes each byte of a message, the receiver adds up all of
+//! them. Contestants that copy compute in their own buffer, and copy in addition; in place, and handed over, nothing
+//! more is done.
 //!
-//! *Several tasks*: all but one send, or all but one receive, or half and half, wherever the scheduler puts
-//! them. The figure is the time that a message takes of all of them together.
+//! *Several tasks*: all but one send, or all but one receive, or half and half, placed by the scheduler. The figure is
+//! the time per message of all of them together.
 //!
-//! Left out: what cannot be. The floor that spins needs two CPUs, the one that copies has no way back.
+//! Impossible cases are left out: the floor that spins needs two CPUs, and the one that copies has no way back.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,15 +1,14 @@
-//! How late a task wakes up that waits until a moment.
+//! The wake-up latency of a task that waits until a point in time.
 //!
-//! Source: cyclictest, on which the evaluations of real-time systems rest: a task sleeps until the
-//! next millisecond has come, looks at the clock, and notes by how much it is late. Here it does so
-//! by `clock_nanosleep`, as cyclictest does, and by our timed waits and their rivals: it waits for a
-//! lock that another task holds all the time, or for something that does not happen. Nothing is
-//! subtracted.
+//! Source: cyclictest, on which evaluations of real-time systems are based: a task sleeps until the next millisecond
+//! begins, reads the clock, and records how late it is. Here it does so by `clock_nanosleep`, as cyclictest does, and
+//! by Latchwork's timed waits and their rivals: it waits for a lock that another task holds all the time, or for an
+//! event that does not happen. Nothing is subtracted.
 //!
-//! The task is pinned to one CPU, and in SCHED_FIFO where that is allowed. In SCHED_OTHER the kernel
-//! may let timers wait for 50 µs for others (the timer slack), which is left as it is; waits for
-//! priority-inheriting locks have none. The figure is the median of a round; the longest of all
-//! rounds stands beside it. A maximum means little without a load beside, and without hours.
+//! The task is pinned to one CPU, and runs in SCHED_FIFO where that is permitted. In SCHED_OTHER the kernel may delay
+//! timers by up to 50 µs to combine them (the timer slack), which is left unchanged; waits for priority-inheriting
+//! locks have no slack. The figure is the median of a round; the maximum of all rounds is shown beside it. A maximum
+//! means little without a load, and without hours of measuring.
 
 use std::io;
 use std::sync::Barrier;

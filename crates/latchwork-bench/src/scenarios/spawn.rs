@@ -1,9 +1,9 @@
-//! What it costs to create a task and wait for its end, as the creating process grows.
+//! The cost of creating a task and waiting for its end, as the creating process grows.
 //!
-//! fork copies the parent's page tables, so that every parent size needs a process of its own: a
-//! worker, forked while this process is still small, grows to the size and measures on request.
-//! Each worker first forks a small single-threaded server: a clone of that one, adopted by the
-//! worker, is the floor of what a process can cost that does not depend on its parent's size.
+//! fork copies the parent's page tables, so every parent size needs a process of its own: a worker, forked while this
+//! process is still small, grows to the size and measures on request. Each worker first forks a small single-threaded
+//! server: a clone of the server, adopted by the worker, is the floor, the least cost of a process that does not depend
+//! on its parent's size.
 
 use std::cell::RefCell;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Where tasks meet before they begin.
+//! A barrier at which tasks meet before they begin.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

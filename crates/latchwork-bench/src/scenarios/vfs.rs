@@ -1,10 +1,10 @@
-//! Files made and removed by many tasks under one lock: what a mutex saves of a semaphore.
+//! Files created and removed by many tasks under one lock: how much faster a mutex is than a semaphore.
 //!
-//! Source: `test-mutex V 16 10`, with which the generic mutex subsystem of Linux was introduced (2005): 16
-//! tasks create, unlink and close files of their own in one directory. There the lock was the directory's, in
-//! the kernel; here it is the contestant's, around creating and around unlinking. (The kernel's own lock is never
-//! contended then.) The figure is loops in a second, of all tasks together; beside it how much of all processors
-//! the process used, and the loops for each per cent of that.
+//! Source: `test-mutex V 16 10`, with which the generic mutex subsystem of Linux was introduced (2005): 16 tasks
+//! create, unlink and close files of their own in one directory. There the lock was the directory's, in the kernel;
+//! here it is the contestant's, around creating and around unlinking. (So the kernel's own lock is never contended.)
+//! The figure is loops per second, of all tasks together; further figures are the process's share of all processors'
+//! time, and the loops for each per cent of it.
 
 use std::fs;
 use std::io;

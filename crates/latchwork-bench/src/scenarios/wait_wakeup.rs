@@ -1,17 +1,17 @@
-//! What it costs to hand work over through locks: two tasks hand three locks round.
+//! The cost of handing work over through locks: two tasks pass three locks round.
 //!
-//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and
-//! 22. Task B holds lock 1 and goes on with `lock((n+2)%3)`, `unlock((n+1)%3)`; C holds lock 2 and
-//! does the same one step on: each waits for the lock that the other one releases next. The figure
-//! is the time divided by the steps of both, with nothing subtracted.
+//! Source: the talk "Recent new features in NPTL" (CELF Technical Jamboree 16, 2007), pages 14 and 22. Task B holds
+//! lock 1 and continues with `lock((n+2)%3)`, `unlock((n+1)%3)`; C holds lock 2 and does the same one step later: each
+//! waits for the lock that the other one releases next. The figure is the time divided by the steps of both, with
+//! nothing subtracted.
 //!
-//! The tasks are threads or forked processes, on one CPU or on two, in SCHED_OTHER or SCHED_FIFO (of
-//! one priority). Left out is what cannot be: locks for threads between processes, and spinning
-//! without end on the CPU that the lock's holder needs.
+//! The tasks are threads or forked processes, on one CPU or on two, in SCHED_OTHER or SCHED_FIFO (of one priority).
+//! Impossible cases are left out: locks for threads between processes, and endless spinning on the CPU that the lock's
+//! owner needs.
 //!
-//! The talk published 8.5 µs for robust mutexes and 6.6 µs for System V semaphores between processes
-//! (page 25), which stand beside ours on one CPU; priority inheritance at about 1.6 times the normal
-//! mutex, priority protection at 1.2 times (page 16).
+//! The talk published 8.5 µs for robust mutexes and 6.6 µs for System V semaphores between processes (page 25), which
+//! are shown beside the measured figures on one CPU; priority inheritance at about 1.6 times the normal mutex, priority
+//! protection at 1.2 times (page 16).
 
 use std::io;
 use std::ptr;

@@ -43,7 +43,7 @@ impl Column {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Value {
     pub(super) text: String,
-    /// By what it is sorted, if not by its text.
+    /// The number by which it is sorted, if not by its text.
     number: Option<f64>,
     pub(super) style: Style,
     /// The index of the picture's report that its row shows.

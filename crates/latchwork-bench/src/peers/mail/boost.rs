@@ -1,4 +1,4 @@
-//! Boost's message queue in shared memory, by a C++ file that is compiled when it is first wanted.
+//! Boost's message queue in shared memory, by a C++ file that is compiled when it is first needed.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -1,4 +1,4 @@
-//! Floors: a ring that only spins, and the copying alone.
+//! Floors: a ring whose tasks only spin, and the copying alone.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

@@ -1,5 +1,5 @@
-//! Queues as programs write them with pthread: a ring of places under a mutex, and either two condition
-//! variables or two semaphores. Messages are copied under the mutex, as in the talk of 2007.
+//! Queues as programs implement them with pthread: a ring buffer under a mutex, with either two condition variables or
+//! two semaphores. Messages are copied under the mutex, as in the talk of 2007.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;

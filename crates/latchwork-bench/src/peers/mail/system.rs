@@ -1,4 +1,4 @@
-//! The kernel's ways: POSIX message queue, pipe, UNIX socket.
+//! The kernel's queues: POSIX message queue, pipe, UNIX socket.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString};

@@ -1,9 +1,9 @@
-//! Whole programs that nobody recompiled: with glibc's locks, with throughput locks in place of them, and under
-//! the checker, as `latchwork run` has them.
+//! Whole, unmodified programs: with glibc's locks, with throughput locks in place of them, and under the checker, as
+//! `latchwork run` runs them.
 //!
-//! Each sample is a run of its own to its right end: a wrong status, a wrong answer or a run without an end fails
-//! it. What the checker reports is counted beside the figure (`findings`): the programs are not at fault as far
-//! as is known. Programs that are not installed are skipped, by name.
+//! Each sample is one complete run: a wrong exit status, a wrong result or a run that does not end is a failure. The
+//! checker's findings are counted (`findings`); as far as is known, the programs have no faults. Programs that are not
+//! installed are skipped, by name.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! One run of a whole program, with what is behind its locks: in a folder of its own, which goes with it, and killed
-//! if it does not end.
+//! One run of a whole program with given locks, in a folder of its own, which is removed afterwards; the program is
+//! killed if it does not end.
 
 use std::fs::File;
 use std::io;

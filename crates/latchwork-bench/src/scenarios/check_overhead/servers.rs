@@ -1,4 +1,4 @@
-//! Servers at work: clients of this process ask one for what they have put there, and compare it.
+//! Servers under load: clients in this process request the values that they have stored, and compare them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

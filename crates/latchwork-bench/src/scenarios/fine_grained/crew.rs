@@ -1,10 +1,9 @@
-//! Tasks that do the same small thing time and again, for a while.
+//! Tasks that repeat one small operation for a while.
 //!
-//! They are threads, and begin together, each on a CPU of its own as in RTEMS, where there are as many;
-//! else the scheduler places them. (Left to the scheduler, two could share one CPU for a window, and would
-//! neither scale nor meet.) Each looks at the clock itself, once in
-//! so many operations: a real-time task that waited to be told the end would keep the CPU from whoever is
-//! to tell it.
+//! They are threads, and begin together. If there are enough CPUs, each has its own, as in RTEMS; else the scheduler
+//! places them. (With free placement two tasks could share one CPU for a window, and would neither scale nor contend.)
+//! Each task reads the clock itself, once in so many operations: a real-time task that waited to be notified of the end
+//! would keep the CPU from the task that notifies.
 
 use std::io;
 use std::sync::OnceLock;

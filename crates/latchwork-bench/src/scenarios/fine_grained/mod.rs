@@ -1,32 +1,32 @@
-//! What operations on synchronisation objects cost where each task has its own, and where all have one: do
-//! they meet anywhere in between?
+//! The cost of operations on synchronisation objects if each task has its own object, and if all share one: is there a
+//! common bottleneck?
 //!
-//! Source: RTEMS's `tmfine01`, the benchmark of its way from one lock for the whole kernel to locks in each
-//! object. 1 to N tasks (threads of one region) do one thing for a window; the figure is the operations of
-//! all of them in a second. Nothing is subtracted. Where tasks share nothing, twice the tasks on twice the
-//! CPUs do twice as much: `scaling` is the figure over that of one task in the same round.
+//! Source: RTEMS's `tmfine01`, the benchmark of its development from one lock for the whole kernel to locks in each
+//! object. 1 to N tasks (threads of one region) do one thing for a window; the figure is operations per second of all
+//! of them. Nothing is subtracted. If tasks share nothing, twice the tasks on twice the CPUs do twice as much:
+//! `scaling` is the figure divided by that of one task in the same round.
 //!
 //! | case | an operation |
 //! | --- | --- |
-//! | event-self | send an event to oneself, and receive it |
+//! | event-self | a task sends an event to itself, and receives it |
 //! | event-many-to-one | all but the first send to the first, which receives: a send |
-//! | private-mutex | lock and unlock a mutex, each task its own, its datum incremented |
+//! | private-mutex | lock and unlock a mutex, each task its own, incrementing its datum |
 //! | contested-mutex | the same, one mutex for all |
-//! | message-self | send 4 bytes to a queue of one's own, of 3 places, and receive them |
+//! | message-self | a task sends 4 bytes to its own queue, of 3 places, and receives them |
 //! | message-many-to-one | all but the first send to the first's queue, which receives: a message sent |
 //!
-//! RTEMS's own *event to one* has sent to oneself since 2015; here others send. Events are not counted, so
-//! that one receive may answer many sends: `received_per_1000` of them. A full queue is tolerated, and
-//! counted: `full_per_1000`. One task alone sends to itself.
+//! RTEMS's own *event to one* has sent to oneself since 2015; here other tasks send. Events are not counted, so one
+//! receive may answer many sends: `received_per_1000` of them. A full queue is tolerated, and counted: `full_per_1000`.
+//! One task alone sends to itself.
 //!
-//! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest that sends. Contestants with
-//! a ceiling of the kernel's run in SCHED_FIFO, and never more of them than CPUs. The contestants `giant-lock …` are
-//! ours with one lock of this benchmark around each operation, in the cases in which no operation sleeps;
-//! `of_giant_lock` is ours over theirs. RTEMS's figures stand beside ours where the case and the number of tasks are
-//! the same. `of_hand_off` is a contested lock's figure over that of a direct hand-over by a plain futex, and `fall` by
-//! how much it is less than that of one task; RTEMS's own fell 85-fold.
+//! `task_min_ops` and `task_max_ops` are those of the slowest and the fastest sender. Contestants with a ceiling in the
+//! kernel run in SCHED_FIFO, and with at most as many tasks as CPUs. The contestants `giant-lock …` are Latchwork's
+//! objects with one lock of this benchmark around each operation, in the cases in which no operation sleeps;
+//! `of_giant_lock` is the plain figure divided by theirs. RTEMS's figures are shown where the case and the number of
+//! tasks are the same. `of_hand_off` is a contended lock's figure divided by that of a direct hand-off by a plain
+//! futex, and `fall` is the factor by which it is below that of one task; RTEMS's own fell 85-fold.
 //!
-//! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's shape ([`rtems`]).
+//! `each` in the results holds what each task did; `--rtems-json` gives that in RTEMS's format ([`rtems`]).
 
 mod crew;
 mod published;

@@ -1,4 +1,4 @@
-//! What others have published: operations per second of all tasks.
+//! Published figures: operations per second of all tasks.
 
 use crate::result::Variant::{
     self, ContestedMutex, EventSelf, MessageManyToOne, MessageSelf, PrivateMutex,

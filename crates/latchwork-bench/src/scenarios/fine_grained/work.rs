@@ -1,4 +1,4 @@
-//! What the tasks do: take locks, send events, send messages.
+//! The tasks' operations: acquire locks, send events, send messages.
 
 use std::io;
 use std::pin::Pin;

@@ -1,8 +1,8 @@
-//! Whole programs in C, with semaphores and with mutexes: what is in `text`, `data` and `bss`.
+//! Whole programs in C, with semaphores and with mutexes: the sizes of `text`, `data` and `bss`.
 //!
-//! The program is `test-mutex`, before the migration of `examples/migrate` and after its third step, compiled
-//! with `-Os` and not linked: what is counted is the program's own, with all that the headers put into it. Where
-//! sources or a compiler are missing, so are the figures.
+//! The program is `test-mutex`, before the migration of `examples/migrate` and after its third step, compiled with
+//! `-Os` and not linked: the sizes are those of the program's own code, with everything that the headers add. If
+//! sources or a compiler are missing, there are no figures.
 
 use std::io;
 use std::path::{Path, PathBuf};
