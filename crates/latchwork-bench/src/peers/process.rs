@@ -17,11 +17,11 @@ use super::{cvt, errno};
 /// Forks a child that runs `body` and ends with its exit status, without the parent's atexit
 /// handlers; a panic ends it with 101.
 ///
-/// Where the caller has other threads, `body` keeps to memory of its own, descriptors and malloc,
-/// whose locks the C library repairs: another lock may have been copied while held.
+/// If the caller has other threads, `body` may use only its own memory, descriptors and malloc, whose locks the C
+/// library repairs: another lock may have been copied while held.
 pub(crate) fn fork(body: impl FnOnce() -> c_int) -> io::Result<pid_t> {
-    // SAFETY: the child leaves by `_exit` in any case, and so never returns into the parent's code;
-    // what `body` may use is said above.
+    // SAFETY: the child leaves by `_exit` in any case, and so never returns into the parent's code; the comment above
+    // restricts what `body` uses.
     match cvt(unsafe { libc::fork() })? {
         0 => {
             let status = catch_unwind(AssertUnwindSafe(body)).unwrap_or(101);
@@ -70,7 +70,7 @@ impl Child {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::getppid()
             };
-            // It may have died before it could be said.
+            // It may have died before the `prctl`.
             if parent_now as u32 != parent {
                 return 1;
             }
@@ -102,11 +102,11 @@ impl Child {
         }
     }
 
-    /// Whether it has ended. How, a later wait still finds out.
+    /// Whether it has ended. A later wait still returns its exit status.
     pub(crate) fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let ended = Pid::from_raw(self.process).map(|child| waitid(WaitId::Pid(child), options));
-        // An error, too, says that nobody is there.
+        // An error, too, means that there is no such child.
         !matches!(ended, Some(Ok(None)))
     }
 
@@ -127,8 +127,7 @@ impl Drop for Child {
     }
 }
 
-/// Waits for the end of all `children`. As soon as one ends badly, the others, who may wait for it,
-/// are killed.
+/// Waits for the end of all `children`. As soon as one fails, the others, which may wait for it, are killed.
 ///
 /// # Errors
 /// The first end that was not exit status 0.
@@ -140,7 +139,7 @@ pub(crate) fn wait_all(mut children: Vec<Child>) -> io::Result<()> {
     Ok(())
 }
 
-/// Which one ends first.
+/// Waits until one of the children ends; returns its index.
 fn first_to_end(children: &[Child]) -> io::Result<usize> {
     let ends = children
         .iter()

@@ -44,11 +44,11 @@ const PEERS: &[&Peer] = &[
 const MALLOC: &str = "malloc";
 const HEAP: &str = "latchwork heap";
 
-/// Programs beside, for each processor.
+/// Spinning programs for each processor.
 const BESIDE: [u32; 3] = [0, 1, 2];
-/// Of one processor, in per cent.
+/// In per cent of one processor.
 const QUOTA: u32 = 50;
-/// Pauses in a section, and between two.
+/// Pauses in a critical section, and between two.
 const LOAD: u32 = 20;
 const BETWEEN: u32 = 100;
 const BLOCK: usize = 1024;
@@ -125,7 +125,7 @@ impl Scenario for Busy {
     }
 }
 
-/// Those that `plan` wants; where it wants one, the other one is what that is compared with.
+/// The heaps that `plan` wants; if it wants one, the other one is the base.
 fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'static str, Sampler)> {
     let mut heaps: Vec<(&'static str, Sampler)> = Vec::new();
     if plan.names(HEAP) {
@@ -144,14 +144,14 @@ fn heaps(plan: &Plan, crowd: Crowd, warnings: &mut Vec<Warning>) -> Vec<(&'stati
     heaps
 }
 
-/// What runs beside.
+/// The disturbances of a sample.
 #[derive(Clone, Copy)]
 enum Company {
     Beside(u32),
     Quota,
 }
 
-/// So many tasks, for so long, in such company.
+/// The number of tasks, the time, and the disturbance.
 #[derive(Clone, Copy)]
 struct Crowd {
     tasks: u32,
@@ -186,7 +186,7 @@ fn pause(times: u32) {
     }
 }
 
-/// A task's time at work.
+/// A task's part of a sample.
 struct Shift<'a> {
     start: &'a Start,
     everybody: usize,
@@ -195,7 +195,7 @@ struct Shift<'a> {
 }
 
 impl Shift<'_> {
-    /// Does it, as soon as all are here, until it is over, and once at least; takes the time of each.
+    /// Waits for the others, then repeats `once` until the end, at least once, and records the time of each.
     fn work(&mut self, mut once: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         self.start.wait_for(self.everybody)?;
         loop {
@@ -247,7 +247,7 @@ impl Crowd {
             self.measure(&|shift: &mut Shift<'_>| {
                 shift.work(|| {
                     let block = touched(&heap, BLOCK)?;
-                    // SAFETY: from this heap just now, with this size, and nobody else knows it.
+                    // SAFETY: the block was allocated from this heap with this size, and no other code knows it.
                     unsafe { heap.free(block, BLOCK) };
                     Ok(())
                 })
@@ -259,7 +259,7 @@ impl Crowd {
         self,
         task: &(dyn Fn(&mut Shift<'_>) -> io::Result<()> + Sync),
     ) -> io::Result<Sample> {
-        // Both end with the sample, whatever comes of it.
+        // Both end with the sample, even if it fails.
         let (_spinners, _quota) = match self.company {
             Company::Beside(count) => (Some(Spinners::start(count)?), None),
             Company::Quota => (None, Some(Quota::enter(QUOTA)?)),
@@ -283,7 +283,7 @@ impl Crowd {
                 spawned.inspect_err(|_| start.give_up())
             };
             let threads: Vec<_> = (0..self.tasks).map(spawn).collect::<io::Result<_>>()?;
-            // They begin when this thread is here, whose clock starts first.
+            // They begin when this thread arrives, whose clock is read first.
             let here = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
             let began = here.and_then(|()| start.wait_for(everybody));

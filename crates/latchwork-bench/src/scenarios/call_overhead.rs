@@ -112,7 +112,7 @@ impl Scenario for CallOverhead {
     }
 }
 
-/// What the talk published.
+/// The talk's published figures.
 fn published(contestant: &str) -> Vec<(&'static str, f64)> {
     match contestant {
         "glibc robust" => vec![("published_nptl_us", 1.8)],
@@ -121,7 +121,7 @@ fn published(contestant: &str) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// Measures a lock by one task, in the class that it needs.
+/// Measures a lock with one task, in the scheduling class that the lock needs.
 pub(super) struct OneTask {
     pub(super) sample: Duration,
     pub(super) priority: Option<c_int>,
@@ -159,7 +159,7 @@ impl Parked {
         let sleeper = |_| {
             let over = Arc::clone(&over);
             thread::spawn(move || {
-                // Relaxed: unpark and park order what little there is to order.
+                // Relaxed: unpark and park provide the necessary ordering.
                 while !over.load(Ordering::Relaxed) {
                     thread::park();
                 }
@@ -172,7 +172,7 @@ impl Parked {
 
 impl Drop for Parked {
     fn drop(&mut self) {
-        // Relaxed: see above.
+        // Relaxed: the `unpark` below provides the necessary ordering.
         self.over.store(true, Ordering::Relaxed);
         for sleeper in self.threads.drain(..) {
             sleeper.thread().unpark();

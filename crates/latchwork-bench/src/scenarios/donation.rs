@@ -50,9 +50,9 @@ const HIGH: c_int = CEILING;
 const MEDIUM: c_int = HIGH - 1;
 const LOWEST: c_int = HIGH - 9;
 
-/// A task that waits for another's step looks so often; asleep, since the other may need its CPU.
+/// How often a task polls for another's step; it sleeps in between, since the other may need its CPU.
 const LOOK: Duration = Duration::from_micros(50);
-/// Within this time a task that is about to sleep does, and one that begins to compute has begun.
+/// The time within which a task that is about to sleep does so, and one that begins to compute has begun.
 const SETTLING: Duration = Duration::from_micros(300);
 
 impl Scenario for Donation {
@@ -122,7 +122,7 @@ impl Scenario for Donation {
 struct Chain {
     holders: usize,
     times: u32,
-    /// The waiter's, and the holders'.
+    /// The waiter's CPU, and the owners'.
     cpus: [usize; 2],
 }
 
@@ -148,10 +148,10 @@ impl Visitor for Chain {
     }
 }
 
-/// What the tasks tell each other in one time.
+/// The state that the tasks share in one repetition.
 #[derive(Default)]
 struct Stage {
-    /// How many holders have their locks.
+    /// How many owners have acquired their locks.
     held: AtomicUsize,
     is_busy: AtomicBool,
     /// When the waiter called, in nanoseconds; 0 before.
@@ -161,15 +161,15 @@ struct Stage {
 
 impl Stage {
     fn clear(&self) {
-        // Relaxed, here and below: a barrier stands between the times, and nothing else is handed over.
+        // Relaxed, here and below: a barrier separates the repetitions, and nothing else is handed over.
         self.held.store(0, Ordering::Relaxed);
         self.is_busy.store(false, Ordering::Relaxed);
         self.called.store(0, Ordering::Relaxed);
         self.is_over.store(false, Ordering::Relaxed);
     }
 
-    /// The holder of this number: has its lock, and waits for the one before; the first computes until it
-    /// sees the call, and tells how long that took.
+    /// The owner of this number: it acquires its lock, and waits for the previous one's. The first one computes until
+    /// it sees the call, and returns how long that took.
     fn hold<L: Lock>(&self, number: usize, locks: &[Place<L>]) -> Option<u64> {
         look_until(|| self.held.load(Ordering::Relaxed) == number);
         let mine = locks[number].pin().lock();
@@ -234,7 +234,7 @@ impl Chain {
                     pin_to(cpu)
                         .and_then(|()| enter_fifo(priority))
                         .inspect_err(|_| start.give_up())?;
-                    // A task's first lock call is none of its usual ones.
+                    // A task's first lock call does more than later ones.
                     locks[0].pin().check().inspect_err(|_| start.give_up())?;
                     start.wait_for(tasks)?;
                     for _ in 0..self.times {

@@ -151,7 +151,7 @@ impl Scenario for Footprint {
     }
 }
 
-/// Notes that a contestant has no figure, for this reason.
+/// Records that a contestant has no figure, with the reason.
 fn skip(skipped: &mut Vec<(String, Vec<&str>)>, reason: String, name: &'static str) {
     match skipped.iter_mut().find(|(known, _)| *known == reason) {
         Some((_, names)) => names.push(name),
@@ -185,7 +185,7 @@ impl Footprint {
     }
 }
 
-/// The kernel's mutex.
+/// The figures of the kernel's mutex.
 fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     match (contestant, case) {
         ("latchwork wait-wake", Variant::Size) => vec![("published_kernel_bytes", 16.0)],
@@ -197,7 +197,7 @@ fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     }
 }
 
-/// What there is to know of a lock's code.
+/// The code of a lock.
 struct Code {
     size: f64,
     /// The addresses of [`lock`] and [`unlock`].
@@ -215,7 +215,7 @@ impl Code {
     }
 }
 
-/// Looks at a lock, in the class that it needs.
+/// Examines a lock, in the scheduling class that it needs.
 struct Look(Option<c_int>);
 
 impl Visitor for Look {
@@ -239,7 +239,7 @@ impl Visitor for Look {
 
 /// The traced child.
 fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
-    // The C library must not believe that it has one thread only.
+    // A second thread, so that the C library does not omit atomic operations.
     thread::spawn(thread::park);
     if let Some(priority) = priority
         && enter_fifo(priority).is_err()
@@ -249,7 +249,7 @@ fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
     let Ok(_enlisted) = L::enlist() else {
         return 1;
     };
-    // What happens in the first call only is no part of the path.
+    // Work that only the first call does is not part of the fast path.
     for _ in 0..2 {
         black_box(unlock::<L> as fn(_))(black_box(lock::<L> as fn(_) -> _)(place));
     }
@@ -258,13 +258,13 @@ fn run<L: Lock>(place: Pin<&L>, priority: Option<c_int>) -> c_int {
     0
 }
 
-/// What a caller's code does to lock.
+/// The code of a caller that locks.
 #[inline(never)]
 fn lock<'a, L: Lock>(lock: Pin<&'a L>) -> L::Held<'a> {
     lock.lock()
 }
 
-/// What a caller's code does to unlock.
+/// The code of a caller that unlocks.
 #[inline(never)]
 fn unlock<L: Lock>(held: L::Held<'_>) {
     drop(held);

@@ -62,7 +62,7 @@ const LONG: [(u32, f64, f64); 4] = [
     (50, 16_103_078.0, 24_299_436.0),
     (100, 10_233_914.0, 14_375_505.0),
 ];
-/// The same where every section sleeps.
+/// The same, with every section sleeping.
 const LONG_SLEEPING: (f64, f64) = (178_018.0, 174_938.0);
 /// At load 1: PI futexes and glibc.
 const LONG_PI: f64 = 372_301.0;
@@ -138,7 +138,7 @@ impl Scenario for FutexLock {
     }
 }
 
-/// What is measured with which tasks. The share of sleeps is varied at the usual load.
+/// Which work is measured with which tasks. The share of sleeps is varied at the usual load.
 fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     let most = tasks.iter().copied().max().unwrap_or(1);
     let loads: &[u32] = if plan.quick { &[USUAL_LOAD] } else { &LOADS };
@@ -169,7 +169,7 @@ fn setups(plan: &Plan, tasks: &[u32]) -> Vec<(Work, Crew)> {
     setups
 }
 
-/// What Long published for these parameters.
+/// Long's published figures for these parameters.
 fn published(contestant: &str, crew: Crew, work: Work) -> Vec<(&'static str, f64)> {
     if (crew.kind, crew.tasks) != (Kind::Threads, LONG_TASKS) {
         return Vec::new();
@@ -214,10 +214,10 @@ impl Visitor for Contend {
     }
 }
 
-/// What a lock that counts has counted, per 1,000 operations.
+/// The counters of a lock that has any, per 1,000 operations.
 type Counter = Box<dyn FnMut() -> io::Result<Vec<(&'static str, f64)>>>;
 
-/// Has a lock count, in a run of its own, since counting costs.
+/// Counts, in a run of its own, since counting has a cost.
 struct Count(Contend);
 
 impl Visitor for Count {
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(at("std", 36, 1, 0), None);
     }
 
-    /// Whether each of the operations that tasks say they did has incremented the datum.
+    /// Checks that each operation that the tasks report has incremented the datum.
     struct Compare(Crew);
 
     impl Visitor for Compare {

@@ -51,11 +51,11 @@ const MEDIUM: c_int = (BELOW_CEILING + CEILING) / 2;
 const HIGH: c_int = CEILING;
 
 const PERIOD: Duration = Duration::from_millis(5);
-/// What the low task computes under the lock, and how long it sleeps then.
+/// How long the low task computes under the lock, and then sleeps.
 const SECTION: Duration = Duration::from_millis(1);
-/// What the medium task computes at once.
+/// How long the medium task computes without a break.
 const BURST: Duration = Duration::from_millis(62);
-/// How long it then sleeps: each in turn, so that the tasks do not fall into step.
+/// How long it then sleeps: these times in turn, so that the tasks do not synchronise.
 const GAPS_MS: [u64; 5] = [31, 26, 34, 29, 32];
 
 impl Scenario for Inversion {
@@ -119,7 +119,7 @@ impl Scenario for Inversion {
     }
 }
 
-/// What the talk published.
+/// The talk's published figures.
 fn published(contestant: &str, case: Variant) -> Vec<(&'static str, f64)> {
     let figure = match (contestant, case) {
         ("glibc normal", Variant::Undisturbed) => 16_000.0,
@@ -193,7 +193,7 @@ impl Periodic {
     }
 }
 
-/// A task: its priority, and what it does with the lock until the end. One of them has intervals.
+/// A task: its priority, and its function until the end. One of the tasks has intervals.
 type Life<L> = (c_int, fn(Pin<&L>, Deadline, &mut Durations));
 
 /// The low-priority task.
@@ -229,7 +229,7 @@ fn wait<L: Lock>(lock: Pin<&L>, end: Deadline, intervals: &mut Durations) {
         let now = Deadline::now();
         intervals.add(now.as_nanoseconds() - before.as_nanoseconds());
         before = now;
-        // What was missed is not made up for.
+        // Missed periods are skipped.
         while next <= now {
             next = next.saturating_add(PERIOD);
         }
@@ -256,7 +256,7 @@ mod tests {
         }
     }
 
-    /// However soon it ends, and whatever keeps the task from its lock.
+    /// Regardless of how soon it ends, and what keeps the task from its lock.
     #[test]
     fn every_run_has_an_interval() {
         if on_thread(Some(HIGH), None, || Ok(())).is_err() {

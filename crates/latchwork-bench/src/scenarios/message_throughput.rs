@@ -38,31 +38,31 @@ pub(super) struct MessageThroughput;
 
 const SIZES: [u64; 6] = [1, 64, 256, 1024, 4096, 65_536];
 const QUICK_SIZES: [u64; 3] = [64, 1024, 65_536];
-/// Where there are several senders or receivers.
+/// The sizes if there are several senders or receivers.
 const SIZES_AMONG_MANY: [u64; 2] = [64, 1024];
 
 /// One sender and one receiver are two tasks.
 const TASKS: [u32; 3] = [2, 4, 8];
 const QUICK_TASKS: [u32; 2] = [2, 4];
 
-/// Messages from each sender to each receiver, or round trips, after which all tasks surely run.
+/// Messages from each sender to each receiver, or round trips, after which all tasks certainly run.
 const IN_STEP: u64 = 20;
 
 const BASE: &str = "posix-mq";
 
-/// A contestant: its name, its sampler, and why it cannot take part.
+/// A contestant: its name, its sampler, and why it may be absent.
 struct Peer {
     name: &'static str,
     sampler: fn(Exchange, Duration) -> Sampler,
-    /// Why it cannot take part with messages of a size.
+    /// The reason why it does not support messages of a size.
     absent: fn(u64) -> Option<Absent>,
-    /// In which modes it makes sense.
+    /// The modes that it supports.
     modes: &'static [Mode],
-    /// It keeps its CPU while it waits.
+    /// Whether it spins while it waits.
     spins: bool,
-    /// It is for several senders and receivers, too.
+    /// Whether it supports several senders and receivers.
     many: bool,
-    /// It passes something on.
+    /// Whether it transports messages.
     carries: bool,
 }
 
@@ -128,7 +128,7 @@ fn absent<M: Mail>(size: u64) -> Option<Absent> {
     })
 }
 
-/// What helps one that cannot take part.
+/// What the user can do about an absent contestant.
 fn hint(peer: &Peer) -> &'static str {
     if peer.name == BASE {
         "; `sysctl fs.mqueue.msgsize_max=65536` admits them, and `ulimit -q unlimited` as many as needed"
@@ -197,7 +197,7 @@ impl Scenario for MessageThroughput {
         for &kind in kinds {
             for &tasks in counts {
                 match tasks {
-                    // One cannot be both.
+                    // One task cannot be sender and receiver.
                     0 | 1 => {}
                     2 => exchanges.extend(between_two(kind, sizes, &mut prepared.warnings)),
                     _ => exchanges.extend(among_many(kind, tasks)),
@@ -283,7 +283,7 @@ fn among_many(kind: Kind, tasks: u32) -> impl Iterator<Item = Exchange> {
     })
 }
 
-/// Who exchanges what.
+/// The tasks and messages of a case.
 #[derive(Clone, Copy)]
 struct Exchange {
     kind: Kind,
@@ -312,18 +312,18 @@ impl Exchange {
         self.senders + self.receivers
     }
 
-    /// Each byte is written and read.
+    /// Whether each byte is written and read.
     fn is_computed(&self) -> bool {
         self.case == Some(Variant::Computed)
     }
 
-    /// How many messages go from each sender to each receiver, on the average, so that all are so many
-    /// at least.
+    /// How many messages go from each sender to each receiver, on average, so that there are at least `messages` in
+    /// total.
     fn share(&self, messages: u64) -> u64 {
         messages.div_ceil(u64::from(self.senders * self.receivers))
     }
 
-    /// Puts the task with this number where it is to run.
+    /// Places the task with this number on its CPU.
     fn place(&self, number: u32) -> io::Result<()> {
         let cpus = machine::cpus();
         match self.placement {
@@ -366,14 +366,14 @@ struct Scene<M> {
     there: M,
     back: Option<M>,
     start: Place<Start>,
-    /// Of the one who took longest.
+    /// The longest time of a task.
     nanoseconds: Place<AtomicU64>,
     exchange: Exchange,
     messages: u64,
 }
 
 impl<M: Mail> Scene<M> {
-    /// How long so many messages took.
+    /// How long the messages took.
     fn run(&self) -> io::Result<Duration> {
         let numbers = 0..self.exchange.tasks();
         match self.exchange.kind {
@@ -402,7 +402,7 @@ impl<M: Mail> Scene<M> {
         Ok(took.mul_f64(self.messages as f64 / all as f64))
     }
 
-    /// The life of one who sends, or begins, or, behind those, of one who receives.
+    /// The function of a task that sends or begins, or (with a higher number) receives.
     fn live(&self, number: u32) -> io::Result<()> {
         let placed = self.exchange.place(number);
         placed.inspect_err(|_| self.start.give_up())?;
@@ -412,7 +412,7 @@ impl<M: Mail> Scene<M> {
             (Mode::RoundTrip, true) => self.ask(),
             (Mode::RoundTrip, false) => return self.answer(),
         }?;
-        // Relaxed: looked at when all tasks have ended.
+        // Relaxed: read after all tasks have ended.
         self.nanoseconds
             .fetch_max(time.as_nanos() as u64, Ordering::Relaxed);
         Ok(())

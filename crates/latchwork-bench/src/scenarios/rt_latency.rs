@@ -32,7 +32,7 @@ use crate::result::{Params, Sched, Unit, Warning};
 
 pub(super) struct RtLatency;
 
-/// Waits for locks.
+/// The waits for locks.
 const PEERS: &[&Peer] = &[
     locks::WAIT_WAKE,
     locks::THROUGHPUT,
@@ -122,7 +122,7 @@ impl Scenario for RtLatency {
     }
 }
 
-/// A task that waits time and again.
+/// A task that waits repeatedly.
 #[derive(Clone, Copy)]
 struct Timer {
     cpu: usize,
@@ -158,8 +158,7 @@ impl Timer {
         })
     }
 
-    /// By how much waits that begin one after the other come back late; `wait` says whether it did
-    /// so because the time had come.
+    /// By how much repeated waits return late; `wait` returns whether it ended because the time had come.
     fn lateness(
         self,
         mut wait: impl FnMut(Deadline) -> io::Result<bool> + Send,
@@ -175,7 +174,7 @@ impl Timer {
                 if timed_out {
                     late.add(now.as_nanoseconds().saturating_sub(next.as_nanoseconds()));
                 } else {
-                    // A wake-up for no reason is allowed, but not without end.
+                    // A spurious wake-up is allowed, but not endlessly.
                     missed += 1;
                     if missed > self.times {
                         return Err(io::Error::other("the wait ends before its time"));
@@ -206,7 +205,7 @@ impl Visitor for Timer {
     fn visit<L: Lock>(self, make: impl Fn() -> io::Result<L> + Send + Sync + 'static) -> Sampler {
         Box::new(move || {
             let lock = placed(make()?)?;
-            // Locks remember their owners: it must be another thread that holds it.
+            // Locks know their owners, so another thread must hold it.
             let (begun, over) = (Barrier::new(2), Barrier::new(2));
             thread::scope(|scope| {
                 thread::Builder::new().spawn_scoped(scope, || {

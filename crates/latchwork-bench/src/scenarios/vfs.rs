@@ -24,7 +24,7 @@ use crate::result::{Kind, Params, Unit};
 
 pub(super) struct Vfs;
 
-/// The experiment's own.
+/// The original experiment's number.
 const TASKS: u32 = 16;
 
 const PEERS: &[&Peer] = &[
@@ -114,7 +114,7 @@ fn published(contestant: &str, tasks: u32) -> Vec<(&'static str, f64)> {
     ]
 }
 
-/// So many tasks, for so long.
+/// The number of tasks, and the time.
 #[derive(Clone, Copy)]
 struct Crowd {
     tasks: u32,
@@ -172,7 +172,7 @@ impl Crowd {
                     }
                 }
             }
-            // The tasks are here, and begin when this thread is: its own clock starts first, however late it goes on.
+            // The tasks begin when this thread arrives: its clock is read first, however late it continues.
             let here = start.see(self.tasks as usize, || false);
             let (before, begun) = (cpu_time(), Instant::now());
             let began = here.and_then(|()| start.wait_for(everybody));
@@ -200,7 +200,7 @@ impl Crowd {
     }
 }
 
-/// A folder that goes with its files.
+/// A folder that is removed with its files.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -216,7 +216,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left of it is nobody's loss.
+        // An error is ignored: leftovers do no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -52,14 +52,14 @@ use crate::result::{Kind, Params, Placement, Sched, Unit, Variant, Warning};
 
 pub(super) struct FineGrained;
 
-/// Somebody who takes part in a case.
+/// A contestant of a case.
 #[derive(Clone, Copy)]
 enum Entrant {
     Lock(&'static Peer),
     Event,
     Queue,
     PosixMq,
-    /// Another one under this name, with one lock around all of its operations, none of which sleeps.
+    /// A contestant of this name, with one lock around all of its operations, none of which sleeps.
     Giant(&'static str, &'static Self),
 }
 
@@ -69,7 +69,8 @@ const fn of(peer: &'static Peer) -> Entrant {
     Entrant::Lock(peer)
 }
 
-/// Those behind one lock first, and the bare hand-over: in each case ours are compared with them.
+/// The contestants with the giant lock and the direct hand-off come first: in each case the others are compared with
+/// them.
 const CASES: &[(Variant, &[Entrant])] = &[
     (
         Variant::EventSelf,
@@ -201,7 +202,7 @@ impl Entrant {
             PosixMq => {
                 Box::new(move || crew::measure(&Messages::<PosixQueues, U>::new(tasks, to)?, crew))
             }
-            // What `Giant` holds is none of its kind.
+            // `Giant` does not contain another `Giant`.
             Giant(..) => return None,
         })
     }
@@ -328,10 +329,10 @@ impl Scenario for FineGrained {
     }
 }
 
-/// The latest figure of a row; 0: none yet.
+/// The latest figure of a row; 0 if there is none yet.
 type Figure = Rc<Cell<f64>>;
 
-/// Leaves each figure for others to compare theirs with.
+/// Stores each figure for comparison with others.
 fn noted(mut sampler: Sampler, figure: &Figure) -> Sampler {
     let figure = Rc::clone(figure);
     Box::new(move || {
@@ -341,7 +342,7 @@ fn noted(mut sampler: Sampler, figure: &Figure) -> Sampler {
     })
 }
 
-/// Says how many times another figure each one is, if there is another.
+/// Adds the ratio of each figure to another one, if that exists.
 fn compared(mut sampler: Sampler, name: &'static str, other: &Figure) -> Sampler {
     let other = Rc::clone(other);
     Box::new(move || {
@@ -353,7 +354,7 @@ fn compared(mut sampler: Sampler, name: &'static str, other: &Figure) -> Sampler
     })
 }
 
-/// Says, beside [`compared`], by which factor it fell from one task to these: RTEMS's own figure is such a one.
+/// Adds, after [`compared`], the factor by which the figure fell from one task to these: RTEMS publishes such a factor.
 fn fallen(sampler: Sampler, one: &Figure) -> Sampler {
     let (mut sampler, one) = (compared(sampler, "scaling", one), Rc::clone(one));
     Box::new(move || {

@@ -34,7 +34,7 @@ use crate::result::Variant::{
     self, ContestedMutex, EventManyToOne, EventSelf, MessageManyToOne, MessageSelf, PrivateMutex,
 };
 
-/// RTEMS's name of a case, and ours.
+/// RTEMS's name of a case, the case, and the contestant.
 const CASES: &[(&str, Variant, &str)] = &[
     ("SelfEvent", EventSelf, "latchwork event"),
     ("AllToOneEvent", EventManyToOne, "latchwork event"),
@@ -58,12 +58,12 @@ const CASES: &[(&str, Variant, &str)] = &[
     ("ManyPthreadMutexProtect", PrivateMutex, "latchwork protect"),
 ];
 
-/// Whether there is anything to say of a scenario.
+/// Whether a scenario has such counters.
 pub(crate) fn is_about(scenario: &str) -> bool {
     scenario == FineGrained.name()
 }
 
-/// What was measured, of the cases that RTEMS has.
+/// The measurements of RTEMS's cases.
 pub(crate) fn json(result: &ScenarioResult) -> String {
     let cases = CASES.iter().filter_map(|(name, case, contestant)| {
         let rows = result.rows.iter();

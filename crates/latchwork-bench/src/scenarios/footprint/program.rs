@@ -13,7 +13,7 @@ use object::{Object, ObjectSection, SectionFlags, SectionKind, elf};
 use crate::contestant::{Absent, Contestant};
 use crate::result::Variant;
 
-/// A program, its source, and what the kernel that was built so had in 2005: text, data, bss.
+/// A program, its source, and the sizes in 2005 of the kernel that was built this way: text, data, bss.
 pub(super) struct Program {
     pub(super) name: &'static str,
     source: &'static str,
@@ -89,7 +89,7 @@ impl Program {
     }
 }
 
-/// A file that goes when it was read.
+/// A file that is removed after it was read.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -104,7 +104,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // It may never have been made.
+        // An error is ignored: it may never have been created.
         let _ = std::fs::remove_file(&self.0);
     }
 }
