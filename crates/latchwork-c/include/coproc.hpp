@@ -142,7 +142,7 @@ private:
 };
 
 /*
- * A coproc that must be joined. The destructor joins it if nobody has, like that of std::jthread: it waits for its end.
+ * A coproc that must be joined. The destructor joins it if necessary, like that of std::jthread: it waits for its end.
  * It can be moved, but not copied.
  */
 class coproc {

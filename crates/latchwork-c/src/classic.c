@@ -352,8 +352,8 @@ rtems_status_code rtems_task_create(rtems_name name, rtems_task_priority initial
 		return RTEMS_TOO_MANY;
 	}
 	/*
-	 * The wait is short; and if this task were deleted in it, the new task would be left behind with nobody knowing
-	 * its id.
+	 * The wait is short; and if this task were deleted in it, the new task would be left behind, and its id be
+	 * lost.
 	 */
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancels);
 	lw_completion_wait(&task->ready);

@@ -46,7 +46,7 @@ fn spin(spin: *const Opaque) -> Option<Lock> {
 }
 
 unsafe extern "C" fn spin_init(lock: *mut Opaque, shared: c_int, at: usize) -> c_int {
-    // In a child of this process, a process-shared spinlock that it holds is its own.
+    // With this trait, the child of a fork does not take over its parent's hold of a process-shared spinlock.
     let kind = if shared == 0 {
         Traits::ANYONE
     } else {

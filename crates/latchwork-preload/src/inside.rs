@@ -53,7 +53,7 @@ pub(crate) trait Inside {
     fn try_lock(mutex: &Mutex, me: u32) -> bool;
     /// Waits for the lock. Returns 0, `ETIMEDOUT`, or the reason why it can never be acquired.
     fn wait(mutex: &Mutex, me: u32, deadline: Option<Deadline>) -> c_int;
-    /// Releases the lock, whoever owns it. Returns 0, or an error. The program's call returns to `at`.
+    /// Releases the lock, whichever thread owns it. Returns 0, or an error. The program's call returns to `at`.
     fn release(mutex: &Mutex, me: u32, at: usize) -> c_int;
 }
 

@@ -32,7 +32,7 @@ pub(crate) enum Tell {
 }
 
 pub(crate) trait Board: Sync {
-    /// Under the mutex: waits until `ready`, then goes on with `then`.
+    /// Under the mutex: waits until `ready`, then continues with `then`.
     fn pass(
         &self,
         on: On,

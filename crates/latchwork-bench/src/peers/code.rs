@@ -139,7 +139,7 @@ fn decode(code: &[u8], at: u64) -> (u32, Flow) {
     (instruction.len() as u32, flow)
 }
 
-/// As above. Every instruction is a word.
+/// The same for aarch64, where every instruction is one word.
 #[cfg(target_arch = "aarch64")]
 fn decode(code: &[u8], at: u64) -> (u32, Flow) {
     let word = code

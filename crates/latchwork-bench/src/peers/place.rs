@@ -27,7 +27,7 @@ impl<T> Place<T> {
         Ok(place)
     }
 
-    /// A value of zeros, for one that is too large for a stack.
+    /// A zeroed value, for a type that is too large for a stack.
     ///
     /// # Safety
     /// Zeros are a valid value.

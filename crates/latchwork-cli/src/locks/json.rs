@@ -15,7 +15,7 @@ struct Report<'a> {
     findings: Vec<Findings>,
     /// The last of these of each process, newest first.
     reports: Vec<ReportEntry<'a>>,
-    /// Circles of waits, each task with the lock that it waits for, which the next one has.
+    /// Wait-for cycles: each task with the lock that it waits for, which the next one owns.
     cycles: Vec<Vec<Step>>,
     tasks: Vec<TaskEntry<'a>>,
     locks: Vec<LockEntry<'a>>,

@@ -30,7 +30,7 @@
 //! one of its locks becomes another node, is replaced by another lock at its address, or becomes common. Otherwise each
 //! edge is looked up without a lock, and is changed under the one lock only if something about it is new. Nodes are
 //! kept in an order in which all edges lead upwards ([`level`]), so a new edge that agrees with it costs nothing more.
-//! An edge that does not agree makes some nodes move, and only if it lies within nodes that are on cycles already, a
+//! An edge that does not agree makes some nodes move; and only if it lies within nodes that are on cycles already, a
 //! search goes from B back to A.
 //!
 //! *Bounds:* nodes and edges grow without moving ([`store`]), up to two million of each, as far as there is memory. The

@@ -343,7 +343,7 @@ fn run(record: &Ref, request: &Request, snapshot: bool) -> ! {
     // The task that the leaving wakes may be waiting for this processor.
     if leave_regions(&record.region) {
         if pooled {
-            // This does not sleep on a futex word of the region: the record may be another coproc's by then, and this
+            // This does not sleep on a futex word of the region: the record may be another coproc's meanwhile, and this
             // process would consume its wake-up.
             thread::sleep_until(Deadline::after(LINGER));
         }

@@ -248,7 +248,7 @@ impl Coprocs {
     ///
     /// # Safety
     /// The coproc can use the argument, at this address, for as long as it runs: it lies in the
-    /// region and nobody frees it or changes it meanwhile; or, for a snapshot start, it is memory
+    /// region and no task frees it or changes it meanwhile; or, for a snapshot start, it is memory
     /// of this process, of which the coproc has a copy.
     ///
     /// # Errors
