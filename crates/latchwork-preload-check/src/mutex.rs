@@ -51,7 +51,7 @@ unsafe fn take_by(
         }
         let attempt = || real::pthread_mutex_trylock(mutex);
         let lends = lock.traits.contains(Traits::LENDS);
-        // A mutex that lends priority must have its holder at once, so this does not poll.
+        // A waiter must lend its priority to the holder at once, so this does not poll a mutex that lends priority.
         let try_it = || match attempt() {
             libc::EBUSY if !lends => poll(|| (*mutex).looks_free(), attempt),
             tried => tried,

@@ -6,8 +6,8 @@
 //! terms. So a rule is implemented there; this file contains the conditions under which no rule can be broken.
 //!
 //! *Cost:* no call but to the clock, no lock, no read-modify-write; only loads of the lock's cache line on the board,
-//! and stores to the thread's own memory and beside the lock (see `beside.rs`). The clock is the kernel's coarse one, 5
-//! ns a reading, once for the acquisition and once for the release: other processes must be able to read at any time
+//! and stores to the thread's own memory and beside the lock (see `beside.rs`). The clock is the kernel's coarse one,
+//! 5 ns a reading, once for the acquisition and once for the release: other processes must be able to read at any time
 //! since when a lock is held, and one reading cannot give the length of a hold. (The processor's counter is not used:
 //! on virtual machines it takes 20 ns.)
 //!

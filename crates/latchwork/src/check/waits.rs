@@ -194,8 +194,8 @@ impl Wait {
 }
 
 /// A reader has waited for so long, where readers come first, and cannot enter: if no writer is inside, the reason is
-/// that a writer has starved. So waiting writers block it from now on, and other tasks must be able to see that; a task that
-/// reads already waits for itself by this.
+/// that a writer has starved. So waiting writers block it from now on, and other tasks must be able to see that; a task
+/// that reads already waits for itself by this.
 fn stand_behind_writers(own: &Own, lock: Lock, mode: Mode) {
     let lock = lock.with(lock.traits.union(Traits::WRITERS_FIRST));
     own.publish(|record| {
