@@ -220,7 +220,7 @@ fn sure(ends: bool, lasts: impl FnOnce() -> bool) -> Confidence {
     }
 }
 
-/// A task of a cycle: what it wants, and which held lock the task before it wants.
+/// A task of a cycle: what it wants, and the lock that it holds and the task before it wants.
 #[derive(Clone, Copy)]
 pub(super) struct Member<'f> {
     pub(super) who: Who<'f>,

@@ -10,7 +10,7 @@ pub enum StartError {
     /// The server process could not be made.
     #[error("{call} failed: {error}")]
     System {
-        /// The system call that failed.
+        /// The operation that failed, usually a system call.
         call: &'static str,
         /// The kernel's error.
         error: Errno,
